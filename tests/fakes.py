@@ -1,7 +1,7 @@
-"""Engines, sources and progress that do what a test tells them: fakes of the project's own interfaces.
+"""Fakes of the engine, telemetry source and progress interfaces.
 
-A fake container plays a Script: each poll writes the next piece of its event file, and when there are no
-more pieces it ends, or hangs. An engine that is lost stays lost: every call on its containers fails.
+A fake container follows a Script: each poll writes the next piece of its event file; after the last piece it exits
+or hangs. A lost engine stays lost: every call on its containers fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
 
 def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
-    """Return one line of an event file."""
+    """Return a line of an event file."""
     return json.dumps({"kind": kind, "t_ns": t_ns or time.monotonic_ns(), **fields}) + "\n"
 
 
@@ -35,7 +35,7 @@ def start_line() -> str:
 
 
 def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -> str:
-    """Return a window of one second at a speed."""
+    """Return a window of one second with the given speed."""
     begin = 1_000_000_000 * (index + 1)
     return line(
         "window", variant=variant, index=index, start_ns=begin, end_ns=begin + 1_000_000_000,
@@ -44,7 +44,7 @@ def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -
 
 
 def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELINE,)) -> tuple[str, ...]:
-    """Return the pieces of an event file of a trial that goes well: how it begins, its windows, its end."""
+    """Return the event file of a successful trial in three pieces: beginning, windows, end."""
     begin = start_line() + line("facts", facts={"tensorflow": "2.21.0"})
     begin += "".join(
         line("variant", variant=variant, params={"batch_size": 32}, changes=[]) for variant in variants
@@ -56,30 +56,30 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
-    """Return the event of a workload that raised."""
+    """Return an error event."""
     return line("error", type=kind, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What a fake container does.
+    """The behaviour of a fake container.
 
     Attributes:
-        writes: pieces of the event file, one a poll.
-        code: how it ends after the last piece; None when it hangs.
-        raises: poll number, from 0 -> what the poll raises instead; an EngineError loses the engine.
-        refused: what starting it raises, None when it starts.
-        does: called with the container's out folder when it starts.
-        until: whether it may end after its last piece.
+        writes: pieces of the event file, one per poll.
+        code: exit code after the last piece; None to hang.
+        raises: poll number, from 0 -> exception to raise; after an EngineError the engine is lost.
+        start_error: exception raised when the container is started, or None.
+        on_start: called with the container's out folder when it starts.
+        may_exit: whether it may exit after its last piece.
     """
 
     writes: tuple[str, ...] = field(default_factory=good_events)
     code: int | None = 0
     out_of_memory: bool = False
     raises: Mapping[int, BaseException] = field(default_factory=dict)
-    refused: BaseException | None = None
-    does: Callable[[Path], None] | None = None
-    until: Callable[[], bool] = lambda: True
+    start_error: BaseException | None = None
+    on_start: Callable[[Path], None] | None = None
+    may_exit: Callable[[], bool] = lambda: True
     log: str = "training ...\n"
 
 
@@ -109,7 +109,7 @@ class FakeContainer:
         if number < len(self.script.writes):
             with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
                 file.write(self.script.writes[number])
-        elif self.script.code is not None and self.exit is None and self.script.until():
+        elif self.script.code is not None and self.exit is None and self.script.may_exit():
             self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
         return self.exit
 
@@ -129,7 +129,7 @@ class FakeContainer:
 
 
 class FakeEngine:
-    """Play scripts in order, the last one again and again."""
+    """An engine whose containers follow the scripts in order; the last one is repeated."""
 
     def __init__(self, *scripts: Script) -> None:
         self.containers: list[FakeContainer] = []
@@ -138,7 +138,7 @@ class FakeEngine:
         self._starts = 0
 
     def answer(self) -> None:
-        """Raise what a lost engine raises on any call."""
+        """Raise an error if the engine is lost."""
         if self.lost:
             raise LOST
 
@@ -149,7 +149,7 @@ class FakeEngine:
 
     @property
     def started(self) -> list[str]:
-        """The ids of the trials that were started, in order."""
+        """The ids of the started trials, in order."""
         return [container.spec.trial_id for container in self.containers]
 
     @property
@@ -161,12 +161,12 @@ class FakeEngine:
         self.answer()
         script = self._scripts[min(self._starts, len(self._scripts) - 1)]
         self._starts += 1
-        if script.refused is not None:
-            raise script.refused
+        if script.start_error is not None:
+            raise script.start_error
         container = FakeContainer(len(self.containers), spec, script, self)
         self.containers.append(container)
-        if script.does is not None:
-            script.does(spec.out)
+        if script.on_start is not None:
+            script.on_start(spec.out)
         return container
 
     def remove_stale(self) -> int:
@@ -178,7 +178,7 @@ class FakeEngine:
 
 @dataclass
 class FakeSource:
-    """Give the host's load, and no disk."""
+    """A source that reports the host's load, and a gap for the disk."""
 
     name = "host"
     interval_s = None
@@ -214,7 +214,7 @@ class RecordingTask:
 
 
 class RecordingProgress:
-    """Keep everything that was reported."""
+    """Progress that records everything."""
 
     def __init__(self) -> None:
         self.tasks: list[RecordingTask] = []
@@ -222,9 +222,9 @@ class RecordingProgress:
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Task]:
-        each = RecordingTask(label, total)
-        self.tasks.append(each)
-        yield each
+        task = RecordingTask(label, total)
+        self.tasks.append(task)
+        yield task
 
     def line(self, text: str) -> None:
         self.lines.append(text)

@@ -1,4 +1,4 @@
-"""Options held against the catalogue and the machine, and kept so that a run can be made again."""
+"""Resolving options, and storing them in the manifest."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def names(options: Options) -> list[str]:
     return [entry.workload.name for entry in resolve(options).entries]
 
 
-def test_a_file_alone_runs_alone_and_beside_those_that_are_named(tmp_path: Path) -> None:
+def test_workload_file_runs_alone_or_with_named_workloads(tmp_path: Path) -> None:
     file = workload_file(tmp_path, suite="extra")
     assert names(replace(CPU, files=(file,))) == ["mine"]
     assert names(replace(CPU, files=(file,), workloads=("cifar10-mlp",))) == ["cifar10-mlp", "mine"]
     assert names(replace(CPU, files=(file,), workloads=("mine",))) == ["mine"]
 
 
-def test_a_file_may_not_take_a_name_that_is_taken(tmp_path: Path) -> None:
+def test_duplicate_workload_name_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for files in (
         (workload_file(tmp_path, "cifar10-mlp"),),
@@ -54,7 +54,7 @@ def test_a_file_may_not_take_a_name_that_is_taken(tmp_path: Path) -> None:
             resolve(replace(CPU, files=files))
 
 
-def test_profile_and_what_changes_it() -> None:
+def test_options_override_the_profile() -> None:
     resolved = resolve(replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",)))
     assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
     assert resolved.profile.stall_s == 7.0
@@ -64,7 +64,7 @@ def test_profile_and_what_changes_it() -> None:
     assert resolved.targets == ("cpu",)
 
 
-def test_params_go_to_those_that_have_them(tmp_path: Path) -> None:
+def test_params_apply_only_to_workloads_that_have_them(tmp_path: Path) -> None:
     options = replace(
         CPU, files=(workload_file(tmp_path),), workloads=("cifar10-mlp",), profile="smoke",
         params={"rate": "0.5", "batch_size": "16"},
@@ -76,15 +76,15 @@ def test_params_go_to_those_that_have_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"device": ""}, {"trials": 0}, {"device": "cpu,gpu77"}, {"images": {"tpu": "x"}}]
 )
-def test_what_does_not_exist_is_a_usage_error(changes: dict[str, object]) -> None:
-    # Where there is no GPU at all, that is the first thing to say.
+def test_invalid_options_are_usage_errors(changes: dict[str, object]) -> None:
+    # Without a GPU, this is a GpuError.
     with pytest.raises((UsageError, GpuError)) as caught:
         resolve(replace(CPU, **changes))
     assert caught.value.hint
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
-options_of_any_kind = st.builds(
+any_options = st.builds(
     Options,
     profile=texts,
     workloads=st.lists(texts, max_size=3).map(tuple),
@@ -103,12 +103,12 @@ options_of_any_kind = st.builds(
 )
 
 
-@given(options=options_of_any_kind)
-def test_options_survive_the_manifest(options: Options) -> None:
+@given(options=any_options)
+def test_options_round_trip_through_json(options: Options) -> None:
     assert from_plain(json.loads(json.dumps(to_plain(options))), Options) == options
 
 
-def test_run_ids_sort_by_time_and_do_not_collide() -> None:
+def test_run_ids_are_unique_and_sort_by_time() -> None:
     then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
     ids = {new_run_id(then) for _ in range(20)}
     assert len(ids) > 1
@@ -116,7 +116,7 @@ def test_run_ids_sort_by_time_and_do_not_collide() -> None:
     assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
 
 
-def test_commit(tmp_path: Path) -> None:
+def test_git_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == ""
 
     def git(*words: str) -> str:
@@ -137,7 +137,7 @@ def test_commit(tmp_path: Path) -> None:
 SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), trials=2)
 
 
-def test_the_plan_is_the_grid_interleaved_each_value_once() -> None:
+def test_sweep_plan_interleaves_the_grid_without_duplicates() -> None:
     params = {"batch_size": "32,32, 64", "jit_compile": "false,true", "epochs": "2"}
     planned = resolve(replace(SWEEP, params=params)).planned
     assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
@@ -156,6 +156,6 @@ def test_the_plan_is_the_grid_interleaved_each_value_once() -> None:
         ({"batch_size": ","}, "batch_size=, is not valid"),
     ],
 )
-def test_values_are_held_against_the_workload(params: dict[str, str], message: str) -> None:
+def test_sweep_values_are_checked(params: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve(replace(SWEEP, params=params))

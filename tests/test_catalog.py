@@ -1,4 +1,4 @@
-"""Workloads are known by their declarations alone; nothing of theirs is executed on the host."""
+"""Parsing workload declarations without executing them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_arguments(**changes: str) -> str:
     return f"workload = Workload({', '.join(f'{name}={value}' for name, value in arguments.items())})\n"
 
 
-def test_a_whole_declaration_is_read(tmp_path: Path) -> None:
+def test_complete_declaration(tmp_path: Path) -> None:
     entry = declared(tmp_path, WHOLE)
     assert entry.external
     assert entry.workload == Workload(
@@ -59,7 +59,7 @@ def test_a_whole_declaration_is_read(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_file_is_never_executed(tmp_path: Path) -> None:
+def test_files_are_never_executed(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     text = f"open({str(witness)!r}, 'w')\n{with_arguments()}"
     assert declared(tmp_path, text).workload.name == "mine"
@@ -69,7 +69,7 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "expected"),
     [
         ("workload = Workload(", "is not Python"),
         ("x = 1\n", "declares no workload"),
@@ -95,15 +95,15 @@ def test_a_file_is_never_executed(tmp_path: Path) -> None:
         (with_arguments(**{"**{'a'": "1}"}), "is not Python"),
     ],
 )
-def test_what_is_no_declaration_is_refused_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
+def test_invalid_declarations(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(UsageError) as caught:
         declared(tmp_path, text)
-    assert reason in caught.value.message
+    assert expected in caught.value.message
     assert str(tmp_path / "mine.py") in caught.value.message
     assert caught.value.hint
 
 
-def test_a_file_may_declare_several(tmp_path: Path) -> None:
+def test_several_workloads_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "family.py"
     first = with_arguments().removeprefix("workload = ")
     path.write_text(
@@ -112,10 +112,14 @@ def test_a_file_may_declare_several(tmp_path: Path) -> None:
     assert names(external(path)) == ["mine", "other"]
 
 
-def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+def test_missing_or_binary_file(tmp_path: Path) -> None:
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00workload")
-    for name, reason in (("none.py", "No such file"), ("", "Is a directory"), ("binary.py", "is not Python")):
-        with pytest.raises(UsageError, match=reason):
+    for name, expected in (
+        ("none.py", "No such file"),
+        ("", "Is a directory"),
+        ("binary.py", "is not Python"),
+    ):
+        with pytest.raises(UsageError, match=expected):
             external(tmp_path / name)
 
 
@@ -129,7 +133,7 @@ def names(entries: tuple[Entry, ...]) -> list[str]:
     return [item.workload.name for item in entries]
 
 
-def test_selection() -> None:
+def test_select() -> None:
     own = entry("own", suite="extra", is_external=True)
     available = (entry("a"), entry("b", suite="extra"), entry("c"), own)
     assert names(select(available, ())) == ["a", "c", "own"]
@@ -140,7 +144,7 @@ def test_selection() -> None:
     assert "a, b, c, own, all" in caught.value.hint
 
 
-def test_sources_tell_a_changed_workload_from_changed_shared_code(tmp_path: Path) -> None:
+def test_source_hashes_distinguish_workload_and_shared_code(tmp_path: Path) -> None:
     before = sources((declared(tmp_path, WHOLE), *built_in()))
     assert set(before) == {"workloads", "my-mlp", *(item.workload.name for item in built_in())}
     after = sources((declared(tmp_path, WHOLE + "# changed\n"), *built_in()))

@@ -1,4 +1,4 @@
-"""The command line as users meet it: what it prints where, and how it exits."""
+"""The command line: output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Run = Callable[..., Printed]
 
 @pytest.fixture(name="tfbench")
 def tfbench_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Run the command line in this process, in a folder of its own, wide enough that no line is wrapped."""
+    """Run the command line in this process, in a temporary folder, on a wide terminal."""
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -42,20 +42,20 @@ def tfbench_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 def imported_by(code: str) -> set[str]:
-    """Return the modules that a process of its own has imported in the end."""
+    """Run code in a separate process and return the modules it imported."""
     command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return set(done.stdout.split())
 
 
 class TestHelp:
-    def test_without_a_word_it_lists_the_commands_and_imports_none_of_them(self) -> None:
+    def test_no_arguments_lists_commands_without_importing_them(self) -> None:
         words = imported_by("from harness.cli import main\ntry: main()\nexcept SystemExit: pass")
-        assert set(COMMANDS) < words, "their names"
+        assert set(COMMANDS) < words
         assert not {name for name in words if name.startswith(("harness.run", "harness.cli.b", "numpy"))}
 
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_every_command_and_option_explains_itself(self, tfbench: Run, name: str) -> None:
+    def test_every_command_and_option_has_help(self, tfbench: Run, name: str) -> None:
         command = command_named(name)
         assert command.help
         assert [item.name for item in command.params if not getattr(item, "help", None)] == []
@@ -63,7 +63,7 @@ class TestHelp:
         assert (printed.code, printed.err) == (0, "")
         assert f"tfbench {name}" in printed.out
 
-    def test_commands_list_every_exit_code(self, tfbench: Run) -> None:
+    def test_help_lists_every_exit_code(self, tfbench: Run) -> None:
         text = "".join(tfbench(name, "--help").out for name in ("bench", "compare", "fleet"))
         for kind in TfbenchError.__subclasses__():
             assert f" {kind.exit_code} " in text, kind.__name__
@@ -76,12 +76,12 @@ def command_named(name: str) -> Any:
     return typer.main.get_command(build_app(name)).commands[name]
 
 
-def test_a_fleet_takes_all_options_of_bench_but_one() -> None:
+def test_fleet_has_all_options_of_bench_except_weights() -> None:
     ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
     assert ours - others == {"--weights"}
 
 
-class TestMistakes:
+class TestUsageErrors:
     @pytest.mark.parametrize(
         ("arguments", "code", "printed", "hint"),
         [
@@ -104,7 +104,7 @@ class TestMistakes:
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip
-    def test_what_is_not_there_is_named_with_what_is(
+    def test_message_names_the_problem_and_hint_the_choices(
         self, tfbench: Run, arguments: str, code: int, printed: str, hint: str
     ) -> None:
         done = tfbench(*arguments.split())
@@ -116,7 +116,7 @@ class TestMistakes:
 
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
     @pytest.mark.parametrize("out", ["x.html", "notes"])
-    def test_runs_are_not_kept_in_a_file(self, tfbench: Run, tmp_path: Path, command: str, out: str) -> None:
+    def test_out_must_be_a_folder(self, tfbench: Run, tmp_path: Path, command: str, out: str) -> None:
         (tmp_path / "notes").write_text("mine")
         done = tfbench(command, "--out", out)
         assert (done.code, done.out) == (2, "")
@@ -129,10 +129,10 @@ class TestMistakes:
         assert done.code == 3
         assert "none.sock" in done.err
         assert "Try: " in done.err
-        assert not (tmp_path / "runs").exists(), "nothing was run, so there is no run"
+        assert not (tmp_path / "runs").exists(), "no run folder without a run"
 
 
-def test_doctor_says_first_what_fails(tfbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_failures_first(tfbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("harness.cli.doctor")
     states = (State.OK, State.NOTE, State.FAIL)
     checks = [Check(f"the {state} one", state, "It is so.") for state in states]
@@ -142,7 +142,7 @@ def test_doctor_says_first_what_fails(tfbench: Run, monkeypatch: pytest.MonkeyPa
     assert [line.split()[0] for line in done.out.splitlines()] == ["fail", "note", "ok"]
 
 
-def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(
+def test_unexpected_error_prints_one_line_and_logs_the_traceback(
     tfbench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode() -> None:
@@ -158,14 +158,14 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_with_the_traceback(
     log.unlink()
 
 
-class TestListing:
-    def test_a_line_each(self, tfbench: Run) -> None:
+class TestList:
+    def test_one_line_per_workload(self, tfbench: Run) -> None:
         lines = tfbench("list").out.splitlines()
         assert [line.split()[0] for line in lines[:-1]] == [entry.workload.name for entry in built_in()]
         assert any(line.startswith("cifar10-mlp * ") for line in lines), "the default suite is marked"
 
     @pytest.mark.slow
-    def test_nothing_is_cut_off_on_a_narrow_terminal(self) -> None:
+    def test_narrow_terminal_truncates_nothing(self) -> None:
         command = [sys.executable, "-m", "harness", "list", "--long"]
         narrow = {**os.environ, "COLUMNS": "80"}
         printed = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
@@ -178,7 +178,7 @@ class TestListing:
                 assert published.system in words
             assert all(f"{name}={value}" in words for name, value in entry.workload.params.items())
 
-    def test_some_by_name(self, tfbench: Run) -> None:
+    def test_selected_workloads(self, tfbench: Run) -> None:
         printed = tfbench("list", "cats-dogs")
         assert "64/s: " in printed.out
         assert "workers-4-batch-64" in printed.out
@@ -193,7 +193,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 class TestReport:
-    def test_of_a_run_folder(self, tfbench: Run, folder: Path, tmp_path: Path) -> None:
+    def test_report_from_run_folder(self, tfbench: Run, folder: Path, tmp_path: Path) -> None:
         own = shutil.copytree(folder, tmp_path / "run")
         prices = ("--price", "cpu=0.2,gpu=0.526,currency=EUR")
         printed = tfbench("report", own, "--format", "html,json,md,csv", *prices)
@@ -208,13 +208,13 @@ class TestReport:
         assert {item["device"] for item in results["costs"] if item["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", own, "--price", "cheap").code == 2
 
-    def test_of_the_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
+    def test_report_from_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
             write_run(tmp_path / "runs" / name, cpu_run(trials=1))
         assert tfbench("report", "--format", "json").code == 0
         assert [path.parent.name for path in tmp_path.rglob("results.json")] == ["20260102-000000-bbbb"]
 
-    def test_of_a_report_file(self, tfbench: Run, tmp_path: Path) -> None:
+    def test_report_from_report_file(self, tfbench: Run, tmp_path: Path) -> None:
         folder = write_run(tmp_path / "run", bare_run()).path
         assert tfbench("report", folder).code == 0
         page = tmp_path / "from-a-colleague.html"
@@ -224,19 +224,19 @@ class TestReport:
         assert (tmp_path / "from-a-colleague.json").read_text(encoding="utf-8") == results
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
         assert (tmp_path / "again" / page.name).read_bytes() == page.read_bytes()
-        assert tfbench("report", page).code == 2, "it does not write over what it reads"
+        assert tfbench("report", page).code == 2, "the input is not overwritten"
 
     @pytest.mark.parametrize(
         ("options", "path"),
         [
             (("--out", "new/x.html"), "new/x.html"),
             (("--out", "new/x.csv"), "new/x.csv"),
-            # A folder that is there stays one, whatever it is called.
+            # An existing folder is used as such, whatever its name.
             (("--out", "there.html", "-f", "json"), "there.html/results.json"),
             (("--out", "of.2026", "-f", "json"), "of.2026/results.json"),
         ],
     )
-    def test_out_names_a_file_or_a_folder(
+    def test_out_is_a_file_or_a_folder(
         self, tfbench: Run, folder: Path, tmp_path: Path, options: tuple[str, ...], path: str
     ) -> None:
         (tmp_path / "there.html").mkdir()
@@ -255,7 +255,7 @@ class TestReport:
             (("-f", "html,docx"), 2, "'docx'"),
         ],
     )
-    def test_an_out_that_does_not_fit_is_refused(
+    def test_out_that_does_not_match_format_is_rejected(
         self, tfbench: Run, folder: Path, tmp_path: Path, options: tuple[str, ...], code: int, printed: str
     ) -> None:
         (tmp_path / "notes").write_text("mine")
@@ -264,4 +264,4 @@ class TestReport:
         assert printed in done.err
         assert "Try: " in done.err
         assert (tmp_path / "notes").read_text() == "mine"
-        assert not (folder / "report.html").exists(), "all or nothing"
+        assert not (folder / "report.html").exists(), "nothing is written"

@@ -1,4 +1,4 @@
-"""What a container said is kept as far as it is well-formed."""
+"""Reading event files, including malformed ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
+def test_every_kind_of_event_is_read(file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)
         writer.start()
@@ -53,9 +53,9 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
     log = read_log(file)
     assert (log.problem, log.ended) == ("", True)
     assert log.error is not None and log.error["message"] == "last"
-    assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "what is no scalar is no fact"
+    assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "only scalars are kept"
     (again,) = log.variants
-    assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "it began again"
+    assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "the last one wins"
     assert log.phases[0].name == "import"
     assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
     assert log.steps[0].step_ns.dtype == np.int64
@@ -68,9 +68,7 @@ def test_every_kind_of_event_becomes_its_part_of_a_trial(file: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=2000))
-def test_wherever_it_is_cut_what_was_whole_is_kept(
-    tmp_path_factory: pytest.TempPathFactory, cut: int
-) -> None:
+def test_truncated_file_keeps_complete_events(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     file = tmp_path_factory.mktemp("cut") / "events.jsonl"
     text = "".join(good_events())[:cut]
     file.write_text(text, encoding="utf-8")
@@ -82,7 +80,7 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("garbage", "said"),
+    ("garbage", "expected"),
     [
         (b"not json\n", "line 3"),
         (b"[1]\n", "not a JSON object"),
@@ -109,16 +107,18 @@ def test_wherever_it_is_cut_what_was_whole_is_kept(
     ],
     ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip
-def test_garbage_ends_the_reading_and_keeps_what_came_before(file: Path, garbage: bytes, said: str) -> None:
+def test_malformed_line_ends_reading_but_keeps_earlier_events(
+    file: Path, garbage: bytes, expected: str
+) -> None:
     before = start_line() + window_line(100)
     file.write_bytes(before.encode() + garbage + window_line(100).encode())
     log = read_log(file)
-    assert said in log.problem
+    assert expected in log.problem
     assert len(log.windows) == 1
     assert not log.ended
 
 
-def test_text_of_a_workload_is_printable_wherever_it_comes_from(file: Path) -> None:
+def test_all_text_is_made_printable(file: Path) -> None:
     bad = "a\ud800\x1b[31mred\x1b]0;title\x07\x00\u202e"
     change = {"what": bad, "before": bad, "after": bad}
     file.write_text(
@@ -143,8 +143,8 @@ def test_text_of_a_workload_is_printable_wherever_it_comes_from(file: Path) -> N
     assert repr(log).encode()
 
 
-def test_too_much_text_ends_the_reading(file: Path) -> None:
-    """Each event is small enough, and all of them are not."""
+def test_too_much_text_ends_reading(file: Path) -> None:
+    """Each event is below its limit, but their sum is not."""
     params = {str(n): "y" * 1000 for n in range(400)}
     large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
     file.write_text(start_line() + "".join(large), encoding="utf-8")
@@ -154,13 +154,13 @@ def test_too_much_text_ends_the_reading(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", line("end")], ids=["no file", "empty", "no first one"])
-def test_what_is_no_trial(file: Path, text: str | None) -> None:
+def test_file_without_start_event(file: Path, text: str | None) -> None:
     if text is not None:
         file.write_text(text, encoding="utf-8")
     assert "no events" in read_log(file).problem
 
 
-def test_a_file_of_absurd_size_is_not_read(file: Path) -> None:
+def test_huge_file_is_not_read(file: Path) -> None:
     with file.open("wb") as sparse:
         sparse.truncate(events.MAX_BYTES + 1)
     assert "larger than 256 MiB" in read_log(file).problem
@@ -176,8 +176,8 @@ def test_a_file_of_absurd_size_is_not_read(file: Path) -> None:
     ],
     ids=["link to a file", "link to a device", "pipe", "folder"],
 )
-def test_only_a_plain_file_is_opened(file: Path, put: Callable[[Path], object]) -> None:
-    """The container can put what it likes into its folder; the host must neither hang nor leak."""
+def test_only_regular_files_are_opened(file: Path, put: Callable[[Path], object]) -> None:
+    """The container controls its folder; the host must neither hang nor read other files."""
     file.with_name("secret").write_text("".join(good_events()), encoding="utf-8")
     put(file)
     assert EventTail(file).read() == []
@@ -187,7 +187,7 @@ def test_only_a_plain_file_is_opened(file: Path, put: Callable[[Path], object]) 
 
 
 class TestTail:
-    def test_it_gives_every_event_once_and_only_when_it_is_whole(self, file: Path) -> None:
+    def test_returns_each_event_once_when_complete(self, file: Path) -> None:
         tail = EventTail(file)
         assert tail.read() == []
         first, second = start_line(), window_line(100)
@@ -201,6 +201,6 @@ class TestTail:
             assert [item["kind"] for item in tail.read()] == ["window"]
             assert tail.read() == []
 
-    def test_it_passes_over_what_is_no_event(self, file: Path) -> None:
+    def test_skips_malformed_lines(self, file: Path) -> None:
         file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
         assert [item["kind"] for item in EventTail(file).read()] == ["window"]

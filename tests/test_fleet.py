@@ -1,4 +1,4 @@
-"""The same plan on every node: choice of nodes, what travels, what is kept, and what a resumed fleet does."""
+"""Fleets: selecting nodes, sending files, storing results, resuming."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class TestChoice:
             ("a, c", ["a", "c"]),
         ],
     )
-    def test_words_and_selectors(self, wanted: str, expected: list[str]) -> None:
+    def test_selections(self, wanted: str, expected: list[str]) -> None:
         assert [each.key for each in choose(self.NODES, wanted)] == expected
 
     @pytest.mark.parametrize("wanted", ["pool=z", "pool=", "d"])
-    def test_nothing_fits(self, wanted: str) -> None:
+    def test_no_match(self, wanted: str) -> None:
         with pytest.raises(UsageError, match=f"--nodes {wanted}") as caught:
             choose(self.NODES, wanted)
         assert "a (pool=x, zone=1)" in caught.value.hint
 
-    def test_nodes_that_live_have_keys_that_are_unique_and_fit_for_a_path(self) -> None:
+    def test_live_nodes_have_unique_and_safe_keys(self) -> None:
         def raylet(
             node_id: str, name: str = "10.0.0.1", host: str = "vm", **changes: object
         ) -> dict[str, object]:
@@ -73,8 +73,8 @@ class TestChoice:
         assert [each.key for each in alive(raylets)] == ["node", "vm-aaaaaa", "vm-bbbbbb", "x-y"]
 
 
-class TestTravelling:
-    def test_a_trial_comes_out_as_it_went_in_and_replaces_what_was_there(self, tmp_path: Path) -> None:
+class TestFiles:
+    def test_trial_round_trips_and_replaces_an_earlier_attempt(self, tmp_path: Path) -> None:
         folder, source = folder_in(tmp_path), tmp_path / "source"
         (source / "out").mkdir(parents=True)
         (source / "out/events.jsonl").write_text("{}\n")
@@ -87,13 +87,13 @@ class TestTravelling:
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
 
     @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
-    def test_a_node_cannot_write_elsewhere(self, tmp_path: Path, name: str) -> None:
+    def test_unsafe_paths_are_rejected(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(StoreError, match="evil"):
             write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
         assert not list(tmp_path.rglob("trial.json")), "what is not whole has no record"
 
-    def test_only_modules_travel_beside_a_workload_file(self, tmp_path: Path) -> None:
+    def test_only_modules_are_sent_with_a_workload_file(self, tmp_path: Path) -> None:
         mine = tmp_path / "mine.py"
         for name in ("mine.py", "helper.py", "old version.py", ".hidden.py"):
             (tmp_path / name).write_text("pass")
@@ -101,13 +101,13 @@ class TestTravelling:
         (tmp_path / "folder.py").mkdir()
         assert {Path(name).name for name in user_files(Options(files=(mine,)))} == {"mine.py", "helper.py"}
 
-    def test_errors_of_a_node_reach_the_driver_with_what_to_try(self) -> None:
+    def test_errors_keep_their_hint_when_pickled(self) -> None:
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
         assert (type(error), str(error)) == (StoreError, "The disk is full. Free some space.")
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"options": 3})])
-def test_another_folder_is_no_fleet(tmp_path: Path, text: str) -> None:
+def test_invalid_fleet_folder(tmp_path: Path, text: str) -> None:
     assert folder_in(tmp_path, [node("a")]).read_plan() == plan_of([node("a")])
     (tmp_path / "fleet.json").write_text(text)
     for path in (tmp_path, tmp_path / "nowhere"):
@@ -117,13 +117,13 @@ def test_another_folder_is_no_fleet(tmp_path: Path, text: str) -> None:
 
 
 class TestWorker:
-    def test_two_nodes_of_one_type_are_of_one_kind(self) -> None:
+    def test_similar_nodes_are_of_the_same_kind(self) -> None:
         gpus = ["NVIDIA H200"] * 2
         each = kind("", gpus, "EPYC", 64, 503 * 2**30)
         assert each == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
         assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
 
-    def test_what_killed_workers_left_is_removed_and_nothing_else(self, tmp_path: Path) -> None:
+    def test_only_folders_of_killed_workers_are_removed(self, tmp_path: Path) -> None:
         with subprocess.Popen(["true"]) as ended:
             ended.wait()
         remains, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
@@ -157,7 +157,9 @@ class TestConnecting:
             ("Could not find any running Ray instance.", "No Ray cluster runs on this", "ray start --head"),
         ],
     )
-    def test_ray_refuses(self, monkeypatch: pytest.MonkeyPatch, text: str, printed: str, tried: str) -> None:
+    def test_connection_rejected_by_ray(
+        self, monkeypatch: pytest.MonkeyPatch, text: str, printed: str, tried: str
+    ) -> None:
         def refuse(**_: object) -> None:
             raise ConnectionError(text)
 
@@ -168,8 +170,8 @@ class TestConnecting:
                 raise AssertionError
         assert tried in caught.value.hint
 
-    def test_only_the_code_travels(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """Ray packs what its rules for leaving out leave of the checkout."""
+    def test_only_code_is_sent_to_nodes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Ray applies the exclusions when it packs the checkout."""
         packaging = pytest.importorskip("ray._private.runtime_env.packaging")
         for name in ("harness/a.py", "images/cpu.lock", "images/context/x", "workloads/__pycache__/x",
                      "runs/1/manifest.json", ".env", "tests/x.py"):  # fmt: skip
@@ -188,17 +190,17 @@ class TestConnecting:
         assert files == {"harness/a.py", "images/cpu.lock"}
 
 
-def reported(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Message]]:
-    """Yield what nodes report."""
+def messages_of(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Message]]:
+    """Yield the messages of all nodes."""
     return ((key, message) for key, messages in scripts.items() for message in messages)
 
 
 class TestCollecting:
-    def test_a_node_that_dies_keeps_its_trials_and_stops_nobody_else(self, tmp_path: Path) -> None:
+    def test_dead_node_keeps_its_trials_and_does_not_stop_others(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
         lost = FleetError("the node died.", hint="Look there.")
         scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
-        assert collect(reported(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
+        assert collect(messages_of(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
         assert {task.label: task.notes for task in progress.tasks} == {
             "a": ["failed"],
@@ -209,7 +211,7 @@ class TestCollecting:
         trials = read_run(folder.path / "b").trials
         assert {trial.id: trial.status for trial in trials} == dict.fromkeys(IDS, Status.OK)
 
-    def test_a_trial_that_failed_is_shown_and_is_a_result(self, tmp_path: Path) -> None:
+    def test_failed_trial_is_a_result(self, tmp_path: Path) -> None:
         folder, progress = folder_in(tmp_path), RecordingProgress()
         bad = done_trial(0, tmp_path / "s", Status.FAILED)
         assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
@@ -219,7 +221,7 @@ class TestCollecting:
 
 @dataclass
 class FakeCluster:
-    """Answer as a cluster of these nodes, of which some cannot be used, and keep what was sent to each."""
+    """A cluster with scripted messages that records the files sent to each node."""
 
     nodes: tuple[Node, ...] = ()
     failed: Mapping[str, TfbenchError] = field(default_factory=dict)
@@ -233,15 +235,15 @@ class FakeCluster:
         self, plan: FleetPlan, previous_runs: list[tuple[Node, Mapping[str, bytes]]]
     ) -> Iterator[tuple[str, Message]]:
         self.sent.update({each.key: previous_run for each, previous_run in previous_runs})
-        yield from reported(self.scripts)
+        yield from messages_of(self.scripts)
 
 
 class TestResuming:
-    def test_only_what_is_not_done_is_run_on_and_from_where_it_was(self, tmp_path: Path) -> None:
+    def test_only_unfinished_nodes_are_resumed(self, tmp_path: Path) -> None:
         nodes = (node("a"), node("b"), node("c"))
         folder = folder_in(tmp_path, nodes)
         cut = [RUN, done_trial(0, tmp_path / "s")]
-        collect(reported({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
+        collect(messages_of({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
         rest = {"b": whole(tmp_path / "t", (1, 2)), "c": ["preparing"]}
         cluster = FakeCluster(scripts=rest)
         ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
@@ -253,26 +255,26 @@ class TestResuming:
         assert cluster.sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 
-    def test_nodes_that_came_since_take_part_and_those_that_left_are_missing(self, tmp_path: Path) -> None:
+    def test_new_nodes_replace_lost_ones_of_the_same_kind(self, tmp_path: Path) -> None:
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
         ill = FleetError("No module named 'docker'", hint="Install it.")
         cluster = FakeCluster((node("c", kind="T4"), node("ill", kind="T4")), {"ill": ill})
         for _ in range(2):
             ready = prepare(cluster, folder, folder.read_plan(), Silent())
             assert [each.key for each in ready.nodes] == ["c"]
-            assert set(ready.missing) == {"b", "ill"}, "another T4 has come for a"
+            assert set(ready.missing) == {"b", "ill"}, "node c replaces node a"
             assert "No module named 'docker' Install it." in ready.missing["ill"]
             assert folder.read_plan().chosen == ("b", "c", "ill")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
 
-    def test_a_node_that_was_through_may_leave(self, tmp_path: Path) -> None:
+    def test_finished_node_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]
         folder = folder_in(tmp_path, nodes)
-        collect(reported({"a": whole(tmp_path / "a")}), folder, Silent())
+        collect(messages_of({"a": whole(tmp_path / "a")}), folder, Silent())
         assert lost_nodes(folder, plan_of(nodes), [node("b")]) == {}
         assert set(lost_nodes(folder, plan_of(nodes), [])) == {"b"}
 
-    def test_no_node_can_be_used(self, tmp_path: Path) -> None:
+    def test_no_usable_node(self, tmp_path: Path) -> None:
         cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
         with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
             prepare(cluster, folder_in(tmp_path), plan_of(), Silent())

@@ -1,4 +1,4 @@
-"""Workers that train together: which nodes, whose CPUs, what is kept."""
+"""Multi-node training: selecting nodes, storing results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NODES = (node("a", machine="vm"), node("b", machine="vm"))
 
 
 @pytest.mark.parametrize(("text", "counts"), [("1,2,4", (1, 2, 4)), (" 2, 1,2", (1, 2)), ("8", (8,))])
-def test_numbers_of_workers(text: str, counts: tuple[int, ...]) -> None:
+def test_parse_counts(text: str, counts: tuple[int, ...]) -> None:
     assert parse_counts(text) == counts
     for wrong in ("", f"{text},", f"{text},0", f"-{text}", f"{text},two"):
         with pytest.raises(UsageError, match="not a list of numbers"):
             parse_counts(wrong)
 
 
-def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
+def test_workers_are_of_the_most_frequent_kind() -> None:
     nodes = [node("a", kind="T4"), node("b", kind="H100"), node("c", kind="H100")]
     assert [item.key for item in select_team(nodes, (1, 2))] == ["b", "c"]
     with pytest.raises(UsageError, match=r"3 workers .* 2 of H100, 1 of T4"):
@@ -35,7 +35,7 @@ def test_workers_are_of_the_kind_that_there_is_most_of() -> None:
 
 
 class FakeTeam:
-    """Stands for the workers: measures a plan of three trials, of which the profile wants two."""
+    """A fake team for a plan of three trials, of which the profile runs two."""
 
     def __init__(self, scratch: Path, fails: str = "") -> None:
         self.ran: list[tuple[str, int]] = []
@@ -55,7 +55,7 @@ class FakeTeam:
         return tuple(done_trial(IDS.index(trial_id), scratch / str(rank), status) for rank in range(workers))
 
 
-def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(tmp_path: Path) -> None:
+def test_worker_counts_alternate_and_all_results_are_stored(tmp_path: Path) -> None:
     folder, team = folder_in(tmp_path, NODES), FakeTeam(tmp_path)
     team.measure(folder)
     first, second = IDS[:2]
@@ -68,7 +68,7 @@ def test_numbers_of_workers_take_turns_trial_by_trial_and_all_workers_are_kept(t
     assert teams[2].manifest.placement == Placement(nodes=("a", "b"), machines=(0, 0), cpus=4)
 
 
-def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
+def test_successful_trials_are_not_repeated(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     second = IDS[1]
     before = FakeTeam(tmp_path / "1", fails=second)
@@ -79,7 +79,7 @@ def test_what_went_well_is_not_run_again(tmp_path: Path) -> None:
     assert again.ran == [(second, 1), (second, 2)]
 
 
-def test_where_workers_run() -> None:
+def test_placement() -> None:
     assert placement(NODES, 2).oversubscribed
     spread = placement([node("a"), node("b")], 2)
     assert (spread.machines, spread.oversubscribed) == ((0, 1), False)

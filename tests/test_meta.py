@@ -1,5 +1,4 @@
-"""What no single test looks at: that everything there is has its test and its documentation, and the house
-rules that a linter does not know."""
+"""Rules for the whole repository that a linter does not check."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ TEXT = {
     ".py", ".md", ".sh", ".toml", ".yml", ".yaml", ".lock", ".in", ".json", ".html", ".css", ".js", ".txt", "",
 }  # fmt: skip
 
-# Written so that this file does not contain what it looks for.
+# Written so that the pattern does not match itself.
 HOSTS = re.compile(
     r"pypi[.]org|pythonhos[t]ed[.]|files[.]python|deb[.]debian|debian[.]org/debian|archive[.]ubuntu|npmjs[.]"
     r"|docker[.]io/|ghcr[.]io|quay[.]io|gcr[.]io|nvcr[.]io|anaconda[.]org|\bmirrors?[.]\w+[.]\w|artifac[t]ory|jf[r]og",
@@ -53,7 +52,7 @@ def documentation() -> str:
 
 
 def named(word: str, text: str) -> bool:
-    """Tell whether `text` has `word` by itself, not as a part of another name."""
+    """Return whether `text` contains `word` as a complete name."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
@@ -65,7 +64,7 @@ def error_kinds() -> list[type[TfbenchError]]:
 
 
 @pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.__name__)
-def test_an_error_has_a_code_of_its_own_that_is_documented(kind: type[TfbenchError]) -> None:
+def test_exit_codes_are_unique_and_documented(kind: type[TfbenchError]) -> None:
     assert kind.exit_code
     assert [each for each in error_kinds() if each.exit_code == kind.exit_code] == [kind]
     assert re.search(rf"^\| {kind.exit_code} \|", read(ROOT / "docs" / "report.md"), re.MULTILINE)
@@ -75,13 +74,13 @@ def entry_name(entry: Entry) -> str:
     return entry.workload.name
 
 
-class TestEverythingIsTestedAndDocumented:
+class TestCompleteness:
     @pytest.mark.parametrize("entry", built_in(), ids=entry_name)
-    def test_workloads(self, entry: Entry) -> None:
+    def test_workload_is_documented_and_has_a_source(self, entry: Entry) -> None:
         assert named(entry.workload.name, documentation())
         assert entry.workload.source, "where it was published"
 
-    def test_every_folder_of_the_program_is_packaged(self) -> None:
+    def test_all_packages_are_listed_in_pyproject(self) -> None:
         listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
         there = [
             path.parent.relative_to(ROOT).as_posix().replace("/", ".")
@@ -91,7 +90,7 @@ class TestEverythingIsTestedAndDocumented:
         assert sorted(listed) == sorted(there)
 
 
-def test_documents_name_only_files_that_there_are() -> None:
+def test_documents_only_reference_existing_files() -> None:
     missing = []
     for name in DOCUMENTS:
         for path in re.findall(
@@ -102,7 +101,7 @@ def test_documents_name_only_files_that_there_are() -> None:
     assert missing == []
 
 
-def test_make_bench_passes_everything_on() -> None:
+def test_make_bench_passes_all_variables() -> None:
     variables = ["PROFILE=smoke", "ENGINE=docker", "DEVICE=gpu0", "WORKLOADS=a-mlp,b-mlp", "OUT=x"]
     command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), "bench", *variables]
     text = subprocess.run([*command, "ARGS=--trials 2"], check=True, capture_output=True, text=True).stdout
@@ -114,13 +113,13 @@ def test_make_bench_passes_everything_on() -> None:
 
 
 class TestTrackedFiles:
-    def test_no_two_files_of_the_harness_share_a_name(self) -> None:
-        # A command is called like what it commands.
+    def test_file_names_in_harness_are_unique(self) -> None:
+        # A command may have the name of the module that implements it.
         paths = [path for path in tracked() if path.is_relative_to(ROOT / "harness") and path.suffix == ".py"]
         names = [path.name for path in paths if path.name != "__init__.py"]
         assert {name for name in names if names.count(name) > 1} <= {"compare.py", "scaling.py"}
 
-    def test_nothing_is_tracked_that_is_ignored(self) -> None:
+    def test_no_ignored_file_is_tracked(self) -> None:
         assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
 
     def test_no_file_names_a_package_registry_or_mirror(self) -> None:
@@ -140,7 +139,7 @@ class TestTrackedFiles:
     @pytest.mark.parametrize(
         "path", [one for one in tracked() if one.suffix == ".lock" and one.name != "base.lock"], ids=str
     )
-    def test_locks_have_a_hash_for_everything_and_no_address(self, path: Path) -> None:
+    def test_lock_files_have_hashes_and_no_urls(self, path: Path) -> None:
         text = read(path)
         assert "://" not in text
         assert not re.search(r"^--", text, re.MULTILINE), "options such as an index"
@@ -148,7 +147,7 @@ class TestTrackedFiles:
         assert pins
         assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
 
-    def test_scripts_can_be_run(self) -> None:
+    def test_scripts_are_executable(self) -> None:
         scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
         assert scripts
         assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
@@ -170,7 +169,7 @@ def sources() -> list[Path]:
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    """harness/engines/init.py runs inside containers, as their first process."""
+    """harness/engines/init.py is exempt because it runs inside containers."""
     elsewhere = ("print", "sys.exit", "exit", "typer.echo", "sys.stdout.write", "sys.stderr.write")
     result = [
         f"{path.relative_to(ROOT)}: {call}"
@@ -182,7 +181,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
     assert result == []
 
 
-def test_nothing_is_evaluated_and_nothing_of_ours_is_patched() -> None:
+def test_no_eval_and_no_patching_of_own_code() -> None:
     evaluated = [f"{path}: {call}" for path in sources() for call in calls(path) if call in ("eval", "exec")]
     assert evaluated == []
     patched = [

@@ -1,4 +1,4 @@
-"""How a trial ended, in a word, and in a sentence that ends with what to try."""
+"""Status and message of finished trials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
 
 @pytest.mark.parametrize(
-    ("how", "log", "cause", "status", "said"),
+    ("how", "log", "cause", "status", "expected"),
     [
         (ended(), GOOD, None, Status.OK, ""),
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
@@ -45,12 +45,12 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "the last event is missing"),
     ],
 )
-def test_judgement(
-    how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, said: str
+def test_trial_outcome(
+    how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, expected: str
 ) -> None:
-    judged, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
-    assert judged is status
-    assert said in message
+    result, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
+    assert result is status
+    assert expected in message
     assert (message == "") == (status is Status.OK)
 
 
@@ -64,7 +64,7 @@ def test_judgement(
         ([], {}, (BASELINE,), Status.BAD_EVENTS),
     ],
 )
-def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
+def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(
     windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
 ) -> None:
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
@@ -72,7 +72,7 @@ def test_a_trial_is_good_only_when_what_was_planned_was_measured_or_left_out(
 
 
 @pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])
-def test_a_long_error_is_cut_to_one_sentence(text: str) -> None:
+def test_long_error_is_truncated_to_one_line(text: str) -> None:
     _, message = trial_outcome(ended(1), raised(text), None, MEMORY_BYTES, (BASELINE,))
     assert "\n" not in message
     assert len(message) < 500

@@ -55,7 +55,7 @@ def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
     [("gpu", 0), ("scaling", 0), ("gpu0", 0), ("gpu1", 1), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
      ("gpu0+", 1), ("GPU0", 1)],
 )  # fmt: skip
-def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
+def test_unavailable_devices(wanted: str, gpus: int) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_devices(wanted, gpus)
     assert repr(wanted) in caught.value.message
@@ -63,7 +63,7 @@ def test_devices_that_are_not_there(wanted: str, gpus: int) -> None:
     assert wanted != "gpu1" or "--gpus all" in caught.value.hint
 
 
-def test_params_have_the_type_of_what_they_replace() -> None:
+def test_params_are_converted_to_the_type_of_the_default() -> None:
     one = workload(**{"rate": 0.1, "cpu:workers": 4, "augment": True, "mode": "fast", "offset": 0})
     texts = {
         "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "false",
@@ -89,13 +89,13 @@ def test_params_have_the_type_of_what_they_replace() -> None:
         ("shape", "3", "your own"),
     ],
 )
-def test_param_values_that_do_not_fit(name: str, text: str, hint: str) -> None:
+def test_invalid_param_values(name: str, text: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"{name}={text}") as caught:
         check_params({name: text}, [workload(rate=0.1, workers=2, shape=(1, 2))])
     assert hint in caught.value.hint
 
 
-def test_every_workload_gets_the_params_that_it_has() -> None:
+def test_params_for_a_workload() -> None:
     params = {"rate": 0.2, "batch_size": 8}
     assert params_for(workload(rate=0.1), params) == params
     assert params_for(workload(), params) == {"batch_size": 8}
@@ -119,7 +119,7 @@ def test_variants() -> None:
     assert resolve_variants("stage:decode", True, suite)["mlp"] == ("stage:decode",)
 
 
-def test_a_pipeline_with_stages_is_taken_apart_without_being_asked_for() -> None:
+def test_stages_are_measured_by_default() -> None:
     piped = replace(workload("piped"), stages=("read", "batch"))
     suite = [workload(), piped]
     stages = ("stage:read", "stage:batch")
@@ -133,14 +133,14 @@ def test_a_pipeline_with_stages_is_taken_apart_without_being_asked_for() -> None
     assert "stage:read, stage:batch" in caught.value.hint
 
 
-def test_what_copying_to_a_gpu_costs_is_measured_on_gpus_only() -> None:
+def test_copy_variants_run_only_on_gpus() -> None:
     suite = [replace(workload("a"), stages=("read",))]
     planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
     on_gpu = {HOST_FED, WITHOUT_COPY}
     assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
 
 
-def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
+def test_breakdown_variants_run_only_in_the_first_trial() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(
         suite, ("cpu",), QUICK, resolve_variants("baseline,model-only,opt:fp16,tuned", True, suite), {}
@@ -150,19 +150,19 @@ def test_what_only_serves_the_breakdown_runs_in_the_first_trial_alone() -> None:
     assert by_name["a.cpu.1"] == by_name["a.cpu.2"] == (BASELINE, TUNED)
     assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
     only = plan_trials(suite, ("cpu",), QUICK, resolve_variants("model-only", True, suite), {})
-    assert {one.variants for one in only} == {("model-only",)}, "asked for by name, it is repeated"
+    assert {one.variants for one in only} == {("model-only",)}, "explicitly selected variants are repeated"
 
 
 @pytest.mark.parametrize(
     "wanted", ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "baseline,tuned2"]
 )
-def test_variants_that_are_not_there(wanted: str) -> None:
+def test_unknown_variants(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_variants(wanted, True, [workload("resnet50")])
     assert "opt:fp16" in caught.value.hint
 
 
-def test_trials_go_round_by_index_so_that_drift_hits_all_alike() -> None:
+def test_trials_are_interleaved_by_index() -> None:
     suite = [workload("a"), workload("b")]
     planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, resolve_variants("", True, suite), {"batch_size": 8})
     assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
@@ -182,11 +182,11 @@ def test_spec() -> None:
     assert first.analysis_variant_s == full.analysis_variant_s
     assert first.full
     second = spec_for(planned[1], full, file="/f/mine.py", data_dir="/data", seed=7)
-    assert not second.full, "the published epochs are trained once"
+    assert not second.full, "only the first trial trains the published epochs"
     assert (second.workload, second.file) == ("a", "/f/mine.py")
 
 
-def test_trees_wait_for_no_input() -> None:
+def test_trees_have_no_model_only_variant_by_default() -> None:
     trees = replace(workload("trees"), image="trees")
     assert "model-only" not in resolve_variants("", True, [trees])["trees"]
     assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)

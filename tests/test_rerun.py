@@ -1,4 +1,4 @@
-"""Running a report's run again: the same plan, and what differs here is said before anything is built."""
+"""Rerunning a recorded run: same plan, differences and consent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPTIONS = Options(
 
 
 def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: float) -> Run:
-    """Give a run with a manifest as `tfbench bench` writes it."""
+    """Return a run with a manifest like that of `tfbench bench`."""
     run = run or builders.cpu_run(trials=3)
     resolved = resolve(options)
     planned = tuple(
@@ -53,63 +53,61 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)
 
 
-def again_here(run: Run, **settings: Any) -> Resolved:
+def resolve_here(run: Run, **settings: Any) -> Resolved:
     return resolve_rerun(run, rerun_options(run, **settings))
 
 
-def test_the_same_plan_parameters_and_seed(tmp_path: Path) -> None:
+def test_rerun_keeps_plan_parameters_and_seed(tmp_path: Path) -> None:
     run = recorded(window_s=0.5)
-    resolved = again_here(run, out=tmp_path)
+    resolved = resolve_here(run, out=tmp_path)
     assert resolved.planned == run.planned
     assert resolved.options.seed == 7
     assert resolved.options.out == tmp_path
     assert dict(resolved.options.params) == {"batch_size": "64"}
-    assert resolved.profile.window_s == 0.5, "as it was then, whatever the profile says today"
+    assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
     assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
-    assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "no more and no fewer"
+    assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
 
 
-def test_trials_that_the_stopping_rule_left_out_are_left_out_again_and_those_cut_off_are_not(
+def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(
     tmp_path: Path,
 ) -> None:
     run = recorded(builders.cpu_run(trials=5))
     narrow = replace(run, trials=run.trials[:3])
-    assert [trial.index for trial in again_here(narrow, out=tmp_path).planned] == [0, 1, 2]
+    assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
     last = replace(run.trials[1], status=Status.INTERRUPTED)
     cut = replace(run, trials=(run.trials[0], last), stops=())
-    assert again_here(cut, out=tmp_path).planned == run.planned
+    assert resolve_here(cut, out=tmp_path).planned == run.planned
 
 
-def test_some_of_its_devices(tmp_path: Path) -> None:
+def test_rerun_on_a_subset_of_devices(tmp_path: Path) -> None:
     both = recorded(builders.gpu_run(trials=2))
-    assert {trial.device for trial in again_here(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    assert {trial.device for trial in resolve_here(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
-        again_here(both, out=tmp_path, devices=("gpu1",))
+        resolve_here(both, out=tmp_path, devices=("gpu1",))
 
 
-def test_the_prices_of_the_run_are_kept_unless_others_are_given(tmp_path: Path) -> None:
+def test_rerun_keeps_prices_unless_overridden(tmp_path: Path) -> None:
     run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
-    assert again_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
-    assert again_here(run, out=tmp_path, price="0.40").options.price == "0.40"
+    assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
+    assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
     with pytest.raises(UsageError, match="not a valid price"):
-        again_here(run, out=tmp_path, price="cheap")
+        resolve_here(run, out=tmp_path, price="cheap")
 
 
-def test_what_cannot_be_run_again_is_said(tmp_path: Path) -> None:
+def test_missing_files_and_workloads_are_usage_errors(tmp_path: Path) -> None:
     run = recorded()
     with pytest.raises(UsageError, match="do not exist here"):
         rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
     unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
     with pytest.raises(UsageError, match="no-such"):
-        again_here(replace(run, planned=unknown), out=tmp_path)
+        resolve_here(replace(run, planned=unknown), out=tmp_path)
 
 
-def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> None:
+def test_differences_are_found_before_anything_is_built(tmp_path: Path) -> None:
     paths = Paths(checkout=ROOT, cache=tmp_path)
     here = expected_run(recorded(), rerun_options(recorded()), paths)
-    assert differences_between(here, expected_run(here, rerun_options(here), paths)) == {}, (
-        "this host and itself"
-    )
+    assert differences_between(here, expected_run(here, rerun_options(here), paths)) == {}, "same host"
     elsewhere = replace(
         here.manifest,
         system={**here.manifest.system, "host_processor_model_name": "Another"},
@@ -136,7 +134,7 @@ def test_what_differs_here_is_found_before_anything_is_built(tmp_path: Path) -> 
         (None, "not built yet"),
     ],
 )
-def test_images_are_compared_by_their_contents(here: dict[str, str] | None, verdict: str) -> None:
+def test_images_are_compared_by_content(here: dict[str, str] | None, verdict: str) -> None:
     then = ImageInfo(
         target="cpu", reference="r", digest="sha256:1", base="b", lock_sha256="l", contents="sha256:c"
     )
@@ -146,15 +144,15 @@ def test_images_are_compared_by_their_contents(here: dict[str, str] | None, verd
     assert verdicts["cpu"].startswith(verdict)
 
 
-FOREIGN = replace(
+UNTRUSTED = replace(
     OPTIONS, images={"cpu": "evil.example/x"}, base="elsewhere", gpus="all", cpus="0", cpu_quota=0.5,
     memory_bytes=3 << 29, weights=Path("/home/me/w.h5"),
 )  # fmt: skip
 
 
-def test_what_a_page_asks_of_this_machine() -> None:
+def test_settings_that_need_consent() -> None:
     assert requested_resources(recorded(), rerun_options(recorded())) == {}
-    run = with_options(FOREIGN)
+    run = with_options(UNTRUSTED)
     assert requested_resources(run, rerun_options(run)) == {
         "--image": "cpu=evil.example/x",
         "--base": "elsewhere",
@@ -176,7 +174,7 @@ def with_options(options: Options) -> Run:
 
 @pytest.fixture
 def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
-    """Run a run's report again; nothing may have been run."""
+    """Return a function that calls `tfbench rerun` on a run's report and checks that no trial ran."""
     monkeypatch.chdir(tmp_path)
 
     def command(run: Run, *arguments: str) -> Printed:
@@ -191,15 +189,15 @@ def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prin
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
-def test_a_page_gets_nothing_that_nobody_allowed(
+def test_nothing_runs_without_consent(
     rerun: Callable[..., Printed], arguments: tuple[str, ...], code: int
 ) -> None:
-    printed = rerun(with_options(FOREIGN), *arguments)
+    printed = rerun(with_options(UNTRUSTED), *arguments)
     assert printed.code == code
     assert "--image cpu=evil.example/x" in printed.err
 
 
-def test_check_says_what_differs(rerun: Callable[..., Printed]) -> None:
+def test_check_prints_differences(rerun: Callable[..., Printed]) -> None:
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
@@ -210,8 +208,8 @@ def test_check_says_what_differs(rerun: Callable[..., Printed]) -> None:
 
 
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
-def test_a_page_from_elsewhere_names_no_folder_of_this_machine(name: str) -> None:
-    """A trial's folder is made afresh: whatever lay there is gone."""
+def test_unsafe_trial_ids_are_rejected(name: str) -> None:
+    """Trial ids are folder names, and existing trial folders are deleted."""
     made = lzma.decompress(base64.b64decode(pack_for_page(analyse(recorded()), whole=True)[0]))
     document = msgspec.msgpack.decode(made)
     document["analysis"]["run"]["planned"][0]["id"] = name

@@ -1,4 +1,4 @@
-"""Going on with an interrupted run: the plan that it has, in the surroundings that it had, or not at all."""
+"""Resuming an interrupted run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.endtoend import workload_file
 from tests.fakes import FakeEngine, Script
 
 
-class Surroundings:
-    """What a run finds: an engine that answers, an image and data of some digest."""
+class Environment:
+    """A fake engine with an image and data."""
 
     def __init__(self, folder: Path) -> None:
         self.file = workload_file(folder, "good", "pass")
@@ -35,15 +35,15 @@ class Surroundings:
         self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
 
     def prepare(self) -> Prepared:
-        """Make a run ready, and its folder as if it had been cut off before its first trial ended."""
+        """Prepare a run and create its folder, as if it was interrupted before its first trial ended."""
         prepared = session.prepare(resolve(self.options), self.paths, Silent())
         prepared.folder.create(prepared.run)
         return prepared
 
 
 @pytest.fixture
-def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
-    made = Surroundings(tmp_path)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    made = Environment(tmp_path)
     engine = FakeEngine(Script())
     monkeypatch.setattr(session, "connect", lambda *_: engine)
     monkeypatch.setattr(session, "_images", lambda *_: {"cpu": made.image})
@@ -51,25 +51,25 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     return made
 
 
-def test_a_run_goes_on_by_the_plan_that_it_has(around: Surroundings) -> None:
-    """A rerun's plan has the trials that were run before, whatever its options would plan."""
-    whole = resolve(around.options)
+def test_resume_uses_the_stored_plan(environment: Environment) -> None:
+    """The plan of a rerun can have fewer trials than its options imply."""
+    whole = resolve(environment.options)
     cut = replace(
         whole, planned=whole.planned[:2], profile=replace(whole.profile, trials=2, max_trials=2, window_s=0.5)
     )
-    prepared = session.prepare(cut, around.paths, Silent())
+    prepared = session.prepare(cut, environment.paths, Silent())
     prepared.folder.create(prepared.run)
-    again = session.resume(prepared.folder.path, around.paths, Silent())
+    again = session.resume(prepared.folder.path, environment.paths, Silent())
     assert [job.planned for job in again.jobs] == list(cut.planned)
     assert again.resolved.profile == cut.profile
     assert again.jobs[0].spec.window_s == 0.5
     assert again.manifest.run_id == prepared.manifest.run_id
 
 
-def test_the_free_disk_is_the_one_that_the_run_is_written_to(around: Surroundings) -> None:
-    # /proc is a disk without room; nothing is written until a run starts.
-    options = replace(around.options, out=Path("/proc/runs"))
-    prepared = session.prepare(resolve(options), around.paths, Silent())
+def test_free_disk_space_is_that_of_the_run_folder(environment: Environment) -> None:
+    # /proc has no free space; nothing is written before the run starts.
+    options = replace(environment.options, out=Path("/proc/runs"))
+    prepared = session.prepare(resolve(options), environment.paths, Silent())
     assert prepared.manifest.host_facts["free_disk_bytes"] == 0
 
 
@@ -81,10 +81,10 @@ def test_the_free_disk_is_the_one_that_the_run_is_written_to(around: Surrounding
         (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "workload files"),
     ],
 )
-def test_trials_of_unlike_things_do_not_get_into_one_run(
-    around: Surroundings, change: Callable[[Surroundings], None], named: str
+def test_resume_is_rejected_if_inputs_changed(
+    environment: Environment, change: Callable[[Environment], None], named: str
 ) -> None:
-    path = around.prepare().folder.path
-    change(around)
+    path = environment.prepare().folder.path
+    change(environment)
     with pytest.raises(StoreError, match=f": {named}[.] Start a new run"):
-        session.resume(path, around.paths, Silent())
+        session.resume(path, environment.paths, Silent())

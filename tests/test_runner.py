@@ -1,4 +1,4 @@
-"""The runner on engines that do their worst: what has ended is kept, and nothing is left behind."""
+"""The runner with failing engines, containers and disks."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ THREE = replace(
     stall_s=30,
     limit_s=60,
 )
-IMPATIENT = replace(THREE, stall_s=1.0)
-# A fake container's pieces come as fast as it is asked for them.
+SHORT_STALL = replace(THREE, stall_s=1.0)
+# A fake container writes one piece per poll.
 POLL_S = 0.002
-REFUSED = EngineError("The engine refused.", hint="Ask it why.")
+START_ERROR = EngineError("The engine refused.", hint="Ask it why.")
 
 
 @dataclass
 class Bench:
-    """A run folder, an engine, and what it takes to run trials of one workload on it."""
+    """A run folder and a fake engine for running trials of one workload."""
 
     folder: RunFolder
     engine: FakeEngine
@@ -83,7 +83,7 @@ class Bench:
         return [trial.status for trial in self.read().trials]
 
     def sampled(self) -> bool:
-        """Return whether the trial that runs has been sampled three times."""
+        """Return whether the running trial has been sampled more than three times."""
         return self.sources[-1].reads > 3
 
     def _sources(self) -> Sequence[Source]:
@@ -107,7 +107,7 @@ def run_all(bench: Bench, *scripts: Script) -> tuple[Trial, ...]:
     return bench.run()
 
 
-def test_trials_that_go_well(bench: Bench) -> None:
+def test_successful_trials(bench: Bench) -> None:
     records = run_all(bench, Script())
     assert [record.status for record in records] == [Status.OK] * 3
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
@@ -124,11 +124,11 @@ def test_trials_that_go_well(bench: Bench) -> None:
     assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
     assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (6, 6)
-    assert bench.progress.tasks[0].steps.count(1) == 6, "the bar moves on with each window"
+    assert bench.progress.tasks[0].steps.count(1) == 6, "the bar advances with each window"
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 
-def test_progress_shows_planned_variants_and_windows_and_nothing_that_a_container_made_up(
+def test_progress_ignores_unplanned_variants(
     bench: Bench,
 ) -> None:
     begun, *others = good_events()
@@ -141,8 +141,8 @@ def test_progress_shows_planned_variants_and_windows_and_nothing_that_a_containe
     ]  # fmt: skip
 
 
-def test_telemetry_is_taken_while_the_container_lives(bench: Bench) -> None:
-    run_all(bench, Script(until=bench.sampled))
+def test_telemetry_is_sampled_while_the_container_runs(bench: Bench) -> None:
+    run_all(bench, Script(may_exit=bench.sampled))
     assert all(source.stopped for source in bench.sources)
     for trial in bench.read().trials:
         (series,) = trial.telemetry
@@ -152,7 +152,7 @@ def test_telemetry_is_taken_while_the_container_lives(bench: Bench) -> None:
         assert trial.sampling["ticks"] >= 3
 
 
-def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench: Bench) -> None:
+def test_clock_offset_is_recorded_as_a_gap(bench: Bench) -> None:
     ahead = line("start", wall_ns=time.time_ns() + 10**11, boot_id=boot_id())
     run_all(bench, Script(), Script(writes=(ahead, *good_events()[1:])), Script())
     gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
@@ -162,34 +162,36 @@ def test_a_container_with_a_clock_of_its_own_is_not_aligned_with_telemetry(bench
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "said"),
+    ("script", "status", "expected"),
     [
         (Script(writes=(start_line(), error_line()), code=1), Status.FAILED, "raised ValueError: boom."),
         (Script(writes=(start_line(), window_line(100), "\x00garbage\n")), Status.BAD_EVENTS, "line 3"),
         (Script(writes=(start_line(),), code=137, out_of_memory=True), Status.OUT_OF_MEMORY, "2.0 GiB"),
     ],
 )
-def test_one_trial_that_fails_leaves_the_others(
-    bench: Bench, script: Script, status: Status, said: str
+def test_failed_trial_does_not_affect_the_others(
+    bench: Bench, script: Script, status: Status, expected: str
 ) -> None:
     records = run_all(bench, Script(), script, Script())
     assert [record.status for record in records] == [Status.OK, status, Status.OK]
     assert bench.statuses == [Status.OK, status, Status.OK]
     broken = bench.read().trials[1]
-    assert said in broken.message
-    assert len(broken.windows) == "".join(script.writes).count('"window"'), "what was measured before is kept"
+    assert expected in broken.message
+    assert len(broken.windows) == "".join(script.writes).count('"window"'), (
+        "windows before the failure are kept"
+    )
     assert len(bench.progress.lines) == 1
     assert f"mlp.cpu.1: {status.value}." in bench.progress.lines[0]
     assert bench.engine.left_behind == []
     assert bench.progress.tasks[0].done == bench.progress.tasks[0].total
 
 
-class TestHanging:
+class TestTimeouts:
     @pytest.mark.parametrize(
-        ("profile", "writes", "said"),
+        ("profile", "writes", "expected"),
         [
-            (IMPATIENT, (start_line(),), "No event for 1 s; the trial was killed. Raise --stall"),
-            (IMPATIENT, ("garbage\n",) * 10_000, "No event for 1 s"),
+            (SHORT_STALL, (start_line(),), "No event for 1 s; the trial was killed. Raise --stall"),
+            (SHORT_STALL, ("garbage\n",) * 10_000, "No event for 1 s"),
             (
                 replace(THREE, limit_s=1.0),
                 (start_line(), *[line("warning", message="still here")] * 10_000),
@@ -198,28 +200,28 @@ class TestHanging:
         ],
         ids=["silence", "garbage", "chatter"],
     )
-    def test_it_is_ended_and_the_others_run(
-        self, bench: Bench, profile: Profile, writes: tuple[str, ...], said: str
+    def test_hanging_trial_is_killed_and_the_others_run(
+        self, bench: Bench, profile: Profile, writes: tuple[str, ...], expected: str
     ) -> None:
         bench.profile = profile
         records = run_all(bench, Script(writes=writes, code=None), Script())
         assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
-        assert said in records[0].message
+        assert expected in records[0].message
         assert bench.engine.containers[0].killed
         assert bench.engine.left_behind == []
 
-    def test_a_slow_trial_that_keeps_talking_is_left_alone(self, bench: Bench) -> None:
-        bench.profile = IMPATIENT
-        chatter = (line("warning", message="still here"),) * round(1.5 * IMPATIENT.stall_s / POLL_S)
+    def test_slow_trial_that_writes_events_is_not_killed(self, bench: Bench) -> None:
+        bench.profile = SHORT_STALL
+        chatter = (line("warning", message="still here"),) * round(1.5 * SHORT_STALL.stall_s / POLL_S)
         events = good_events()
         begun = time.monotonic()
         records = run_all(bench, Script(writes=(*events[:-1], *chatter, events[-1])), Script())
-        assert time.monotonic() - begun > IMPATIENT.stall_s
+        assert time.monotonic() - begun > SHORT_STALL.stall_s
         assert records[0].status is Status.OK
 
 
-class TestEndingEarly:
-    def test_an_engine_lost_in_the_middle_of_a_trial(self, bench: Bench) -> None:
+class TestEarlyEnd:
+    def test_engine_lost_during_a_trial(self, bench: Bench) -> None:
         lost = EngineError("The engine does not answer.", hint="Start it again.")
         with pytest.raises(EngineError, match="does not answer"):
             run_all(bench, Script(), Script(raises={1: lost}), Script())
@@ -227,21 +229,21 @@ class TestEndingEarly:
         cut = bench.read().trials[1]
         assert lost.message in cut.message and lost.hint in cut.message
         assert len(cut.windows) == 0
-        assert len(cut.variants) == 1, "what it said until then is kept"
+        assert len(cut.variants) == 1, "earlier events are kept"
         assert cut.telemetry
         assert all(source.stopped for source in bench.sources)
 
     @pytest.mark.parametrize(
         ("script", "raised", "statuses"),
         [
-            (Script(refused=REFUSED), EngineError, [Status.OK, Status.ENGINE_LOST]),
+            (Script(start_error=START_ERROR), EngineError, [Status.OK, Status.ENGINE_LOST]),
             (Script(raises={1: KeyboardInterrupt()}), Interrupted, [Status.OK, Status.INTERRUPTED]),
-            (Script(refused=KeyboardInterrupt()), Interrupted, [Status.OK, Status.INTERRUPTED]),
-            # A fault of ours leaves no container either.
+            (Script(start_error=KeyboardInterrupt()), Interrupted, [Status.OK, Status.INTERRUPTED]),
+            # A bug in the harness.
             (Script(raises={1: ZeroDivisionError()}), ZeroDivisionError, [Status.OK, Status.INTERRUPTED]),
         ],
     )
-    def test_nothing_is_left_behind(
+    def test_no_container_is_left_behind(
         self, bench: Bench, script: Script, raised: type[Exception], statuses: list[Status]
     ) -> None:
         with pytest.raises(raised) as caught:
@@ -254,21 +256,21 @@ class TestEndingEarly:
 
 
 @pytest.mark.parametrize("name", ["log.txt.partial", "telemetry/host-host.csv"])
-def test_a_full_disk_ends_the_run_and_keeps_what_has_ended(bench: Bench, name: str) -> None:
-    """/dev/full refuses every write with ENOSPC, as a full disk does."""
+def test_full_disk_ends_the_run_but_keeps_finished_trials(bench: Bench, name: str) -> None:
+    """/dev/full fails every write with ENOSPC, like a full disk."""
 
     def fill(out: Path) -> None:
         (out.parent / name).symlink_to("/dev/full")
 
     with pytest.raises(StoreError, match="disk is full") as caught:
-        run_all(bench, Script(), Script(does=fill))
+        run_all(bench, Script(), Script(on_start=fill))
     assert "finished trials are kept" in caught.value.hint
     (bench.folder.trial("mlp.cpu.1").path / name).unlink(missing_ok=True)  # reading /dev/full never ends
     assert bench.statuses == [Status.OK, Status.INTERRUPTED]
     assert bench.engine.left_behind == []
 
 
-def test_a_resumed_run_does_only_what_is_missing_or_failed(bench: Bench) -> None:
+def test_resume_runs_only_missing_and_failed_trials(bench: Bench) -> None:
     failing = Script(writes=(start_line(), error_line()), code=1)
     with pytest.raises(Interrupted):
         run_all(bench, Script(), failing, Script(raises={1: KeyboardInterrupt()}))
@@ -277,7 +279,7 @@ def test_a_resumed_run_does_only_what_is_missing_or_failed(bench: Bench) -> None
     assert bench.engine.started == [record.id for record in records] == ["mlp.cpu.1", "mlp.cpu.2"]
     assert bench.statuses == [Status.OK] * 3
     assert bench.read().stops[0].trials == 3
-    assert bench.run() == (), "of a whole run there is nothing to resume"
+    assert bench.run() == (), "a complete run has nothing to resume"
 
 
 @pytest.mark.parametrize(("budget_s", "trials", "reason"), [(0.0, 3, BUDGET_SPENT), (60.0, 5, EXHAUSTED)])
@@ -289,4 +291,4 @@ def test_trials_repeat_until_the_budget_is_spent_or_all_have_run(
     run_all(bench, *(Script(writes=good_events(speed)) for speed in speeds))
     assert len(bench.engine.started) == trials
     assert bench.read().stops[0].reason == reason
-    assert bench.progress.tasks[0].done == bench.progress.tasks[0].total, "it counts what always runs"
+    assert bench.progress.tasks[0].done == bench.progress.tasks[0].total, "optional trials are not counted"

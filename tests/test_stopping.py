@@ -1,4 +1,4 @@
-"""Trials are repeated until the interval is narrow enough or the budget is spent; the run says which."""
+"""The stopping rule."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def trial(
     )  # fmt: skip
 
 
-def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
-    """Run trials of these speeds as long as they are wanted; return how many ran."""
+def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
+    """Add trials with these speeds until the rule stops; return how many ran."""
     for index, value in enumerate(values):
         if not stopping.should_run(planned(index)):
             return index
@@ -45,19 +45,19 @@ def go_on(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
         ([1000, 1001, 999, 1000, 1000, 1000, 1000], 1.0, 3, NARROW),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 1.0, 7, EXHAUSTED),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 24.0, 4, BUDGET_SPENT),
-        # The least number of trials runs whatever it costs.
+        # The minimum number of trials runs even if it exceeds the budget.
         ([1000, 2000, 500, 1000], 1e6, 3, BUDGET_SPENT),
     ],
 )
-def test_it_goes_on_until_the_interval_is_narrow_or_the_budget_spent(
+def test_repeats_until_interval_is_narrow_or_budget_is_spent(
     values: list[float], seconds: float, trials: int, reason: str
 ) -> None:
     stopping = Stopping(PROFILE)
-    assert go_on(stopping, values, seconds) == trials
+    assert run_trials(stopping, values, seconds) == trials
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=trials, reason=reason),)
 
 
-def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
+def test_budget_is_shared_but_devices_stop_separately() -> None:
     stopping = Stopping(PROFILE)
     noisy = iter([500.0, 1500.0, 900.0, 3000.0, 700.0, 1200.0, 800.0])
     ran = []
@@ -72,23 +72,23 @@ def test_the_budget_is_for_all_pairs_and_each_stops_by_itself() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_trials_that_failed_count_as_time_but_not_as_values(trials: int) -> None:
+def test_failed_trials_count_as_time_only(trials: int) -> None:
     stopping = Stopping(replace(PROFILE, trials=trials))
     for index in range(trials):
         assert stopping.should_run(planned(index))
         stopping.add(planned(index), trial(1000, status=Status.FAILED))
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=0, reason=NO_SUCCESS),)
-    assert not stopping.should_run(planned(trials)), "more of the same is a waste"
+    assert not stopping.should_run(planned(trials)), "further trials would be wasted"
 
 
-def test_without_a_baseline_the_first_variant_decides() -> None:
+def test_without_baseline_the_first_variant_decides() -> None:
     stopping = Stopping(PROFILE)
     for index in range(3):
         stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
     assert not stopping.should_run(planned(3, variants=(TUNED,)))
 
 
-def test_a_point_that_ran_out_of_memory_is_not_tried_again_and_others_are() -> None:
+def test_only_points_that_ran_out_of_memory_are_not_repeated() -> None:
     stopping = Stopping(PROFILE)
     small, large = (replace(planned(0), point=(("batch_size", size),)) for size in (32, 4096))
     stopping.add(small, trial(1000))

@@ -1,4 +1,4 @@
-"""A run folder: written once, piece by piece, and read back the same."""
+"""Writing and reading run folders."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Statu
     folder.close_trial(record(planned, status), "last words\n")
 
 
-def test_what_is_not_closed_was_cut_off(folder: RunFolder) -> None:
+def test_trial_without_record_is_interrupted(folder: RunFolder) -> None:
     write_trial(folder, RUN.planned[0])
     trial = folder.open_trial(RUN.planned[1], SPEC)
     trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
@@ -61,12 +61,12 @@ def test_what_is_not_closed_was_cut_off(folder: RunFolder) -> None:
     assert [item.status for item in run.trials] == [Status.OK, Status.INTERRUPTED]
     cut = run.trials[1]
     assert len(cut.windows) == 2
-    assert cut.telemetry[0].t_ns.tolist() == [7], "a row that was cut short is left out"
+    assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
     assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
     assert run.stops == ()
 
 
-def test_only_trials_that_went_well_are_finished(folder: RunFolder) -> None:
+def test_only_successful_trials_are_finished(folder: RunFolder) -> None:
     assert folder.finished() == frozenset()
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
@@ -74,7 +74,7 @@ def test_only_trials_that_went_well_are_finished(folder: RunFolder) -> None:
     assert [trial.status for trial in folder.ended_trials().values()] == [Status.OK, Status.FAILED]
 
 
-def test_derived_files_are_whole_or_not_there(tmp_path: Path) -> None:
+def test_write_atomic_keeps_the_old_file_on_error(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
         assert write_atomic(path, text).read_text(encoding="utf-8") == text
@@ -90,10 +90,10 @@ def test_derived_files_are_whole_or_not_there(tmp_path: Path) -> None:
     [
         ("there", "exists already"),
         ("file/one", "Not a directory"),
-        ("/sys/tfbench", "Cannot write /sys/tfbench"),  # where nobody makes folders, not even root
+        ("/sys/tfbench", "Cannot write /sys/tfbench"),  # not writable, even for root
     ],
 )
-def test_a_folder_that_cannot_be_made(tmp_path: Path, path: str, message: str) -> None:
+def test_run_folder_that_cannot_be_created(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=message) as caught:
@@ -112,13 +112,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, path: str, message: str) -
         ("plan.json", "{}", "not a complete run"),
     ],
 )
-def test_what_is_no_run(folder: RunFolder, name: str, content: str | dict | None, message: str) -> None:
+def test_invalid_run_folder(folder: RunFolder, name: str, content: str | dict | None, message: str) -> None:
     path = folder.path / name
     if isinstance(content, dict):
         content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | content)
     path.unlink()
     if content is None:
-        os.mkfifo(path)  # which must not be waited for
+        os.mkfifo(path)  # reading it must not block
     else:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(StoreError, match=message) as caught:
@@ -147,7 +147,7 @@ DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_trial_costs_the_others_nothing_and_is_run_again(
+def test_damaged_trial_does_not_affect_the_others(
     folder: RunFolder, damage: Callable[[TrialFolder], object]
 ) -> None:
     for planned in RUN.planned:
@@ -166,7 +166,7 @@ def test_a_damaged_trial_costs_the_others_nothing_and_is_run_again(
 @pytest.mark.parametrize(
     "build", [cpu_run, gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run]
 )
-def test_every_kind_of_run_survives_the_disk(build: Callable[[], Run], tmp_path: Path) -> None:
+def test_runs_round_trip_through_the_store(build: Callable[[], Run], tmp_path: Path) -> None:
     stop = Stop(workload="cifar100-mlp", device="cpu", trials=2, reason="time budget spent")
     run = replace(build(), stops=(stop,))
     back = read_run(write_run(tmp_path / "run", run).path)
@@ -174,11 +174,11 @@ def test_every_kind_of_run_survives_the_disk(build: Callable[[], Run], tmp_path:
     assert (back.workloads, back.planned, back.stops) == (run.workloads, run.planned, run.stops)
     assert len(back.trials) == len(run.trials)
     for then, now in zip(run.trials, back.trials, strict=True):
-        assert comparable(as_told(now)) == comparable(as_told(then))
+        assert comparable(normalized(now)) == comparable(normalized(then))
 
 
-def as_told(trial: Trial) -> Trial:
-    """Return what a trial's files tell: they have no order, and of one that was cut off no end."""
+def normalized(trial: Trial) -> Trial:
+    """Sort telemetry, and drop what is not stored for interrupted trials."""
     trial = replace(trial, telemetry=sorted(trial.telemetry, key=lambda each: (each.source, each.device)))
     if trial.status is not Status.INTERRUPTED:
         return trial

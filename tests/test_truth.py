@@ -139,7 +139,9 @@ class TestPlanting:
         assert inner.left_behind == []
         assert not own.exists()
 
-    @pytest.mark.parametrize("scripts", [(Script(), Script(refused=REFUSED)), (Script(refused=REFUSED),)])
+    @pytest.mark.parametrize(
+        "scripts", [(Script(), Script(start_error=REFUSED)), (Script(start_error=REFUSED),)]
+    )
     def test_neighbours_end_when_they_or_the_trial_cannot_start(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: tuple[Script, ...]
     ) -> None:
