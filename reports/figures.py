@@ -11,7 +11,6 @@ from reports.charts import Figure
 from reports.names import devices_of, is_gpu, titles_of
 from reports.pipeline_chart import pipeline_figure
 from reports.published_chart import published_figure
-from reports.requests_chart import requests_figure
 from reports.speeds_chart import speeds_figure
 from reports.step_time_chart import step_time_figure
 from reports.sweep_chart import sweep_figure
@@ -32,7 +31,6 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
             for number, each in enumerate(analysis.sweeps, 1)
         ),
         step_time_figure(analysis),
-        requests_figure(analysis),
         pipeline_figure(analysis),
         speeds_figure(analysis),
         trials_figure(analysis),

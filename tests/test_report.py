@@ -203,10 +203,10 @@ def test_what_must_be_known_first_comes_first(name, banners):
         ("failed", ("no-gpu", "TensorFlow registered 0 of 1 GPUs."), ()),
         ("bare", ("NVML is not installed",), ("figure-telemetry-1",)),
         ("gpu", ("host_processor_model_name", "accelerator_model_name", "sha256:" + "ab" * 32, "Power limit",
-                 "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "figure-requests")),
+                 "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),
         ("cpu", ("host_processor_model_name",), ("accelerator_model_name",)),
         ("four-gpus", ("USD",), ()),
-        ("serving", ("CudnnRNNV3 on GPU:0", "901/s"), ()),
+        ("serving", ("CudnnRNNV3 on GPU:0", "901/s", "batch 16", "900/s offered"), ()),
     ],
 )  # fmt: skip
 def test_what_a_run_has_is_on_its_page_and_nothing_else(
