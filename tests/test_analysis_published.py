@@ -15,15 +15,8 @@ from workloads.protocol import BASELINE, Published
 
 def beside(run: Run, **fields: object) -> PublishedComparison:
     """Return the comparison of one published number of the first workload on its first device."""
-    plain = {
-        "source": "A blog, 2020",
-        "system": "Some GPU",
-        "device": "gpu",
-        "unit": "samples/s",
-        "value": 100.0,
-    }
-    number = Published(**{**plain, **fields})  # type: ignore[arg-type]
-    first = replace(run.workloads[0], published=(number,))
+    number = Published(source="A blog, 2020", system="A GPU", device="gpu", unit="samples/s", value=100.0)
+    first = replace(run.workloads[0], published=(replace(number, **fields),))
     return analyse(replace(run, workloads=(first, *run.workloads[1:]))).published[0]
 
 

@@ -15,15 +15,10 @@ from tests.builders_workers import teams
 from tests.comparisons import COMPARISONS, again, comparison, whole
 
 
-def only(run: Extract, *variants: str, trials: int = 3) -> Extract:
-    """Give a run with these variants of its first workload on the CPU, and so many trials of each."""
-    first = run.speeds[0].workload
-    speeds = tuple(
-        replace(each, throughput=each.throughput[:trials])
-        for each in run.speeds
-        if (each.workload, each.device) == (first, "cpu") and each.variant in variants
-    )
-    return replace(run, speeds=speeds)
+def only(run: Extract, *, trials: int = 3) -> Extract:
+    """Give a run with so many trials of the baseline of its first workload on the CPU."""
+    first = next(each for each in run.speeds if (each.device, each.variant) == ("cpu", "baseline"))
+    return replace(run, speeds=(replace(first, throughput=first.throughput[:trials]),))
 
 
 def line(made: Versus) -> str:
@@ -37,8 +32,8 @@ def test_a_headline_has_at_most_two_sentences(name: str) -> None:
     assert len(re.findall(r"\.(?: |$)", text)) <= 2
 
 
-BASE = only(again(whole(3), 1, label="a", noise=0.001), "baseline")
-SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8), "baseline")
+BASE = only(again(whole(3), 1, label="a", noise=0.001))
+SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +44,7 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8), "baseline")
             r"b is 0\.80× \(.*\) as fast as a, by .* of 1 workload\. Slower: .*, CPU, baseline \(0\.80×\)\.",
         ),
         ((BASE, again(BASE, 3, noise=0.001)), r".* No difference in 1 comparison\."),
-        ((only(BASE, "baseline", trials=1),) * 2, r".* Single trials: no difference can be told\."),
+        ((only(BASE, trials=1),) * 2, r".* Single trials: no difference can be told\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
         (
             (BASE, SLOW, BASE),
