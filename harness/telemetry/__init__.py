@@ -1,7 +1,7 @@
-"""Telemetry sources: each reads one thing from the host, and says so when it can't.
+"""Telemetry sources: each reads one thing from the host and reports what it cannot read.
 
-Adding one is a file with a class that follows Source, a line in sources.py, its metrics in
-docs/telemetry.md, and those of them that are counters in metrics.py.
+A new one is a class that follows Source in a file of its own, a line in sources.py, its metrics in docs/telemetry.md,
+and its counters in metrics.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a trial's sources watch: the container's first process on this host, and its GPUs by UUID.
+    """What a trial's sources watch.
 
-    `pid` is None when the container runs on another machine; `gpus` maps the trial's device names
-    ("gpu0") to NVML UUIDs (a MIG instance's own where one was chosen).
+    Attributes:
+        pid: host process id of the container's first process; None if it ended at once.
+        gpus: the trial's device names ("gpu0") -> UUIDs of GPUs or MIG instances.
     """
 
     pid: int | None
@@ -25,41 +26,37 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Readings of one device at one instant; a metric that could not be read is absent."""
+    """Readings of a device at one time; a metric that could not be read is absent."""
 
     t_ns: int
     device: str
     values: Mapping[str, float]
 
 
-# (device, metric, reason); "*" for all metrics of a device, or all devices. A source may call it on every failing
-# read: the sampler keeps one gap open until the metric is in a sample again.
+# (device, metric, reason); "*" for all devices or metrics. May be called at each failing read: the sampler keeps one
+# gap open until the metric is in a sample again.
 GapSink = Callable[[str, str, str], None]
 
 
 class Source(Protocol):
-    """Reads one kind of telemetry. A source that is not there reports a gap; it never raises.
-
-    Constructors only assign; `start` does the I/O. `start`, `read` and `stop` are called in one thread.
-    """
+    """Reads one kind of telemetry, and reports gaps instead of raising. All methods are called in one thread."""
 
     @property
     def name(self) -> str:
-        """The source's name, without a hyphen: it is the first part of its files' names."""
+        """The first part of its files' names, without a hyphen."""
         ...
 
     @property
     def interval_s(self) -> float | None:
-        """Least time between two reads; None for the sampler's own rate. Slower sources get a thread of
-        their own, so that a call that sleeps never holds up a tick."""
+        """Time between reads, in a thread of its own; None for the sampler's rate."""
         ...
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open what is there and return the metrics that `read` can give: device -> metrics (docs/telemetry.md)."""
+        """Open what there is and return what `read` can provide: device -> metrics (docs/telemetry.md)."""
         ...
 
     def read(self) -> Iterable[Sample]:
-        """Take one reading of each device; what cannot be read is left out and reported as a gap."""
+        """Read each device once; what cannot be read is left out and reported as a gap."""
         ...
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The source "cgroup": what the trial's container uses, as the kernel accounts for it."""
+"""The source "cgroup": the container's resource use by the kernel's accounting."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class CgroupSource(FileSource):
     name = "cgroup"
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the cgroup of `target.pid`; one that the harness shares is a gap, see process.py."""
+        """Open the cgroup of `target.pid`, unless the harness shares it: then see process.py."""
 
         def unless_ended(device: str, metric: str, reason: str) -> None:
-            # A cgroup that went away with its process is the trial's end, not missing telemetry.
+            # A cgroup disappears with its process: that is no gap.
             if (self._root / f"proc/{target.pid}").exists():
                 gap(device, metric, reason)
 
@@ -67,7 +67,7 @@ class CgroupSource(FileSource):
 
 
 def _layered(root: Path) -> frozenset[bytes]:
-    """Return the numbers of block devices that only pass requests on: they are counted for the disk beneath."""
+    """Return the numbers of layered block devices: the disk beneath counts."""
     patterns = ("dm-*/dev", "md*/dev", "loop*/dev")
     return frozenset(
         file.read_bytes().strip() for pattern in patterns for file in (root / "sys/block").glob(pattern)
@@ -85,7 +85,7 @@ def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> Fil
 
 
 def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> FileReading:
-    """Read lines of "key value": metric -> key and scale; keys that are absent are left out."""
+    """Read lines of "key value": metric -> key and scale."""
 
     def parse(content: bytes) -> Values:
         result = table(content)

@@ -1,4 +1,4 @@
-"""The source "cpufreq": CPU clocks and thermal throttling, which take one file a CPU to read."""
+"""The source "cpufreq": CPU clocks and thermal throttling, one file per CPU."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ def _clocks_mhz() -> Sequence[float]:
 
 
 class FrequencySource:
-    """Clocks of all logical CPUs, once a second.
-
-    Args:
-        root: where sys is, for tests.
-        clocks: gives every CPU's clock in MHz; by default psutil, which knows where kernels keep it.
-    """
+    """Clocks of all logical CPUs, once a second; `clocks` returns them in MHz."""
 
     name = "cpufreq"
     interval_s: float | None = 1.0
@@ -37,7 +32,7 @@ class FrequencySource:
         self._throttle: list[KernelFile] = []
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """See what this machine shows; virtual machines often hide both."""
+        """Find what this machine has; virtual machines often hide both."""
         paths = sorted(
             (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         )
@@ -46,7 +41,7 @@ class FrequencySource:
                 self._throttle.append(KernelFile(path))
         values = self._values()
         for metric in {*_CLOCKS, _THROTTLE} - values.keys():
-            gap("host", metric, "This machine does not tell the clocks and the throttling of its CPUs.")
+            gap("host", metric, "This machine does not report the clocks and throttling of its CPUs.")
         return {"host": tuple(values)}
 
     def read(self) -> Iterable[Sample]:

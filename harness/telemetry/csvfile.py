@@ -26,13 +26,9 @@ _TIME = "t_ns"
 
 
 class TelemetryWriter:
-    """Write samples to the files of `folder`, row by row: what a killed harness has written is there.
+    """Write samples to files in `folder`, row by row, so that a killed harness loses none.
 
-    One thread may write one source while others write others. Every method raises StoreError when a file cannot be
-    written.
-
-    Args:
-        folder: is made when it is not there.
+    Each source may be written by another thread. All methods raise StoreError if a file cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,12 +42,12 @@ class TelemetryWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *what: object) -> None:
-        # What the body raised says more about why the trial ended.
+        # An error of the body is more important.
         with suppress(StoreError) if kind else nullcontext(), on_disk(self._folder):
             self._open.close()
 
     def begin(self, source: str, columns: Mapping[str, Sequence[str]]) -> None:
-        """Start the files of a source: device -> metrics."""
+        """Create the files of a source: device -> metrics."""
         for device, metrics in columns.items():
             if metrics:
                 path = self._folder / f"{source}-{device}.csv"
@@ -62,7 +58,7 @@ class TelemetryWriter:
                     file.write(",".join((_TIME, *metrics)) + "\n")
 
     def write(self, source: str, samples: Iterable[Sample]) -> None:
-        """Append samples of a source that has begun; metrics that they had not declared are left out."""
+        """Append samples of a source; metrics that were not declared are left out."""
         with on_disk(self._folder):
             for sample in samples:
                 file, metrics = self._files[source, sample.device]
@@ -71,11 +67,7 @@ class TelemetryWriter:
 
 
 def read_series(folder: Path) -> tuple[Series, ...]:
-    """Read all telemetry of `folder`, sorted by file name; a truncated last line is left out.
-
-    Raises:
-        StoreError: a file is no telemetry of ours.
-    """
+    """Read all telemetry files, without truncated last lines; raise StoreError if one is not telemetry."""
     return tuple(_read(path) for path in sorted(folder.glob("*-*.csv")))
 
 
@@ -99,14 +91,10 @@ def _read(path: Path) -> Series:
 
 
 def _parsed(body: bytes, names: Sequence[str]) -> NDArray[np.void]:
-    """Return rows of numbers by column, NaN where a cell is empty.
-
-    Raises:
-        ValueError: it is no such table.
-    """
+    """Parse rows into columns, empty cells as NaN; raise ValueError if it is not such a table."""
     dtype = np.dtype([(name, np.int64 if name == _TIME else np.float64) for name in names])
     if not body:
         return np.empty(0, dtype)
-    # Twice, as of three commas in a row the middle one ends a match and begins the next cell.
+    # Twice, because matches cannot overlap.
     filled = body.replace(b",,", b",nan,").replace(b",,", b",nan,").replace(b",\n", b",nan\n")
     return np.atleast_1d(np.loadtxt(io.BytesIO(filled), dtype, delimiter=",", comments=None, ndmin=1))

@@ -1,4 +1,4 @@
-"""Keeping of gaps: from the first failing read of a metric until a sample has it again."""
+"""Gaps: from the first failing read of a metric until a sample has it again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ ALL = "*"
 class GapBook:
     """The gaps of one source.
 
-    A gap of all metrics of a device ends with the device's next sample, one of a single metric with the
-    next sample that has it; what never comes back stays open until `close`.
+    A gap ends with the next sample that has the metric, or any sample of the device if all its metrics were missing.
     """
 
     def __init__(self, source: str) -> None:
@@ -23,11 +22,11 @@ class GapBook:
         self._closed: list[Gap] = []
 
     def note(self, now_ns: int, device: str, metric: str, reason: str) -> None:
-        """Open a gap, unless it is open already."""
+        """Open a gap unless it is open already."""
         self._open.setdefault((device, metric), (now_ns, reason))
 
     def add(self, start_ns: int, end_ns: int, reason: str, device: str = ALL, metric: str = ALL) -> None:
-        """Add a gap whose end is known."""
+        """Add a gap that has ended."""
         self._closed.append(
             Gap(
                 source=self._source,
@@ -40,16 +39,16 @@ class GapBook:
         )
 
     def seen(self, samples: Iterable[Sample]) -> None:
-        """End the gaps of everything that the samples hold."""
+        """End the gaps of what is in the samples."""
         for sample in samples if self._open else ():
             for (device, metric), (start_ns, _) in tuple(self._open.items()):
                 back = device == ALL or (device == sample.device and metric in (ALL, *sample.values))
-                # A gap noted within the read that gave this sample is not over.
+                # A gap that began in the sample's own read goes on.
                 if back and start_ns <= sample.t_ns:
                     self._end(device, metric, sample.t_ns)
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
-        """End all that is open and return every gap."""
+        """End open gaps and return all."""
         for device, metric in tuple(self._open):
             self._end(device, metric, now_ns)
         return tuple(self._closed)

@@ -1,8 +1,7 @@
-"""The source "gpm": what the parts of a GPU really did between two ticks, from Hopper on.
+"""The source "gpm": activity of a GPU's parts by hardware counters (Hopper and newer).
 
-Each reading is an average over exactly the time since the last, from hardware counters, so that a load
-of 200 ms on and 200 ms off shows as such, and a kernel that keeps one SM busy does not look like a full
-GPU.
+Each reading averages exactly the time since the last one, so that alternating load is visible, and a kernel on one SM
+is not taken for a busy GPU.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from harness.telemetry import Target
 from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading
 
 _MIB = 1024 * 1024
-# Only what verdicts and report use. NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it alone takes
-# 1.1 ms of CPU time a call, all the others together 0.4, and it says what the driver's own utilisation
-# buffer (source "nvml_util") says for less, within a point.
+# NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it takes 1.1 ms of CPU time per call, all others together 0.4,
+# and the source "nvml_util" has the same within a point.
 GPM_METRICS: Mapping[str, tuple[int, float]] = {
     "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
     "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
@@ -34,12 +32,9 @@ GPM_METRICS: Mapping[str, tuple[int, float]] = {
 
 
 class Gpm(Reading):
-    """The GPM metrics of one GPU or MIG instance, by two sample buffers that take turns.
+    """The GPM metrics of a GPU or MIG instance, from two alternating sample buffers.
 
-    Each sample is the end of one reading and the beginning of the next: one is taken a reading.
-
-    Args:
-        uuid: the GPU's or the instance's.
+    Each sample ends one reading and begins the next.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -51,7 +46,7 @@ class Gpm(Reading):
         self._answers: dict[str, Any] = {}
 
     def read(self, handle: Handle) -> Answers:
-        """Take a sample, and compare it with the one before; the first gives nothing."""
+        """Take a sample and compare it with the one before, except for the first."""
         if not self._buffers:
             gpu = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if self._mig else handle
             if not pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
@@ -89,7 +84,7 @@ class Gpm(Reading):
         return values
 
     def _prepare(self) -> None:
-        """Make the request once: the structure has room for hundreds of metrics."""
+        """Build the request, whose structure has room for hundreds of metrics, once."""
         self._request = pynvml.c_nvmlGpmMetricsGet_t()
         self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._request.numMetrics = len(self.metrics)
@@ -111,5 +106,5 @@ class GpmSource(GpuSource):
     interval_s = 0.2
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
-        """Return the reading; its first sample is the one that the next is compared with."""
+        """Return the one reading."""
         return (Gpm(uuid),)

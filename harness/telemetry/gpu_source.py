@@ -1,4 +1,4 @@
-"""One GPU as a source follows it: its handle, its readings, and what happens when they fail."""
+"""What sources of GPUs share: readings by NVML, and what happens when they fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
 
 Handle = Any  # a ctypes pointer of pynvml's
-# Each metric's value, or why it has none.
+# Metric -> value, or why there is none.
 Answers = Mapping[str, float | Exception]
 _UNION = {
     pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
@@ -28,21 +28,13 @@ _UNION = {
 
 
 class Reading:
-    """One NVML call, or a few that belong together.
-
-    Args:
-        metrics: what comes of it; whoever reads takes out of the list what proves to be unsupported.
-    """
+    """One NVML call, or several that belong together; unsupported metrics are removed from `metrics`."""
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self.metrics = list(metrics)
 
     def read(self, handle: Handle) -> Answers:
-        """Call NVML; a metric that has nothing to say is absent.
-
-        Raises:
-            NVMLError: none of the metrics can be read.
-        """
+        """Call NVML; raise NVMLError if no metric can be read."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -50,11 +42,7 @@ class Reading:
 
 
 class Call(Reading):
-    """A call that gives all of its metrics or none.
-
-    Args:
-        metrics: names, in the order of the call's results.
-    """
+    """A call that returns the values of all of its metrics, in their order, or fails."""
 
     def __init__(self, metrics: Iterable[str], function: Callable[[Handle], Sequence[float]]) -> None:
         super().__init__(metrics)
@@ -66,10 +54,10 @@ class Call(Reading):
 
 
 class Fields(Reading):
-    """Some of NVML's field values, by one call; each succeeds or fails by itself.
+    """Field values of NVML, by one call; each succeeds or fails by itself.
 
     Args:
-        fields: metric -> NVML's number of the field, and what takes its unit to the metric's.
+        fields: metric -> the field's number and the factor from its unit to the metric's.
     """
 
     def __init__(self, fields: Mapping[str, tuple[int, float]]) -> None:
@@ -77,7 +65,7 @@ class Fields(Reading):
         self._fields = fields
 
     def read(self, handle: Handle) -> Answers:
-        """Ask for all fields that are supported at once."""
+        """Read all supported fields."""
         fields = [self._fields[metric] for metric in self.metrics]
         answers = pynvml.nvmlDeviceGetFieldValues(handle, [number for number, _ in fields])
         return {
@@ -89,20 +77,14 @@ class Fields(Reading):
 
 
 def value_of(kind: int, value: Any) -> float:
-    """Read NVML's union `value` as the type that `kind` says."""
+    """Return the member of NVML's union that `kind` names."""
     result: float = getattr(value, _UNION[kind])
     return result
 
 
 @dataclass(slots=True, kw_only=True)
 class WatchedGpu:
-    """A GPU under one name, and the readings that it turns out to support.
-
-    Attributes:
-        device: the trial's name for the GPU ("gpu0").
-        uuid: the GPU's, or a MIG instance's.
-        handle: NVML's, None until it was asked for and while the GPU is lost.
-    """
+    """A GPU or MIG instance, and the readings that it supports; without a handle while it is lost."""
 
     device: str
     uuid: str
@@ -111,11 +93,11 @@ class WatchedGpu:
     handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
-        """Return what samples may hold: all that has not turned out to be unsupported."""
+        """Return the metrics that are not known to be unsupported."""
         return tuple(metric for reading in self.readings for metric in reading.metrics)
 
     def read(self) -> Mapping[str, float]:
-        """Read all that the GPU supports; nothing, and a gap, while it is lost."""
+        """Read all supported metrics; none, and a gap, while the GPU is lost."""
         values: dict[str, float] = {}
         try:
             if self.handle is None:
@@ -134,7 +116,7 @@ class WatchedGpu:
         self.gap(self.device, metric, explain(error, self.uuid))
 
     def _add(self, reading: Reading, values: dict[str, float]) -> None:
-        """Take a reading; errors that concern the GPU as a whole are raised."""
+        """Take a reading; raise errors of the whole GPU."""
         try:
             answers = reading.read(self.handle)
         except pynvml.NVMLError as error:
@@ -152,10 +134,7 @@ class WatchedGpu:
 
 
 class GpuSource:
-    """A source that reads every GPU of the target; subclasses name it and its readings.
-
-    Each source initialises NVML for itself: NVML counts, and shuts down with the last.
-    """
+    """A source of all GPUs of the target; subclasses define name and readings. NVML counts its initialisations."""
 
     name: str
     interval_s: float | None = None
@@ -168,7 +147,7 @@ class GpuSource:
         raise NotImplementedError
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the target's GPUs and read each once: that finds what is not supported, and warms NVML up."""
+        """Read each GPU once, which finds unsupported metrics and warms up NVML."""
         if not target.gpus:
             return {}
         try:
@@ -186,7 +165,7 @@ class GpuSource:
         return {gpu.device: gpu.metrics() for gpu in self._gpus}
 
     def read(self) -> Iterable[Sample]:
-        """Read each GPU, stamped at its own instant; GPUs that give nothing are left out."""
+        """Read each GPU, with a time of its own."""
         for gpu in self._gpus:
             t_ns = time.monotonic_ns()
             values = gpu.read()

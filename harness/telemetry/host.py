@@ -1,4 +1,4 @@
-"""The source "host": what the whole machine does, read from /proc once a tick."""
+"""The source "host": the whole machine, from /proc."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.telemetry.kernel_files import FileReading, FileSource, Values, pres
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable|Buffers|Cached|SwapTotal|SwapFree):\s+(\d+)", re.MULTILINE)
-# What is layered over other disks, or lies in memory, would count traffic twice.
+# Layered over other disks or in memory: they would count traffic twice.
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
-_SECTOR_BYTES = 512  # what the kernel counts in, whatever the device's own sectors are
+_SECTOR_BYTES = 512  # the kernel's unit for all devices
 
 
 class HostSource(FileSource):
@@ -24,7 +24,7 @@ class HostSource(FileSource):
     name = "host"
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open /proc; a file that does not exist is a gap for its metrics."""
+        """Open /proc; a missing file is a gap of its metrics."""
         self._cpus = _Cpus()
         return {**super().start(target, gap), CORES: self._cpus.core_metrics()}
 
@@ -53,10 +53,7 @@ class HostSource(FileSource):
 
 
 class _Cpus:
-    """/proc/stat: shares of time of all CPUs together and of each, and context switches.
-
-    The kernel counts in hundredths of a second: at 10 Hz one CPU moves in steps of 10 %.
-    """
+    """/proc/stat: shares of time of all CPUs and of each, and context switches."""
 
     METRICS = ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct",
                "context_switches", "procs_running")  # fmt: skip
@@ -66,12 +63,12 @@ class _Cpus:
         self.cores: Values = {}
 
     def core_metrics(self) -> tuple[str, ...]:
-        """Return the names that `cores` may have: a CPU that is brought online later has no column."""
+        """Return the metrics of `cores`; a CPU that comes online later has none."""
         return tuple(_core_metric(name) for name in self._last if name != b"cpu")
 
     def parse(self, content: bytes) -> Values:
-        """Parse /proc/stat; `cores` then has the busy share of each CPU."""
-        # Between the CPUs and the rest stands one number for every interrupt there is.
+        """Parse /proc/stat, and set `cores` to the busy share of each CPU."""
+        # The line between CPUs and the rest has a number for each interrupt.
         cpus, _, rest = content.partition(b"intr ")
         rows = {
             name: tuple(map(int, counts)) for name, *counts in (line.split() for line in cpus.splitlines())
@@ -98,11 +95,11 @@ def _core_metric(name: bytes) -> str:
 
 
 def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
-    # Time of guests is in the first two fields already.
+    # Guests' time is in the first two fields too.
     total = sum(after[:8]) - sum(before[:8])
     if not before or total <= 0:
         return {}
-    # A counter may run backwards by a tick (iowait, and idle on a CPU that was offline).
+    # Counters may go back by a tick (iowait, and idle after a CPU was offline).
     user, nice, system, idle, iowait, irq, softirq, steal = (
         100.0 * max(0, b - a) / total for a, b in zip(before[:8], after[:8], strict=True)
     )
@@ -130,7 +127,7 @@ def _load(content: bytes) -> Values:
 
 
 def _disks(path: Path, sys: Path) -> FileReading:
-    """Return the reading of the bytes that whole disks have moved."""
+    """Return the reading of bytes read from and written to whole disks."""
     names = _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS))
     line = _any_of(r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)", names)
     metrics = ("disk_read_bytes", "disk_write_bytes")
@@ -145,11 +142,7 @@ def _disks(path: Path, sys: Path) -> FileReading:
 
 
 def _network(path: Path, sys: Path) -> FileReading:
-    """Return the reading of the bytes through interfaces with hardware behind them, and through loopback.
-
-    Bonds, bridges and containers' ends only repeat the former. Where there are none, in a container, all but
-    loopback count.
-    """
+    """Return the reading of bytes through physical interfaces, or all others in a container, and through loopback."""
     every = _names(sys / "class/net", lambda folder: folder.name != "lo")
     names = [name for name in every if (sys / "class/net" / name / "device").exists()] or every
     line = _any_of(r"^ *(NAMES): *(\d+)(?: +\d+){7} +(\d+)", ["lo", *names])

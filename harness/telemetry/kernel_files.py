@@ -1,7 +1,4 @@
-"""Files of the kernel's that are opened once and read again on every tick, and the source that reads several.
-
-psutil gives the same numbers at several times the cost, since it opens every file anew and parses all of it.
-"""
+"""Kernel files that are opened once and read at every tick, at a fraction of psutil's cost (see `make overhead`)."""
 
 from __future__ import annotations
 
@@ -16,28 +13,20 @@ from harness.telemetry import GapSink, Sample, Target
 Values = dict[str, float]
 # Content -> metrics.
 Parse = Callable[[bytes], Mapping[str, float]]
-# Larger ones cost more: Python allocates the whole buffer on every read (1 MiB: 14 us, 64 KiB: 3 us).
+# Python allocates the whole buffer for every read (1 MiB: 14 us, 64 KiB: 3 us).
 _CHUNK = 1 << 16
 _UNREADABLE = (OSError, ValueError, LookupError)
 
 
 class KernelFile:
-    """A file under /proc, /sys or a cgroup; reading it from the start makes the kernel write it anew.
-
-    Raises:
-        OSError: it does not exist or may not be read.
-    """
+    """An open file of /proc, /sys or a cgroup, which the kernel generates anew for each read."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
-        """Return the whole content.
-
-        Raises:
-            OSError: the kernel object is gone.
-        """
-        # The kernel hands some of these files out a page at a time, however large the buffer.
+        """Return the whole content; raise OSError if the kernel object is gone."""
+        # The kernel returns some files page by page, however large the buffer.
         content = chunk = os.pread(self._descriptor, _CHUNK, 0)
         while chunk:
             chunk = os.pread(self._descriptor, _CHUNK, len(content))
@@ -51,11 +40,11 @@ class KernelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReading:
-    """One file, the metrics that come of it, and how.
+    """A file, its metrics, and how to parse them.
 
     Attributes:
-        missing: the reason to give where the file does not exist.
-        all_at_once: the first reading has every metric that there will be, so that the others are missing.
+        missing: the reason for a gap if the file does not exist.
+        all_at_once: metrics that are not in the first reading are missing.
     """
 
     path: Path
@@ -66,11 +55,7 @@ class FileReading:
 
 
 class FileSource:
-    """A source that reads kernel files at every tick; subclasses name it and its readings.
-
-    Args:
-        root: where proc and sys are, for tests.
-    """
+    """A source of kernel files below `root`; subclasses define name and readings."""
 
     name: str
     interval_s: float | None = None
@@ -85,7 +70,7 @@ class FileSource:
         raise NotImplementedError
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the files and read each once; one that does not exist is a gap for its metrics."""
+        """Open the files and read each once; a missing file is a gap of its metrics."""
         self._gap = gap
         columns = {}
         for device, readings in self.readings(target, gap).items():
@@ -94,7 +79,7 @@ class FileSource:
         return columns
 
     def read(self) -> Iterable[Sample]:
-        """Read every file once; a failing one is a gap."""
+        """Read each file; a failing one is a gap."""
         for device, files in self._files.items():
             now_ns, values = time.monotonic_ns(), Values()
             for each, file in files:
@@ -137,13 +122,13 @@ class FileSource:
 
 
 def table(content: bytes) -> dict[bytes, int]:
-    """Parse lines of "key value" as cgroups write them; lines of another form are left out."""
+    """Parse a cgroup's lines of "key value", without lines of another form."""
     rows = (line.split() for line in content.splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].lstrip(b"-").isdigit()}
 
 
 def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> FileReading:
-    """Return the reading of a file of pressure stall information: cumulative seconds.
+    """Return the reading of a file of pressure stall information, in cumulative seconds.
 
     Args:
         resource: "cpu", "mem" or "io", as in the metrics' names.

@@ -1,8 +1,6 @@
-"""Which telemetry metrics have to be treated otherwise than by their mean over time.
+"""Metrics that are not averaged over time; docs/telemetry.md describes all.
 
-docs/telemetry.md has a line for every metric. Counters are stored as the system keeps them, cumulative: the
-difference of two readings over a window is exact whatever happened between them, where a mean of sampled rates is
-not.
+Counters are stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled rates.
 """
 
 from __future__ import annotations
@@ -39,5 +37,5 @@ COUNTERS = frozenset(
         "xid_errors",
     )
 )
-# Neither sum nor mean of these says anything.
+# Neither sums nor means of these make sense.
 BIT_MASKS = frozenset(("throttle_reasons",))

@@ -1,9 +1,7 @@
-"""The sources "nvml", what a GPU says at every tick, and "nvml_slow", what takes longer or seldom changes.
+"""The sources "nvml", read at every tick, and "nvml_slow", whose calls take longer or seldom change.
 
-Utilisation and memory utilisation come from the driver's own sampling period (a sixth of a second to a
-second), which smooths short pauses away; gpm.py and nvml_utilisation.py resolve them. The sampler reads a source when
-it starts and once more when it stops, so that the differences of the slow counters cover the whole trial however
-far apart the readings between are.
+The driver averages utilisation over a sixth of a second to a second; gpm.py and nvml_utilisation.py resolve shorter
+pauses. All sources are read at the start and end of a trial, so that differences of slow counters cover it.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ import pynvml
 from harness.telemetry import Target
 from harness.telemetry.gpu_source import Answers, Call, Fields, GpuSource, Handle, Reading
 
-# Metric -> NVML's number of the field, and what takes its unit to the metric's. Numbers above 250 are not used:
-# NVML 12 and 13 give them different meanings.
+# Metric -> the field's number and the factor from its unit to the metric's. Numbers above 250 differ between NVML 12
+# and 13.
 FAST: Mapping[str, tuple[int, float]] = {
     "power_instant_w": (pynvml.NVML_FI_DEV_POWER_INSTANT, 1e-3),
     "power_capped_s": (pynvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
@@ -34,18 +32,18 @@ SLOW: Mapping[str, tuple[int, float]] = {
     "ecc_uncorrected": (pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, 1),
     "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
 }
-# The bit mask, which has more than these, and the reasons that make a verdict.
+# Bits of the mask with metrics of their own.
 _REASONS = {
     "throttle_sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "throttle_sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
     "throttle_hw_thermal": pynvml.nvmlClocksEventReasonHwThermalSlowdown,
 }
-# PROC_PID_INIT_INO: the inode of the process namespace that the kernel starts in.
+# PROC_PID_INIT_INO, the inode of the kernel's first PID namespace.
 _HOST_NAMESPACE = "pid:[4026531836]"
 
 
 class NvmlSource(GpuSource):
-    """Utilisation, memory, power, temperature, clocks and what holds them down, at every tick."""
+    """Utilisation, memory, power, temperature, clocks and throttling, at every tick."""
 
     name = "nvml"
 
@@ -66,10 +64,10 @@ class NvmlSlowSource(GpuSource):
 
 
 def fast_readings() -> tuple[Reading, ...]:
-    """Return the readings of a tick, each cheap enough for it."""
+    """Return the readings that are cheap enough for every tick."""
     return (
         Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
-        # The second version leaves out what the driver reserves for itself.
+        # Version 2 excludes what the driver reserves.
         Call(
             ("mem_used_bytes",),
             lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
@@ -101,7 +99,7 @@ def slow_readings(pid: int | None) -> tuple[Reading, ...]:
 
 
 class Xid(Reading):
-    """Critical errors of the driver, counted from the start of sampling."""
+    """Critical driver errors since sampling began."""
 
     def __init__(self) -> None:
         super().__init__(("xid_errors",))
@@ -109,7 +107,7 @@ class Xid(Reading):
         self._count = 0
 
     def read(self, handle: Handle) -> Answers:
-        """Take all events that have come, without waiting for more."""
+        """Count pending events."""
         if self._events is None:
             self._events = pynvml.nvmlEventSetCreate()
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
@@ -127,17 +125,14 @@ class Xid(Reading):
 
 
 class OtherProcesses(Reading):
-    """Processes with a context on the GPU that do not descend from the trial's first process, `pid`.
-
-    A benchmark beside another job measures both.
-    """
+    """Processes on the GPU that do not descend from the trial's first process, `pid`."""
 
     def __init__(self, pid: int | None) -> None:
         super().__init__(("foreign_processes", "foreign_mem_bytes"))
         self._pid = pid
 
     def read(self, handle: Handle) -> Answers:
-        """Count them; a driver that does not say how much memory each holds is asked for the number only."""
+        """Count them, and their memory if the driver reports it."""
         if not _in_host_namespace():
             reason = "NVML reports the host's process IDs, but the harness runs in a container."
             return dict.fromkeys(self.metrics, RuntimeError(reason))

@@ -1,4 +1,4 @@
-"""NVML's errors: what a failing call means for a reading, and the same in words for people."""
+"""NVML's errors: what they mean for a reading, and sentences for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HINTS = {
     pynvml.NVML_ERROR_NO_DATA: "NVML has no value at the moment.",
     pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
 }
-# A metric that this GPU, driver or user will never have.
+# The metric will never be available to this GPU, driver or user.
 UNSUPPORTED = frozenset(
     (
         pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -29,7 +29,7 @@ UNSUPPORTED = frozenset(
         pynvml.NVML_ERROR_NO_PERMISSION,
     )
 )
-# The whole GPU cannot be read; any other error is of this moment.
+# The whole GPU cannot be read. All other errors are temporary.
 GPU_LOST = frozenset(
     (
         pynvml.NVML_ERROR_UNINITIALIZED,
@@ -45,7 +45,7 @@ GPU_LOST = frozenset(
 
 
 def explain(error: Exception, uuid: str = "") -> str:
-    """Describe an error in one sentence, for a MIG instance when `uuid` is one's."""
+    """Describe an error in one sentence; `uuid` tells MIG instances from GPUs."""
     if not isinstance(error, pynvml.NVMLError):
         return str(error)
     code = error.value

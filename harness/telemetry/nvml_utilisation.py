@@ -1,7 +1,6 @@
-"""The source "nvml_util": the driver's own samples of utilisation, drained now and then.
+"""The source "nvml_util": the driver's own samples of utilisation.
 
-The driver samples on its own, several times as often as a harness would, and keeps more than 10 s: a call that
-drains its buffer gets a finer curve than many calls do.
+The driver samples more often than the harness does and buffers over 10 s, so one call returns a finer curve than many.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ METRIC = "gpu_util_pct"
 
 
 class Drain(Reading):
-    """What is new in the buffer of one GPU since the last call.
-
-    Args:
-        since_us: wall clock, microseconds since 1970 as the driver stamps its samples.
-    """
+    """New samples in a GPU's buffer since `since_us`, microseconds since 1970 by the driver's clock."""
 
     def __init__(self, since_us: int) -> None:
         super().__init__((METRIC,))
@@ -30,14 +25,14 @@ class Drain(Reading):
         self.new: list[tuple[int, float]] = []
 
     def read(self, handle: Handle) -> Answers:
-        """Let `new` have time stamps and values that have come since the last call, oldest first."""
+        """Set `new` to time stamps and values since the last call, oldest first."""
         self.new = []
         try:
             kind, samples = pynvml.nvmlDeviceGetSamples(
                 handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._since_us
             )
         except pynvml.NVMLError as error:
-            # Nothing new since the last call.
+            # There are no new samples.
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
@@ -54,14 +49,14 @@ class UtilisationSource(GpuSource):
     interval_s = 5.0
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
-        """Return what drains the buffer, less what it holds from before."""
+        """Return the one reading, from now on."""
         return (Drain(time.time_ns() // 1000),)
 
     def read(self) -> Iterable[Sample]:
-        """Read every new sample, on the sampler's clock."""
+        """Return all new samples, by the sampler's clock."""
         for gpu in self._gpus:
             gpu.read()
-            # Anew each time: the wall clock is steered, and may be set.
+            # The wall clock may have been adjusted.
             offset_ns = time.monotonic_ns() - time.time_ns()
             for drain in gpu.readings:
                 assert isinstance(drain, Drain)

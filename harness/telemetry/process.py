@@ -1,4 +1,4 @@
-"""The source "process": a process tree's use, for engines that give a trial no cgroup of its own."""
+"""The source "process": a process tree, for trials without a cgroup of their own."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ _METRICS = (
     "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
     "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
 )  # fmt: skip
-# A child that is found late has lost nothing: its times are cumulative, and its parent's when it has ended.
+# Children are found late without loss: their times are cumulative, and added to the parent's when they end.
 _LOOK_NS = 1_000_000_000
 
 
 class ProcessSource:
-    """CPU time, memory, I/O and threads, summed over a process and its descendants.
+    """CPU time, memory, I/O and threads of a process and its descendants, unless it has a cgroup of its own.
 
-    Nothing when the process has a cgroup of its own: that one is exact, and also has processes that
-    came and went between two reads.
-
-    Args:
-        root: where /proc and the cgroup mounts are, for tests.
+    A cgroup also counts processes that come and go between two reads.
     """
 
     name = "process"
@@ -56,7 +52,7 @@ class ProcessSource:
         return {CONTAINER: _METRICS}
 
     def read(self) -> Iterable[Sample]:
-        """Sum over the tree, which is looked up anew now and then: that takes a scan of all of /proc."""
+        """Sum over the tree, which is updated once a second because that scans all of /proc."""
         now_ns = time.monotonic_ns()
         if self._tree and now_ns >= self._look_ns:
             with suppress(psutil.Error):
@@ -78,7 +74,7 @@ def _use(process: psutil.Process) -> tuple[float, ...]:
     try:
         with process.oneshot():
             cpu, io = process.cpu_times(), process.io_counters()
-            # A child's time moves to its parent when it is waited for, so that the sum never falls.
+            # A child's time moves to its parent when it is waited for: the sum never decreases.
             user_s, system_s = cpu.user + cpu.children_user, cpu.system + cpu.children_system
             use = (user_s + system_s, user_s, system_s, process.memory_info().rss, process.num_threads())
             return (*use, io.read_bytes, io.write_bytes, io.read_count, io.write_count)

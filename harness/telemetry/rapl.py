@@ -1,4 +1,4 @@
-"""The source "rapl": energy of CPU packages, as the kernel's powercap framework shows it."""
+"""The source "rapl": energy of CPU packages, by the kernel's powercap framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.telemetry.kernel_files import FileReading, FileSource, Values
 
 
 class _Counter:
-    """Joules since the first reading; the kernel's counter wraps, on some CPUs within minutes under load."""
+    """Joules since the first reading; the kernel's counter wraps, on some CPUs within minutes."""
 
     def __init__(self, range_uj: int) -> None:
         self._range_uj = range_uj
@@ -25,7 +25,7 @@ class _Counter:
 
 
 class RaplSource(FileSource):
-    """Energy counters: one device a package ("package0"), and one each for its parts ("package0_dram")."""
+    """Energy counters: a device per package ("package0") and per part of it ("package0_dram")."""
 
     name = "rapl"
 

@@ -1,4 +1,4 @@
-"""Sample a trial: one thread for everything quick, one for each source that has its own pace."""
+"""Sample a trial: one thread for fast sources, and one for each with an interval of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.telemetry.csvfile import TelemetryWriter
 from harness.telemetry.gaps import ALL, GapBook
 
 _JOIN_S = 5.0
-# Ticks missed for longer than this are a gap in the record, not only a number.
+# Longer delays are gaps.
 _STALL_S = 1.0
 
 
@@ -39,12 +39,10 @@ class Clock:
 
 @dataclass(slots=True)
 class Sampling:
-    """What sampling has found out about itself; filled in when it ends.
+    """The result of sampling, available when it has ended.
 
     Attributes:
-        gaps: telemetry that is missing.
-        cost: wall_s; ticks and missed_ticks of the quick sources' thread; cpu_s of all threads; and SOURCE.cpu_s
-            and SOURCE.reads for each source.
+        cost: wall_s; ticks and missed_ticks of the fast sources; cpu_s of all threads; SOURCE.cpu_s and SOURCE.reads.
     """
 
     gaps: tuple[Gap, ...] = ()
@@ -52,16 +50,9 @@ class Sampling:
 
 
 class TickLoop:
-    """Read some sources at `begin + k * interval` until told to stop.
+    """Read sources one after another at `begin + k * interval`.
 
-    Instants that pass while a read is under way are counted as missed and never made up, so that a slow
-    read does not shift those after it.
-
-    Args:
-        sources: read one after another in every tick.
-        interval_s: between ticks.
-        writer: takes the samples.
-        clock: the time.
+    Ticks that pass during a read are counted as missed; a slow read does not shift those after it.
     """
 
     def __init__(
@@ -78,7 +69,7 @@ class TickLoop:
         self._clock = clock
 
     def run(self, target: Target, stop: threading.Event) -> None:
-        """Start the sources, read them until `stop` is set and once more then, and stop them."""
+        """Start the sources, read them until `stop` is set and once more, and stop them."""
         cpu_s = self._clock.cpu_s()
         try:
             for source in self.sources:
@@ -107,7 +98,7 @@ class TickLoop:
                 for book in self.books.values():
                     book.add(late_ns, after_ns, f"Sampling was delayed by {late_s:.1f} s.")
             tick = passed + 1
-        # Counters then cover the trial to its end.
+        # So that counters cover the whole trial.
         self._tick()
 
     def _tick(self) -> None:
@@ -121,12 +112,12 @@ class TickLoop:
         self.ticks += 1
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
-        """End the gaps that are open and return all."""
+        """End open gaps and return all."""
         return tuple(gap for book in self.books.values() for gap in book.close(now_ns))
 
     @contextmanager
     def _guarded(self, source: Source) -> Iterator[None]:
-        """Turn whatever a source raises into a gap: it never reaches the trial."""
+        """Turn a source's errors into gaps."""
         try:
             yield
         except StoreError:
@@ -140,16 +131,13 @@ class TickLoop:
 
 @contextmanager
 def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: float) -> Iterator[Sampling]:
-    """Sample while the body runs, into the CSV files of `folder`; the Sampling is complete after it.
-
-    Sources open what they need in their threads, so that nobody waits for them.
+    """Sample into CSV files in `folder` while the body runs; the Sampling is complete afterwards.
 
     Args:
-        sources: what to read; names must differ.
-        interval_s: for the sources that have no interval of their own; 0 for no sampling.
+        interval_s: of sources without an interval of their own; 0 for no sampling.
 
     Raises:
-        StoreError: samples could not be written; not when the body raises something else.
+        StoreError: samples could not be written, and the body did not raise.
     """
     sampling = Sampling()
     if not sources or interval_s <= 0:

@@ -1,4 +1,4 @@
-"""Every source there is. A new one is a file beside this and a line here."""
+"""All sources. A new one is a file in this folder and a line here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.telemetry.rapl import RaplSource
 
 
 def default_sources() -> tuple[Source, ...]:
-    """Return one trial's sources, anew: they keep state. Quick ones come first, in the order of a tick."""
+    """Return new sources for a trial, in the order of a tick."""
     return (
         HostSource(),
         CgroupSource(),
