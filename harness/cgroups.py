@@ -14,7 +14,7 @@ _NO_LIMIT = 1 << 60
 
 
 class NoCgroupError(Exception):
-    """The process has no readable cgroup of its own; the message is a sentence with the reason."""
+    """The process has no separate, readable cgroup; the message is a sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,18 +22,18 @@ as_root=()
 
 # Ubuntu does not install Debian's signing keys by default.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-wanted=()
-command -v mmdebstrap >/dev/null || wanted+=(mmdebstrap)
-[ -e "$keyring" ] || wanted+=(debian-archive-keyring)
+packages=()
+command -v mmdebstrap >/dev/null || packages+=(mmdebstrap)
+[ -e "$keyring" ] || packages+=(debian-archive-keyring)
 # Without root, mmdebstrap maps a range of user ids.
-[ "$(id -u)" = 0 ] || command -v newuidmap >/dev/null || wanted+=(uidmap)
-if [ "${#wanted[@]}" != 0 ]; then
+[ "$(id -u)" = 0 ] || command -v newuidmap >/dev/null || packages+=(uidmap)
+if [ "${#packages[@]}" != 0 ]; then
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
-        fail "${wanted[*]} missing. Install with: sudo apt-get install ${wanted[*]}"
+        fail "${packages[*]} missing. Install with: sudo apt-get install ${packages[*]}"
     {
         "${as_root[@]}" apt-get update -q &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${wanted[@]}"
-    } >&2 || fail "${wanted[*]} could not be installed; see above."
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${packages[@]}"
+    } >&2 || fail "${packages[*]} could not be installed; see above."
 fi
 
 # The Debian mirror configured on the host; on Ubuntu, mmdebstrap uses its default.

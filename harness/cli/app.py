@@ -58,8 +58,8 @@ def build_app(name: str) -> typer.Typer:
     return app
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"tfbench {__version__}")
         raise typer.Exit
 

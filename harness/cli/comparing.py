@@ -107,11 +107,11 @@ def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:
     from harness.analysis.extract import extract  # noqa: PLC0415
 
     if run.path.name.endswith(SUFFIX):
-        made = from_json(read_file(run.path))
+        extracted = from_json(read_file(run.path))
     else:
         whole, analysis = open_recording(run.path)
         if prices is not None:
             whole = replace(whole, manifest=replace(whole.manifest, prices=prices))
             analysis = priced(analysis, whole) if analysis else None
-        made = extract(analysis or analyse(whole))
-    return replace(made, source=str(run.path), label=run.label or made.label)
+        extracted = extract(analysis or analyse(whole))
+    return replace(extracted, source=str(run.path), label=run.label or extracted.label)

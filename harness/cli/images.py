@@ -41,14 +41,14 @@ def command(
         client = None
     paths = paths_here()
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
-    wanted = tuple(target or TENSORFLOW_TARGETS)
-    for name in wanted:
+    targets = tuple(target or TENSORFLOW_TARGETS)
+    for name in targets:
         if name not in TARGETS:
             raise unknown("image target", name, TARGETS)
     if fetch_only:
-        for name in wanted:
+        for name in targets:
             out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)
         return
-    for name in wanted:
+    for name in targets:
         image = builder.ensure(name, base)
         out().print(f"{image.target}: {image.reference}  {image.digest}", soft_wrap=True)

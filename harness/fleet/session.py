@@ -160,14 +160,14 @@ def user_files(options: Options) -> Mapping[str, str]:
         UsageError: a file is not readable, or not text.
     """
     # A workload file can import modules next to it; the filter skips lock and backup files of editors.
-    beside = {
+    modules = {
         path
         for file in options.files
         for path in file.parent.glob("*.py")
         if path.is_file() and path.stem.isidentifier()
     }
     files = {}
-    for path in (*options.files, *sorted(beside)):
+    for path in (*options.files, *sorted(modules)):
         try:
             files[str(path)] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -183,7 +183,7 @@ def execute(
 def make_runner(
     prepared: Prepared, progress: Progress, on_trial_end: Callable[[Trial], None] | None = None
 ) -> Runner:
-    """Return what runs the trials; `ended` is called with each one once its folder is complete."""
+    """Return the runner; it calls `on_trial_end` with each trial when its folder is complete."""
     rate_hz = prepared.resolved.options.rate_hz
     return Runner(
         engine=prepared.engine,

@@ -218,7 +218,7 @@ class _TrialBar:
         self._bar.advance(amount)
 
     def note(self, text: str) -> None:
-        """Show `text` beside the bar."""
+        """Show `text` next to the bar."""
         self._bar.note(text)
 
 
