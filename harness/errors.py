@@ -104,11 +104,13 @@ class Interrupted(TfbenchError):  # noqa: N818 - caused by the user, not an erro
     exit_code = 130
 
 
-def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for an unknown name; its hint lists the choices and suggests the closest."""
     choices = tuple(choices)
-    near = "".join(f"Did you mean {match}? " for match in get_close_matches(name, choices, n=1))
-    return UsageError(f"There is no {what} {name[:80]!r}.", hint=f"{near}Choose from: {', '.join(choices)}.")
+    suggestion = "".join(f"Did you mean {match}? " for match in get_close_matches(name, choices, n=1))
+    return UsageError(
+        f"Unknown {kind} {name[:80]!r}.", hint=f"{suggestion}Choose from: {', '.join(choices)}."
+    )
 
 
 @contextmanager
@@ -120,9 +122,9 @@ def on_disk(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "The disk is full" if full else str(error.strerror)
+        reason = "The disk is full" if full else str(error.strerror)
         hint = "Free some space, or choose another disk with --out; finished trials are kept."
         raise StoreError(
-            f"Cannot write {error.filename or path}: {what}.",
+            f"Cannot write {error.filename or path}: {reason}.",
             hint=hint if full else "Change its permissions, or choose another folder with --out.",
         ) from error

@@ -151,7 +151,7 @@ def test_sweep_plan_interleaves_the_grid_without_duplicates() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"filters": "1,2"}, "no parameter 'filters'"),
+        ({"filters": "1,2"}, "Unknown parameter 'filters'"),
         ({"batch_size": "32,many"}, "batch_size=many is not valid"),
         ({"batch_size": ","}, "batch_size=, is not valid"),
     ],

@@ -110,7 +110,7 @@ def _runs_to_compare(
     runs: Sequence[str], baseline: str | None, reference: str | None
 ) -> tuple[list[NamedRun], int | None]:
     """Return the runs to read and the index of the baseline, which is put first unless it is one of the runs."""
-    requested = [parse_run(word) for word in runs]
+    requested = [parse_run(text) for text in runs]
     references = [NamedRun(path=reference_path(reference), label=reference)] if reference is not None else []
     if baseline is None:
         selected, position = [*references, *requested], 0 if references else None

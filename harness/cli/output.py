@@ -52,7 +52,7 @@ def output_paths(
     else:
         paths = {format_name: path_in(target, format_name) for format_name in selected}
     for path in paths.values():
-        if path.resolve() in (each.resolve() for each in inputs):
+        if path.resolve() in (source.resolve() for source in inputs):
             raise UsageError(
                 f"The output would overwrite the input {path}.",
                 hint="Choose another folder or file with --out, or another format.",

@@ -115,9 +115,9 @@ def differences_between(recorded: Run, current: Run) -> Fields:
     """Return (section, field) -> (recorded, current) for all fields that are known and differ."""
     from harness.analysis.facts import facts  # noqa: PLC0415 - kept off the start of the command line
 
-    before, now = facts(recorded), facts(current)
+    before, after = facts(recorded), facts(current)
     values = {
-        (section, name): (value, now.get(section, {}).get(name, _ABSENT if _names_gpu(name) else value))
+        (section, name): (value, after.get(section, {}).get(name, _ABSENT if _names_gpu(name) else value))
         for section, fields in before.items()
         for name, value in fields.items()
     }
@@ -131,8 +131,8 @@ def _names_gpu(field: str) -> bool:
 
 def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
     differences = differences_between(recorded, current)
-    for (section, name), (before, now) in differences.items():
-        progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(now)}")
+    for (section, name), (before, after) in differences.items():
+        progress.line(f"Differs here: {section}, {name}: {short_digests(before)} -> {short_digests(after)}")
     if not differences:
         progress.line("No differences known before the run.")
 

@@ -127,13 +127,14 @@ def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]
     defaults = Options()
 
     def decorate(command: Command) -> Command:
-        def parsed(**given: Any) -> None:
+        def parsed(**arguments: Any) -> None:
             # Typer passes None for a repeatable option that was not given.
-            words = {name: word for name in names if (word := given.pop(name)) is not None}
+            values = {name: value for name in names if (value := arguments.pop(name)) is not None}
             fields = {
-                name: _PARSERS[name][1](word) if name in _PARSERS else word for name, word in words.items()
+                name: _PARSERS[name][1](value) if name in _PARSERS else value
+                for name, value in values.items()
             }
-            command(options=replace(defaults, **fields), **given)
+            command(options=replace(defaults, **fields), **arguments)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         options = [

@@ -93,8 +93,8 @@ def run(cluster: Cluster, ready: Ready, progress: Progress) -> Mapping[str, str]
         StoreError: the driver cannot write a file; earlier results are kept and can be resumed.
     """
     folder = ready.folder
-    for why in ready.missing.values():
-        progress.line(why)
+    for reason in ready.missing.values():
+        progress.line(reason)
     previous_runs = [
         (node, folder.resume_files(node.key)) for node in ready.nodes if not folder.done(node.key)
     ]

@@ -62,8 +62,10 @@ def external(path: Path) -> tuple[Entry, ...]:
     except StoreError as error:
         raise UsageError(error.message, hint=error.hint) from error
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        why = printable(str(error), 300) or "it is nested too deeply"
-        raise UsageError(f"{path} is not Python: {why}.", hint="Run it with python3 to see why.") from error
+        reason = printable(str(error), 300) or "it is nested too deeply"
+        raise UsageError(
+            f"{path} is not Python: {reason}.", hint="Run it with python3 to see why."
+        ) from error
     entries = _entries(tree, path.resolve(), is_external=True)
     if not entries:
         raise UsageError(f"{path} declares no workload.", hint=_HINT)
@@ -128,8 +130,10 @@ def _evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
         if problems := "; ".join(_problems(value)):
             raise ValueError(problems)
     except (TypeError, ValueError, RecursionError) as error:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
-        text = f"{path}: the declaration of a workload is not valid: {why}."
+        reason = (
+            "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
+        )
+        text = f"{path}: the declaration of a workload is not valid: {reason}."
         raise UsageError(text, hint=_HINT) from error
     return value
 

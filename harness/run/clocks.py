@@ -28,10 +28,10 @@ def clock_gap(
     offsets = [clocks["wall_ns"] - clocks["t_ns"] for clocks in (host, container)]
     apart_ns = abs(offsets[0] - offsets[1])
     if host["boot_id"] and container["boot_id"] and host["boot_id"] != container["boot_id"]:
-        why = "The container ran on a different kernel than the harness"
+        cause = "The container ran on a different kernel than the harness"
     elif apart_ns > TOLERANCE_NS:
-        why = f"The container's clock differs from the host's by {apart_ns / 1e9:.3g} s"
+        cause = f"The container's clock differs from the host's by {apart_ns / 1e9:.3g} s"
     else:
         return ()
-    reason = f"{why}, so its steps cannot be aligned with telemetry."
+    reason = f"{cause}, so its steps cannot be aligned with telemetry."
     return (Gap(source="clock", device="*", metric="*", start_ns=began_ns, end_ns=ended_ns, reason=reason),)

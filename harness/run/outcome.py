@@ -52,7 +52,9 @@ def trial_outcome(
         problem = _sentence(log.problem or "the last event is missing")
         return Status.BAD_EVENTS, f"The events are not valid: {problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
-    missing = [each for each in variants if each not in measured | log.needless | log.left_out.keys()]
+    missing = [
+        variant for variant in variants if variant not in measured | log.needless | log.left_out.keys()
+    ]
     if missing or not measured.intersection(variants):
         return (
             Status.BAD_EVENTS,

@@ -40,10 +40,10 @@ ANY_FRAMEWORK = ("batch_size", "epochs")
 
 def parameters(workload: Workload) -> Mapping[str, Any]:
     """Return the types of a workload's parameters, without the prefixes "cpu:" and "gpu:"."""
-    own = {name.rpartition(":")[2]: type(value) for name, value in workload.params.items()}
+    types = {name.rpartition(":")[2]: type(value) for name, value in workload.params.items()}
     if workload.image != TENSORFLOW:
-        return {**own, **{name: DRIVER_PARAMETERS[name] for name in ANY_FRAMEWORK}}
-    return {**own, **DRIVER_PARAMETERS}
+        return {**types, **{name: DRIVER_PARAMETERS[name] for name in ANY_FRAMEWORK}}
+    return {**types, **DRIVER_PARAMETERS}
 
 
 def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
@@ -61,8 +61,8 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
 
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the subset of `params` that `workload` has."""
-    own = parameters(workload)
-    return {name: value for name, value in params.items() if name in own}
+    types = parameters(workload)
+    return {name: value for name, value in params.items() if name in types}
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:

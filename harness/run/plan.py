@@ -58,7 +58,7 @@ def split_devices(text: str) -> tuple[str, ...]:
     for device in devices:
         if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", device):
             raise UsageError(
-                f"There is no device {device!r}.",
+                f"Unknown device {device!r}.",
                 hint="Choose from: auto, cpu, gpu, scaling, gpu0, gpu1 ...; join GPUs with '+'.",
             )
     return devices
@@ -89,7 +89,7 @@ def resolve_devices(text: str, gpu_count: int) -> tuple[str, ...]:
             result.append(device)
         else:
             raise UsageError(
-                f"There is no device {device!r}.",
+                f"Unknown device {device!r}.",
                 hint=f"Choose from: {', '.join([*groups, *singles])}; join different GPUs with '+', "
                 "and use --gpus all to select all GPUs.",
             )
@@ -153,8 +153,8 @@ def resolve_variants(
     variants = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not variants:
         return {
-            each.name: (BASELINE, TUNED, *(_analysis_variants(each) if analysis else ()))
-            for each in workloads
+            workload.name: (BASELINE, TUNED, *(_analysis_variants(workload) if analysis else ()))
+            for workload in workloads
         }
     for variant in variants:
         if not any(_has_variant(workload, variant) for workload in workloads):
@@ -205,7 +205,7 @@ def spec_for(
         file: workload file: the name of a built-in one, or the path in the container.
         weights: path of the weights in the container, "" for none.
     """
-    measuring = {each.name: getattr(profile, each.name) for each in fields(Measuring)}
+    measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
     measuring["full"] = profile.full and trial.index == 0
     trained = sum(measures_speed(variant) for variant in trial.variants)
     return Spec(

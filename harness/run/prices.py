@@ -26,13 +26,15 @@ def read_prices(text: str) -> Prices:
     Raises:
         UsageError: no amount, or an invalid value.
     """
-    words = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
-    given = {name.replace("-", "_") or "machine": value for name, _, value in words}
-    given = {"electricity_per_kwh" if name == "electricity" else name: value for name, value in given.items()}
-    for name in given.keys() - set(_NAMES):
+    items = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
+    values = {name.replace("-", "_") or "machine": value for name, _, value in items}
+    values = {
+        "electricity_per_kwh" if name == "electricity" else name: value for name, value in values.items()
+    }
+    for name in values.keys() - set(_NAMES):
         raise unknown("price", name, ("machine", "cpu", "gpu", "each-gpu", "electricity", "currency"))
     try:
-        prices = msgspec.convert({**given, "source": "--price"}, Prices, strict=False)
+        prices = msgspec.convert({**values, "source": "--price"}, Prices, strict=False)
         amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]
         usable = prices.currency and amounts and all(0 <= value < math.inf for value in amounts)
     except ValueError:

@@ -174,21 +174,21 @@ class Runner:
                     )
             if stopped is not None:
                 container.kill()
-                status, why = stopped
-                return container.poll() or _KILLED, (status, f"{why} See log.txt for its last output.")
+                status, reason = stopped
+                return container.poll() or _KILLED, (status, f"{reason} See log.txt for its last output.")
             time.sleep(self.poll_s)
 
     def _timeout(self, ran_s: float, silent_s: float) -> tuple[Status, str] | None:
         if silent_s > self.profile.stall_s:
-            why = f"No event for {self.profile.stall_s:g} s; the trial was killed. Raise --stall to wait longer."
+            reason = f"No event for {self.profile.stall_s:g} s; the trial was killed. Raise --stall to wait longer."
         elif ran_s > self.profile.limit_s:
-            why = (
+            reason = (
                 f"Not finished after {self.profile.limit_s:g} s; the trial was killed. "
                 "Measure less, e.g. with --variants baseline,tuned, or choose another --profile."
             )
         else:
             return None
-        return Status.TIMEOUT, why
+        return Status.TIMEOUT, reason
 
     def _remove_container(self, container: Container | None) -> str:
         """Kill and remove the container and return its log, ignoring engine errors."""
@@ -207,14 +207,14 @@ class Runner:
 class _TrialBar:
     """A trial's share of the progress bar; `left` is what remains of it."""
 
-    def __init__(self, bar: Task, left: float) -> None:
+    def __init__(self, bar: Task, remaining: float) -> None:
         self._bar = bar
-        self._left = left
+        self._remaining = remaining
 
     def advance(self, amount: float) -> None:
         """Advance, at most to the end of this trial's share."""
-        amount = min(amount, self._left)
-        self._left -= amount
+        amount = min(amount, self._remaining)
+        self._remaining -= amount
         self._bar.advance(amount)
 
     def note(self, text: str) -> None:
