@@ -49,7 +49,7 @@ def command(
         str, _option(help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.")
     ] = DEFAULTS.choice,
     workers: Annotated[
-        str, _option(help="Multi-node training instead of separate runs, on so many nodes, e.g. 1,2,4.")
+        str, _option(help="Node counts for multi-node training, e.g. 1,2,4, instead of separate runs.")
     ] = DEFAULTS.workers,
     wait_s: Annotated[
         float, _option("--wait", help="Seconds to wait for a busy node.", min=1)

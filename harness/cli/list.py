@@ -18,7 +18,7 @@ from workloads.protocol import BASELINE, Data, Published, Workload
 
 def command(
     only: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Show only these, with details.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Show only these, with details.")
     ] = None,
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Add model, data, parameters, published results and cost.")
@@ -50,7 +50,7 @@ def _details(workload: Workload, measured: Sequence[Footprint]) -> Iterator[tupl
     yield "data", [_data(workload.data)]
     epochs = f"epochs {workload.epochs}" if workload.task == "train" else ""
     parts = (f"batch {workload.batch_size}", epochs, workload.optimizer, workload.loss)
-    yield workload.task + "s", [", ".join(filter(None, parts))]
+    yield "training" if workload.task == "train" else "inference", [", ".join(filter(None, parts))]
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value}" for name, value in workload.params.items())]
     if workload.optimizations:

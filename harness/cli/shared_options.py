@@ -90,7 +90,7 @@ OPTIONS: Mapping[str, Any] = {
     "device": _where(
         "--device", "-d", help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated."
     ),
-    "gpus": _where(help="Visible GPUs: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
+    "gpus": _where(help="GPUs to use: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
     "engine": _where("--engine", "-e", help="auto, docker (Podman too) or local (no isolation)."),
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with Python and TensorFlow."),
     "base": _where(help="Base image to build on."),

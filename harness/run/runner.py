@@ -205,7 +205,7 @@ class Runner:
 
 
 class _TrialBar:
-    """A trial's share of the progress bar; `left` is what remains of it."""
+    """A trial's share of the progress bar; `remaining` is what is left of it."""
 
     def __init__(self, bar: Task, remaining: float) -> None:
         self._bar = bar
