@@ -1,6 +1,6 @@
-"""Random shear, zoom and mirroring of pictures, with the meaning that Keras' ImageDataGenerator gives them.
+"""Random shear, zoom and flips of images, as Keras' ImageDataGenerator defines them.
 
-One set of random numbers, two ways to apply it: picture by picture on the host (`warp_one`), and batch by
+One set of random numbers, two ways to apply it: image by image on the host (`warp_one`), and batch by
 batch with operations that XLA compiles for any device (`warp_batch`).
 """
 
@@ -19,7 +19,7 @@ WHITE = 255.0
 
 
 def random_maps(count: Any, height: int, width: int) -> Any:
-    """Return float32[count, 6]: for each picture where in the old one a pixel of the new one comes from.
+    """Return float32[count, 6]: for each image an affine map from new to old pixel coordinates.
 
     A row (a, b, c, d, e, f) means x_old = a x + b y + c and y_old = d x + e y + f, in pixels.
     """
@@ -35,7 +35,7 @@ def random_maps(count: Any, height: int, width: int) -> Any:
 
 
 def warp_one(image: Any, pixel_map: Any) -> Any:
-    """Apply one map, float32[6], to one picture, float32[height, width, channels]; edges are stretched."""
+    """Apply one map, float32[6], to one image, float32[height, width, channels]; edges are stretched."""
     transform = tf.concat([pixel_map, [0.0, 0.0]], axis=0)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=image[None],
@@ -69,7 +69,7 @@ def warp_batch(images: Any, maps: Any) -> Any:
 
 
 def prepared(images: Any, *, random: bool) -> Any:
-    """Scale bytes [n, height, width, channels] to 0..1; sheared, zoomed and mirrored where `random`."""
+    """Scale bytes [n, height, width, channels] to 0..1; sheared, zoomed and flipped where `random`."""
     images = tf.cast(images, tf.float32) / WHITE
     if not random:
         return images

@@ -80,14 +80,14 @@ class LocalResponse(tf.keras.layers.Layer):
 
 
 def prepared(images: Any, *, random: bool) -> Any:
-    """Take bytes [n, 32, 32, 3] and return [n, 24, 24, 3] of mean 0 and spread 1: distorted, or their middle."""
+    """Return bytes [n, 32, 32, 3] as standardised [n, 24, 24, 3]: distorted at random, or the centre."""
     images = tf.cast(images, tf.float32)
     images = distorted(images) if random else tf.image.resize_with_crop_or_pad(images, SIDE, SIDE)
     return tf.image.per_image_standardization(images)
 
 
 def distorted(images: Any) -> Any:
-    """Crop, mirror, brighten and stretch the contrast of each of float32[n, height, width, 3] at random."""
+    """Crop and flip float32[n, height, width, 3] and change brightness and contrast, at random for each image."""
     count = tf.shape(images)[0]
     _, height, width, channels = images.shape
     top = tf.random.uniform([count, 1], 0, height - SIDE + 1, tf.int32)

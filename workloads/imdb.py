@@ -1,4 +1,4 @@
-"""Reviews of films: Keras' example of two bidirectional LSTM layers, and TensorFlow's tutorial with an average."""
+"""Film reviews: Keras' example of two bidirectional LSTM layers, and TensorFlow's tutorial with an average."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLAB: dict[str, Any] = {
     "note": "text classification; layers and data are not printed: compare the ratio, not the times; it is over "
     "Colab's 2 virtual CPUs, and the less arithmetic a model has, the smaller it is",
 }
-# What both have in common.
+# Shared by both.
 SHARED: dict[str, Any] = {
     "batch_size": 32,
     "optimizer": "Adam",
@@ -100,7 +100,7 @@ def lstm_model(params: Mapping[str, Any]) -> tf.keras.Model:
 
 
 def pooled_model(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the compiled model that averages."""
+    """Return the compiled model with average pooling."""
     layers = tf.keras.layers
     return _compiled(
         [

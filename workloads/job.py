@@ -64,7 +64,7 @@ class Job:
     meter: Meter | None = None
 
     def of(self, variant: str) -> Job:
-        """Return the same for a variant, with the parameters that it declares."""
+        """Return this job for a variant, with the parameters that it declares."""
         return replace(self, variant=variant, params=tuning.variant_params(self.workload, self.spec, variant))
 
     @property
@@ -79,7 +79,7 @@ class Job:
 
     @property
     def worker(self) -> int:
-        """This container's place among those that train together, from 0."""
+        """This container's index among the workers that train together."""
         return self.strategy.cluster_resolver.task_id if self.spec.workers and self.strategy else 0
 
     @property
@@ -112,5 +112,5 @@ class Job:
         return in_memory(self.params, self.data_dir(), name) if mounted is None and in_memory else mounted
 
     def metric(self, name: str, value: float) -> None:
-        """Write a figure of the variant."""
+        """Write a metric of the variant."""
         self.events.metric(self.variant, name, value)

@@ -22,7 +22,7 @@ Stage = tuple[str, Callable[..., Any]]
 
 
 class WorkloadFileError(TypeError):
-    """A workload file does not have what a workload file must have."""
+    """A workload file lacks something required."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ OPTIMIZATIONS = {
 }
 BLOG = "Data-science blog, 2021 (times only in pictures)"
 AZURE: dict[str, Any] = {"source": "Azure blog, 2023"}
-# What the three have in common.
+# Shared by all three.
 SHARED: dict[str, Any] = {"batch_size": 32, "optimizations": OPTIMIZATIONS}
 
 cifar100 = Workload(

@@ -1,4 +1,4 @@
-"""Prove with a matrix product that TensorFlow uses a device, and measure how fast it multiplies.
+"""Check with a matrix product that TensorFlow uses a device, and measure how fast it multiplies.
 
 `python3 -m workloads.probe cpu` or `python3 -m workloads.probe gpu 2` prints one JSON line.
 """

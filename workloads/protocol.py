@@ -25,7 +25,7 @@ BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", 
 OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
 
-# How a model is asked, by MLPerf Inference's names: one request after the other; single samples at random instants.
+# MLPerf Inference's scenarios: one request after the other; single samples at random instants.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
 # Variants that only serve the breakdown of a step. Not all apply to every workload and device: the driver leaves out
 # those.
@@ -110,7 +110,7 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "fact": {"variant": (str,), "name": (str,), "text": (str,)},
     # A planned variant that was not measured, and why.
     "left-out": {"variant": (str,), "reason": (str,)},
-    # One that has nothing to tell about this workload and device, and why.
+    # A planned variant that says nothing about this workload and device, and why.
     "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,)},
@@ -186,7 +186,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """How an inference workload is asked beside its windows; scenarios by MLPerf Inference's names.
+    """Latency measurements of an inference workload; scenarios by MLPerf Inference's names.
 
     Attributes:
         batch_sizes: SingleStream is measured at each, ascending.

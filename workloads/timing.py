@@ -15,8 +15,8 @@ from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
 
-# Blocks of this length are compared to tell whether the step time has settled: long enough that one
-# scheduler hiccup (about 10 ms) stays below the tolerance below.
+# The step time has settled when blocks of this length agree: long enough that one scheduler hiccup (about
+# 10 ms) stays within the tolerance.
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
@@ -25,7 +25,7 @@ BUFFERED_CALLS = 16
 # Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
 # model finishes a smoke run in seconds too.
 SLOW = 10
-# After so many windows of a whole training it is judged whether it will end in time.
+# After this many windows of a whole training it is decided whether it will end in time.
 JUDGED_WINDOWS = 3
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns

@@ -17,7 +17,7 @@ import tensorflow as tf
 from workloads import building, pipeline, steps
 from workloads.job import Job
 
-# How often one exchange of all gradients is timed by itself.
+# Timed exchanges of all gradients.
 EXCHANGES = 20
 
 

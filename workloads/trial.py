@@ -193,7 +193,7 @@ def _measure(job: Job) -> None:
     if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
         half = params["precision"]
         job.events.warning(f"{variant}: precision {half} is emulated on most CPUs and can be very slow.")
-    # The one switch that variants share; another may have turned it since.
+    # It is one switch for all variants, and another may have changed it.
     building.set_precision(params["precision"])
     meter = Meter(
         variant,
@@ -202,7 +202,7 @@ def _measure(job: Job) -> None:
         # TensorFlow's own fails among several workers: it tries to reach the other workers' devices.
         synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
         agree=together.agreement(job.strategy) if spec.workers else alone_decides,
-        # Nothing can be trained wholly where there is no dataset to go through.
+        # Without a dataset there are no epochs to train.
         full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
         whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
     )

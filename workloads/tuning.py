@@ -31,13 +31,13 @@ from workloads.protocol import (
 STEPS_A_CALL: Mapping[str, Any] = {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50}
 # What can be done for a pipeline without knowing what it does.
 PIPELINE_REMEDIES: Mapping[str, Any] = {"parallel_maps": True, "prefetch_batches": True}
-# What a workload that declares no `tuned` gets. XLA pays on a GPU always; on a CPU it may not.
+# `tuned` of workloads that declare none. XLA always pays on a GPU; on a CPU it may not.
 DEFAULT_TUNED: Mapping[str, Any] = {**STEPS_A_CALL, "gpu:jit_compile": True, "feed": "resident"}
 DEFAULT_TUNED_PIPELINE: Mapping[str, Any] = {
     **STEPS_A_CALL, "gpu:jit_compile": True, **PIPELINE_REMEDIES, "gpu:prefetch_to_device": True,
 }  # fmt: skip
 
-# What the driver itself reads; a value of None means "left to Keras and TensorFlow".
+# The driver's own parameters; None leaves the choice to Keras and TensorFlow.
 DRIVER_DEFAULTS: Mapping[str, Any] = {
     "feed": "fit",
     "steps_per_execution": 1,
@@ -50,7 +50,7 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "callbacks": True,
 }
 
-# What the baseline is changed by to take one part of its step away, or to prepare its input in parallel.
+# Changes of the baseline: ablations, each of which removes one part of the step, and parallel input.
 CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
     PARALLEL_INPUT: PIPELINE_REMEDIES,
     WITHOUT_INPUT: {"feed": "memory"},
@@ -59,7 +59,7 @@ CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
     WITHOUT_COPY: {"prefetch_to_device": True},
 }
 
-# Parameters of a workload's own that are taken to speak of its pipeline, beside the driver's.
+# Names of parameters that are taken to concern the pipeline.
 PIPELINE_PARAMS = frozenset(
     {*PIPELINE_REMEDIES, "prefetch_to_device", "prefetch", "cache", "parallel_calls", "num_parallel_calls",
      "workers", "threads", "loader", "queue_size", "storage", "preprocess"}
