@@ -109,9 +109,8 @@ def _ratios(versus: Versus) -> charts.Figure | None:
 
 
 def _ratio_words(versus: Versus, each: Result, ratio: Estimate) -> str:
-    interval = numbers.ratio_interval(ratio)
-    text = f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio(ratio.median)}"
-    return f"{text}{f' ({interval})' if interval else ''}, {numbers.speed(each.speed)}"
+    label = versus.runs[each.run].label
+    return f"{label} {MARKS[each.outcome]} {numbers.ratio_estimate(ratio)}, {numbers.speed(each.speed)}"
 
 
 def _trends(versus: Versus) -> charts.Figure | None:

@@ -12,7 +12,6 @@ from harness.model.comparison import (
     Result,
     Section,
     Speed,
-    Standing,
     Trend,
     Versus,
 )
@@ -58,7 +57,7 @@ def device_in(versus: Versus, device: str) -> str:
 
 def over(versus: Versus) -> str:
     """Name the run that ratios are over."""
-    return "the median run of its kind" if versus.by_kind else versus.runs[versus.reference].label
+    return "the median run of each kind of machine" if versus.by_kind else versus.runs[versus.reference].label
 
 
 def title(versus: Versus) -> str:
@@ -87,18 +86,12 @@ def _ranking(versus: Versus) -> str:
     if not others:
         return ""
     first, last = (f"{versus.runs[each.run].label}" for each in (others[0], others[-1]))
-    slowest = f", and {last}, the slowest, {score(others[-1])}" if len(others) > 1 else ""
+    slowest = (
+        f", and {last}, the slowest, {numbers.ratio_estimate(others[-1].score)}" if len(others) > 1 else ""
+    )
     base = f"as fast as {versus.runs[versus.reference].label}"
     workloads = counted(others[0].workloads, "workload")
-    return f"{first} is {score(others[0])} {base}{slowest}, by the best variant of {workloads}."
-
-
-def score(standing: Standing | None) -> str:
-    """Write a run's score."""
-    if standing is None:
-        return numbers.MISSING
-    interval = numbers.ratio_interval(standing.score)
-    return f"{numbers.ratio(standing.score.median)}{f' ({interval})' if interval else ''}"
+    return f"{first} is {numbers.ratio_estimate(others[0].score)} {base}{slowest}, by the best variant of {workloads}."
 
 
 def _outcomes(versus: Versus) -> str:

@@ -56,6 +56,12 @@ def ratio_interval(value: Estimate) -> str:
     return "" if value.n < 2 else f"{_ratio(value.low)} to {_ratio(value.high)}"
 
 
+def ratio_estimate(value: Estimate) -> str:
+    """Write a ratio of two runs' speeds with its interval: "0.93× (0.91 to 0.95)"."""
+    interval = ratio_interval(value)
+    return f"{ratio(value.median)} ({interval})" if interval else ratio(value.median)
+
+
 def _ratio(value: float) -> str:
     return _fixed(value, 2) if 0.1 <= value < 10 else number(value, 3 if value >= 10 else 2)
 
