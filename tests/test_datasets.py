@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from harness.data.datasets import ensure_data
-from harness.data.download import Archive
 from harness.data.published_datasets import (
     Published,
     read_cifar,
@@ -64,8 +63,8 @@ CIFAR = Data(name="small-cifar", shape=(32, 32, 3), classes=4, train=20, test=6)
 
 def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Published]:
     """Return a table of one small dataset in CIFAR's format whose file is `path`'s."""
-    archive = Archive(url=f"{url}/{path.name}", checksum=f"sha256:{file_sha256(path)}")
-    return {CIFAR.name: Published(archives=(archive,), unpack=partial(save_arrays, read_cifar))}
+    checksums = {f"{url}/{path.name}": f"sha256:{file_sha256(path)}"}
+    return {CIFAR.name: Published(unpack=partial(save_arrays, read_cifar), checksums=checksums)}
 
 
 def got(

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
-from harness.data.download import Archive
 from harness.data.pets import is_whole, unpack_pets
 from harness.data.published_datasets import Published
 from harness.digests import file_sha256
@@ -56,8 +55,8 @@ def archive(path: Path) -> Path:
 
 
 def available(path: Path) -> dict[str, Published]:
-    file = Archive(url=f"http://127.0.0.1:9/{path.name}", checksum=f"sha256:{file_sha256(path)}")
-    return {"pets": Published(archives=(file,), unpack=unpack_pets)}
+    checksums = {f"http://127.0.0.1:9/{path.name}": f"sha256:{file_sha256(path)}"}
+    return {"pets": Published(unpack=unpack_pets, checksums=checksums)}
 
 
 def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:

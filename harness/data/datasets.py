@@ -88,11 +88,11 @@ def _real(
     published: Published, data: Data, folder: Path, info: DataInfo, progress: Progress
 ) -> tuple[Path, DataInfo]:
     def unpack(made: Path) -> str:
-        paths = [fetch(archive, folder / "archives", progress) for archive in published.archives]
+        paths = [fetch(*file, folder / "archives", progress) for file in published.checksums.items()]
         with progress.task(f"reading {data.name}", None):
             return published.unpack(paths, data, made)
 
-    key: list[object] = [*(archive.checksum for archive in published.archives), repr(data)]
+    key: list[object] = [*published.checksums.values(), repr(data)]
     return _kept(folder, key, unpack, info)
 
 

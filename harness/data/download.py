@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import requests
@@ -14,21 +13,8 @@ from harness.progress import Progress, Task
 _TIMEOUT_S = (4.0, 20.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
-    """A published file; `checksum` is "algorithm:hex"."""
-
-    url: str
-    checksum: str
-
-    @property
-    def file(self) -> str:
-        """The last part of its address."""
-        return PurePosixPath(self.url).name
-
-
-def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
-    """Return the file in `folder`, fetched if necessary.
+def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
+    """Return a file in `folder`, fetched if necessary; `checksum` is "algorithm:hex".
 
     Raises:
         DataError: it cannot be fetched, or has another checksum.
@@ -36,24 +22,24 @@ def fetch(archive: Archive, folder: Path, progress: Progress) -> Path:
     """
     import pooch  # noqa: PLC0415 - imports slowly, and most runs have their data
 
-    path = folder / archive.file
-    if path.exists() and pooch.hashes.hash_matches(path, archive.checksum):
-        return path
+    name = PurePosixPath(url).name
+    path = folder / name
     pooch.get_logger().setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with progress.task(archive.file, None) as task:
+        with progress.task(name, None) as task:
             download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
-            pooch.retrieve(archive.url, archive.checksum, archive.file, folder, downloader=download)
+            pooch.retrieve(url, checksum, name, folder, downloader=download)
     except requests.RequestException as error:
-        reason = f"HTTP status {error.response.status_code}" if error.response else type(error).__name__
+        answer = error.response
+        reason = type(error).__name__ if answer is None else f"HTTP status {answer.status_code}"
         raise DataError(
-            f"{archive.file} could not be fetched ({reason}).",
-            hint=f"Check the network and proxy, or put {archive.url} at {path}.",
+            f"{name} could not be fetched ({reason}).",
+            hint=f"Check the network and proxy, or put {url} at {path}.",
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{archive.url} is not the published file: its checksum differs.",
+            f"{url} is not the published file: its checksum differs.",
             hint=f"A proxy may have replaced it. Download it another way and put it at {path}.",
         ) from error
     return path

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.data.download import Archive
 from harness.data.pets import unpack_pets
 from harness.errors import UsageError
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
@@ -27,10 +26,15 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A published dataset; `unpack` writes the declared samples into a folder and returns a remark or ""."""
+    """A published dataset.
 
-    archives: tuple[Archive, ...]
+    Attributes:
+        unpack: writes the declared samples of the files into a folder, and returns a remark or "".
+        checksums: the files' addresses -> checksums.
+    """
+
     unpack: Callable[[Sequence[Path], Data, Path], str]
+    checksums: Mapping[str, str]
 
 
 def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
@@ -109,57 +113,39 @@ _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F"
-
-
-def _published(
-    unpack: Callable[[Sequence[Path], Data, Path], str], folder: str, files: Mapping[str, str]
-) -> Published:
-    """Return a dataset with `files`, name -> checksum, at one address."""
-    archives = (Archive(url=f"{folder}/{name}", checksum=checksum) for name, checksum in files.items())
-    return Published(archives=tuple(archives), unpack=unpack)
-
+_CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
+_CIFAR100_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
+_PETS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
+_IMDB_SHA256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
 # that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
 # see pets.py; the sha256 is what several public projects check.
 # Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011), as Keras' imdb.npz.
 PUBLISHED: Mapping[str, Published] = {
-    "cifar10": _published(
-        partial(save_arrays, read_cifar),
-        _CIFAR,
-        {
-            "cifar-10-python.tar.gz": "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    "cifar10": Published(
+        unpack=partial(save_arrays, read_cifar),
+        checksums={f"{_CIFAR}/cifar-10-python.tar.gz": f"sha256:{_CIFAR10_SHA256}"},
+    ),
+    "cifar100": Published(
+        unpack=partial(save_arrays, read_cifar),
+        checksums={f"{_CIFAR}/cifar-100-python.tar.gz": f"sha256:{_CIFAR100_SHA256}"},
+    ),
+    "fashion-mnist": Published(
+        unpack=partial(save_arrays, read_idx_files),
+        checksums={
+            f"{_FASHION}/train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            f"{_FASHION}/train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
+            f"{_FASHION}/t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
+            f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
         },
     ),
-    "cifar100": _published(
-        partial(save_arrays, read_cifar),
-        _CIFAR,
-        {
-            "cifar-100-python.tar.gz": "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-        },
+    "cats-and-dogs": Published(
+        unpack=unpack_pets,
+        checksums={f"{_PETS}/kagglecatsanddogs_5340.zip": f"sha256:{_PETS_SHA256}"},
     ),
-    "fashion-mnist": _published(
-        partial(save_arrays, read_idx_files),
-        _FASHION,
-        {
-            "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-    "cats-and-dogs": _published(
-        unpack_pets,
-        _PETS,
-        {
-            "kagglecatsanddogs_5340.zip": "sha256:b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
-        },
-    ),
-    "imdb": _published(
-        partial(save_arrays, read_reviews),
-        _KERAS,
-        {
-            "imdb.npz": "sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
-        },
+    "imdb": Published(
+        unpack=partial(save_arrays, read_reviews),
+        checksums={f"{_KERAS}/imdb.npz": f"sha256:{_IMDB_SHA256}"},
     ),
 }

@@ -143,7 +143,9 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
 def _mitigations(cpu: Mapping[str, str]) -> str:
     """Count CPU vulnerabilities by state: mitigations cost speed."""
     states = (state for name, state in cpu.items() if name.startswith("Vulnerability"))
-    counts = Counter(re.split("[:;]", state)[0].lower() for state in states)
+    counts = Counter(
+        re.split("[:;]", state)[0].lower().replace("mitigation", "mitigated") for state in states
+    )
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
