@@ -154,7 +154,7 @@ class FakeEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What the manifest says of it."""
+        """The engine's entry in the manifest."""
         return EngineInfo(name="fake", version="1", isolated=True)
 
     def start(self, spec: ContainerSpec) -> Container:

@@ -1,4 +1,4 @@
-"""Nodes, and what they report, for tests of the fleet."""
+"""Nodes and their messages for tests of the fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.protocol import Spec
 
 
 def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: object) -> Node:
-    """Describe a node of a machine of its own."""
+    """Return a node on a separate machine."""
     plain = Node(
         key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, kind=kind,
         machine=machine or f"boot-{key}", cpus=4,
@@ -26,7 +26,7 @@ def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: obje
 
 
 def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
-    """Make the plan of a fleet that chose all of some nodes."""
+    """Return a plan for these nodes."""
     return FleetPlan(
         options=Options(params={"batch_size": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
         wait_s=5.0, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes), commit="c",
@@ -40,13 +40,13 @@ def folder_in(tmp_path: Path, nodes: Sequence[Node] = ()) -> FleetFolder:
     return folder
 
 
-# What a node plans: three trials.
+# The run planned by a node: three trials.
 RUN = replace(cpu_run(trials=3), trials=())
 IDS = [trial.id for trial in RUN.planned]
 
 
 def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
-    """Return the message of a trial that has ended."""
+    """Return the message for a finished trial."""
     planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
     trial = folder.open_trial(planned, Spec())
@@ -58,7 +58,7 @@ def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written
 
 
 def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
-    """Return what a node says that does all its trials."""
+    """Return all messages of a successful node."""
     return [
         "preparing",
         RUN,

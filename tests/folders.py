@@ -1,4 +1,4 @@
-"""Made-up runs as run folders on disk, written as a container and the harness would have written them."""
+"""Write synthetic runs as run folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.protocol import Spec
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> Path:
-    """Write texts under a folder, which is returned."""
+    """Write text files into a folder and return it."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
@@ -24,7 +24,7 @@ def write_files(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def write_run(path: Path, run: Run) -> RunFolder:
-    """Write a run; a trial that was interrupted is left as a killed harness leaves it."""
+    """Write a run; interrupted trials have no record, as after the harness was killed."""
     folder = RunFolder(path)
     folder.create(run)
     planned = {item.id: item for item in run.planned}
@@ -41,7 +41,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
 
 
 def comparable(value: object) -> object:
-    """Return a value of the model as what compares with ==, its arrays by type and content."""
+    """Convert a model value so that == compares it, arrays by type and content."""
     return to_plain(value, lambda array: [str(array.dtype), str(array.tolist())])
 
 
@@ -71,7 +71,7 @@ def events(trial: Trial) -> str:
 
 
 def write_series(folder: Path, series: Series) -> None:
-    """Write one source's readings of one device as CSV."""
+    """Write a telemetry series as CSV."""
     rows = [",".join(("t_ns", *series.columns))]
     columns = [
         [

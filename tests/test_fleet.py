@@ -91,7 +91,7 @@ class TestFiles:
         with pytest.raises(StoreError, match="evil"):
             write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
-        assert not list(tmp_path.rglob("trial.json")), "what is not whole has no record"
+        assert not list(tmp_path.rglob("trial.json")), "an incomplete trial has no record"
 
     def test_only_modules_are_sent_with_a_workload_file(self, tmp_path: Path) -> None:
         mine = tmp_path / "mine.py"
@@ -130,7 +130,7 @@ class TestWorker:
         for folder in (remains, ours, others):
             folder.mkdir()
         with scratch_folder(tmp_path) as made:
-            assert made.stat().st_mode & 0o777 == 0o755, "containers may enter it"
+            assert made.stat().st_mode & 0o777 == 0o755, "containers can access it"
             assert set(tmp_path.iterdir()) == {made, ours, others}
         assert not made.exists()
 
@@ -152,7 +152,7 @@ class TestConnecting:
     @pytest.mark.parametrize(
         ("text", "printed", "tried"),
         [
-            # Ray's own word for a missing token, after half a minute.
+            # Ray's message for a missing token.
             ("Failed to connect to Ray cluster at 127.0.0.1:6379", ": Fail", "RAY_AUTH_MODE=token"),
             ("Could not find any running Ray instance.", "No Ray cluster runs on this", "ray start --head"),
         ],
@@ -246,8 +246,8 @@ class TestResuming:
         collect(messages_of({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
         rest = {"b": whole(tmp_path / "t", (1, 2)), "c": ["preparing"]}
         cluster = FakeCluster(scripts=rest)
-        ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d is ill."})
-        assert run(cluster, ready, Silent()) == {"d": "Node d is ill."}
+        ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d failed."})
+        assert run(cluster, ready, Silent()) == {"d": "Node d failed."}
         assert set(cluster.sent) == {"b", "c"}
         done = f"trials/{IDS[0]}"
         needed = {"manifest.json", "plan.json", f"{done}/trial.json", f"{done}/out/events.jsonl"}
@@ -257,15 +257,15 @@ class TestResuming:
 
     def test_new_nodes_replace_lost_ones_of_the_same_kind(self, tmp_path: Path) -> None:
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
-        ill = FleetError("No module named 'docker'", hint="Install it.")
-        cluster = FakeCluster((node("c", kind="T4"), node("ill", kind="T4")), {"ill": ill})
+        bad = FleetError("No module named 'docker'", hint="Install it.")
+        cluster = FakeCluster((node("c", kind="T4"), node("bad", kind="T4")), {"bad": bad})
         for _ in range(2):
             ready = prepare(cluster, folder, folder.read_plan(), Silent())
             assert [each.key for each in ready.nodes] == ["c"]
-            assert set(ready.missing) == {"b", "ill"}, "node c replaces node a"
-            assert "No module named 'docker' Install it." in ready.missing["ill"]
-            assert folder.read_plan().chosen == ("b", "c", "ill")
-            assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "ill"}
+            assert set(ready.missing) == {"b", "bad"}, "node c replaces node a"
+            assert "No module named 'docker' Install it." in ready.missing["bad"]
+            assert folder.read_plan().chosen == ("b", "c", "bad")
+            assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}
 
     def test_finished_node_may_leave(self, tmp_path: Path) -> None:
         nodes = [node("a"), node("b")]
