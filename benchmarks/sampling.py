@@ -93,7 +93,6 @@ def main(
         engine=engine, device=device, workloads=(workload,), variants=variant, trials=1, out=FOLDER / "runs"
     )
     with training(options) as watched:
-        wait_for_windows(watched)
         turns, unavailable = take_turns(commands(watched), rounds)
         windows = [
             (each.start_ns, each.end_ns, each.samples) for each in read_log(watched.folder.events).windows
@@ -106,7 +105,11 @@ def main(
 
 @contextmanager
 def training(options: Options) -> Iterator[Training]:
-    """Yield a container that measures window after window without end."""
+    """Yield a container that measures window after window without end, once it has measured the first.
+
+    Raises:
+        RuntimeError: the workload ended instead.
+    """
     resolved = resolve(options)
     prepared = prepare(resolved, paths_here(), Silent())
     container: Container | None = None
@@ -118,6 +121,10 @@ def training(options: Options) -> Iterator[Training]:
         )  # fmt: skip
         folder = prepared.folder.open_trial(job.planned, endless)
         container = prepared.engine.start(replace(job.container, out=folder.out))
+        while not read_log(folder.events).windows:
+            if container.poll() is not None:
+                raise RuntimeError(f"the workload ended early: {container.log()}")
+            time.sleep(0.5)
         gpu = resolved.gpus[job.planned.gpus[0]] if job.planned.gpus else None
         yield Training(container=container, folder=folder, gpu=gpu)
     finally:
@@ -126,18 +133,6 @@ def training(options: Options) -> Iterator[Training]:
             container.remove()
         prepared.engine.close()
         shutil.rmtree(prepared.folder.path, ignore_errors=True)
-
-
-def wait_for_windows(watched: Training) -> None:
-    """Wait until the workload is in steady state.
-
-    Raises:
-        RuntimeError: it ended instead.
-    """
-    while not read_log(watched.folder.events).windows:
-        if watched.container.poll() is not None:
-            raise RuntimeError(f"the workload ended early: {watched.container.log()}")
-        time.sleep(0.5)
 
 
 def commands(watched: Training) -> Commands:
