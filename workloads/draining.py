@@ -37,8 +37,7 @@ def drain(job: Job) -> None:
     """
     variant, meter = job.variant, job.meter
     began = meter.clock()
-    stage = variant.removeprefix(STAGE_PREFIX) if variant.startswith(STAGE_PREFIX) else ""
-    dataset = _dataset(job, stage)
+    dataset, batched = _source(job)
     if variant.startswith(THREADS_PREFIX):
         if pipeline.is_loader(dataset):
             job.events.needless(variant, "the loader is no tf.data pipeline")
@@ -47,8 +46,6 @@ def drain(job: Job) -> None:
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)
-    # Every stage of a loader gives batches.
-    batched = not stage or job.train is not None or pipeline.is_loader(dataset) or _batched(job, stage)
     copied_to = job.devices if variant == INPUT_ONLY else ()
     dataset = pipeline.as_dataset(dataset)
     pull = batches(dataset, copied_to) if batched else samples(dataset)
@@ -62,6 +59,18 @@ def drain(job: Job) -> None:
         # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
         going = meter.tick(count, pulled * max(1, job.spec.workers), took)
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
+
+
+def _source(job: Job) -> tuple[Any, bool]:
+    """Return what a variant drains, and whether its elements are batches."""
+    if not job.variant.startswith(STAGE_PREFIX):
+        return pipeline.baseline(job, devices=len(job.devices)), True
+    stage = job.variant.removeprefix(STAGE_PREFIX)
+    stages = job.stages(job.params["batch_size"] * len(job.devices))
+    dataset = pipeline.assemble(stages, stage)
+    names = [name for name, _ in stages]
+    # Every stage of a loader gives batches.
+    return dataset, pipeline.is_loader(dataset) or "batch" in names[: names.index(stage) + 1]
 
 
 def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
@@ -114,14 +123,3 @@ def _puller(
 def _rows(element: Any) -> Any:
     first = tf.nest.flatten(element)[0]
     return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)
-
-
-def _dataset(job: Job, stage: str) -> Any:
-    if job.train is not None or not stage:
-        return pipeline.baseline(job, devices=len(job.devices))
-    return pipeline.assemble(job.stages(job.params["batch_size"] * len(job.devices)), stage)
-
-
-def _batched(job: Job, stage: str) -> bool:
-    names = [name for name, _ in job.stages()]
-    return "batch" in names and names.index(stage) >= names.index("batch")
