@@ -96,11 +96,8 @@ class Job:
 
     def stages(self, batch: int = 0) -> Sequence[Stage]:
         """Return the workload's own pipeline, with batches of its own size or of that many samples."""
-        if self.loaded.dataset is None:
-            raise TypeError(f"{self.workload.name} trains on arrays, it has no stages.")
-        return self.loaded.dataset(
-            {**self.params, "batch_size": batch or self.params["batch_size"]}, self.data_dir()
-        )
+        params = {**self.params, "batch_size": batch or self.params["batch_size"]}
+        return self.loaded.dataset(params, self.data_dir())
 
     def data_dir(self) -> str:
         """Return where the data lies: on disk, or in memory for storage="ram"."""

@@ -60,7 +60,6 @@ def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, 
 def mirrored_batch(job: Job) -> None:
     """Train by Keras' own step under the strategy, on one batch that lies on each device: the model's own ceiling."""
     params, meter, strategy = job.params, job.meter, job.strategy
-    assert strategy is not None
     began = meter.clock()
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
     began = meter.phase(BUILD, began)

@@ -93,8 +93,6 @@ def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
     """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own."""
     if loaded.workload.pipeline:
         return None, None
-    if not spec.data_dir:
-        raise ValueError(f"{loaded.workload.name} trains on arrays, but the spec has no data_dir.")
     arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
     return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
 
