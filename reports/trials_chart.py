@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.analysis.measures import measures
-from harness.model.analysis import Analysis, of_key
+from harness.model.analysis import Analysis
 from reports import numbers
 from reports.charts import Figure, device_colour, dot_plot
 from reports.names import devices_of, variant_name
@@ -16,19 +15,18 @@ def trials_figure(analysis: Analysis) -> Figure | None:
     """Draw the trials of baseline and tuned as speeds over their median; None where none was repeated."""
     devices = devices_of(analysis)
     records: list[dict[str, Any]] = []
-    for key, group in measures(analysis.run).items():
-        summary = of_key(analysis.summaries, key)
-        if key.variant not in (BASELINE, TUNED) or summary is None or len(group) < 2:
+    for summary in analysis.summaries:
+        if summary.variant not in (BASELINE, TUNED) or summary.throughput.n < 2:
             continue
         records += [
             {
-                "row": f"{key.workload}, {devices[key.device]}, {variant_name(key.variant)}",
-                "value": each.throughput / summary.throughput.median,
-                "name": f"{each.trial.id}: {numbers.number(each.throughput)}/s",
+                "row": f"{summary.workload}, {devices[summary.device]}, {variant_name(summary.variant)}",
+                "value": throughput / summary.throughput.median,
+                "name": f"{trial_id}: {numbers.number(throughput)}/s",
                 "text": "",
-                "colour": device_colour(key.device),
+                "colour": device_colour(summary.device),
             }
-            for each in group
+            for trial_id, throughput in zip(summary.trial_ids, summary.trial_throughputs, strict=True)
         ]
     if not records:
         return None

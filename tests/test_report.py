@@ -13,7 +13,6 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.measures import measures
 from harness.model.analysis import Analysis, Estimate
 from harness.model.run import Run
 from harness.run.recording import pack_for_page
@@ -139,7 +138,7 @@ def estimates(value: object) -> Iterator[Estimate]:
 
 def texts(result: Analysis) -> set[str]:
     """Return every speed and ratio that there is to show, each in its one form."""
-    trials = (each.throughput for group in measures(result.run).values() for each in group)
+    trials = (each for summary in result.summaries for each in summary.trial_throughputs)
     gains = [each.gain for each in result.findings if each.gain]
     gains += [each.ablation.predicted for each in result.findings if each.ablation]
     return {

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from harness.analysis.facts import facts, machine_name
 from harness.analysis.findings import primary
-from harness.analysis.measures import measures
 from harness.model.analysis import Analysis, of_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status
@@ -61,17 +60,17 @@ def batch_field(workload: str, device: str) -> str:
 
 
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
-    for key, group in measures(analysis.run).items():
-        summary, cost = of_key(analysis.summaries, key), of_key(analysis.costs, key)
-        if key.variant not in COMPARED or summary is None:
+    for summary in analysis.summaries:
+        if summary.variant not in COMPARED:
             continue
+        cost = of_key(analysis.costs, summary.key)
         energy, money = summary.energy_j_per_sample, cost.per_million_samples if cost else None
         yield Speed(
-            throughput=tuple(each.throughput for each in group),
+            throughput=summary.trial_throughputs,
             batch_size=summary.batch_size,
             energy_j_per_sample=energy.median if energy else None,
             energy_source=summary.energy_source,
             cost_per_million=money.median if money else None,
             learned=summary.accuracy_ok,
-            **key._asdict(),
+            **summary.key._asdict(),
         )

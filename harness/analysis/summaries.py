@@ -71,6 +71,7 @@ def _summary(
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
         changes=_changes(group),
         trial_ids=tuple(each.trial.id for each in group),
+        trial_throughputs=tuple(each.throughput for each in group),
         **key._asdict(),
     )
 

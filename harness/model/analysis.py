@@ -72,7 +72,7 @@ class Summary(Keyed):
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: of what `energy_source` says, or None.
         accuracy: on held-out data, or None.
-        trial_ids: where every figure comes from.
+        trial_ids, trial_throughputs: where every figure comes from, and samples/s of each.
     """
 
     throughput: Estimate
@@ -90,6 +90,7 @@ class Summary(Keyed):
     accuracy_ok: bool | None
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
+    trial_throughputs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
