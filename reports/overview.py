@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from harness.analysis.findings import primary
 from harness.model.analysis import (
     Analysis,
     Estimate,
@@ -89,7 +88,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
         tuned_scaling=analysis.ratio(RatioKind.SCALING, tuned),
         gain=analysis.ratio(RatioKind.OVER_BASELINE, tuned),
         step_time=of_key(analysis.step_times, baseline),
-        finding=primary(analysis.findings, workload, device),
+        finding=analysis.limit(workload, device),
         published=next(
             (
                 each

@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.analysis.findings import primary
 from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, of_key
 from harness.model.comparison import Result, Versus
 from reports.compare_messages import over
@@ -78,7 +77,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     for part in Part:
         value = time.parts.get(part) if time else None
         yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None
-    finding = primary(analysis.findings, summary.workload, summary.device)
+    finding = analysis.limit(summary.workload, summary.device)
     yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
     yield "trial_ids", " ".join(summary.trial_ids)
 

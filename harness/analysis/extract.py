@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.facts import facts, machine_name
-from harness.analysis.findings import primary
 from harness.model.analysis import Analysis, of_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status
@@ -30,7 +29,6 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         if each.variant == BASELINE:
             valid[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
-    result = (primary(analysis.findings, *pair) for pair in pairs)
     return Extract(
         run_id=manifest.run_id,
         label=label or manifest.run_id,
@@ -39,7 +37,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         facts=valid,
         speeds=speeds,
         step_times=analysis.step_times,
-        findings=tuple(each for each in result if each is not None),
+        findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},

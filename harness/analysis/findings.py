@@ -101,11 +101,6 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     return tuple(result)
 
 
-def primary(ordered: Sequence[Finding], workload: str, device: str) -> Finding | None:
-    """Return what holds a workload back most on a device; None where nothing was found."""
-    return next((each for each in ordered if (each.workload, each.device) == (workload, device)), None)
-
-
 def _rank(finding: Finding) -> tuple[int, float]:
     if finding.cause in (Cause.NOT_LEARNING, Cause.IMPOSSIBLE):
         return 0, 0.0

@@ -449,3 +449,8 @@ class Analysis:
         """Return what a comparison comes to, None where it was not measured."""
         result = of_key((each for each in self.comparisons if each.kind is kind), key)
         return result.ratio if result else None
+
+    def limit(self, workload: str, device: str) -> Finding | None:
+        """Return what holds a workload back most on a device; None where nothing was found."""
+        own = (each for each in self.findings if (each.workload, each.device) == (workload, device))
+        return next(own, None)
