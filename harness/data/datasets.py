@@ -1,6 +1,7 @@
 """Prepare each workload's data as a folder of files: the real dataset, or a procedural one.
 
-The folder is `<cache>/data/<key>/`; the key is a hash of what determines its content, whose hash is in `.content`.
+The folder is `<cache>/data/<key>/`; the key is a hash of what determines its content, whose hash is in
+`.content`.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def ensure_data(
 ) -> tuple[Path, DataInfo]:
     """Return the folder with `data`'s files, and a description.
 
-    Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy, with labels uint8[n], or int32[n] above 256
-    classes; JPEG files are <part>/<class>/<name>.jpg. Without training samples the folder is empty.
+    Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy, with labels uint8[n], or int32[n] above
+    256 classes; JPEG files are <part>/<class>/<name>.jpg. Without training samples the folder is empty.
 
     Args:
         data: the declaration; fewer samples than published are the first ones.

@@ -1,4 +1,4 @@
-"""Fetch archives of published datasets into `<cache>/data/archives/`, or take those that a user has put there."""
+"""Fetch archives of published datasets into `<cache>/data/archives/`, where a user may put them too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make trees of JPEG files, `<part>/<class>/<number>.jpg`, that cost as much to read as the cats-and-dogs photographs.
+"""Make trees of JPEG files, <part>/<class>/<number>.jpg, as expensive to read as the cats-and-dogs archive.
 
 A picture is a small one of procedural.py, mirrored at random, scaled up, with grain.
 """
@@ -18,8 +18,8 @@ from harness.progress import Task
 from workloads.protocol import Data
 
 PARTS = ("train", "test")
-# Cats-and-dogs (Asirra): 404 x 360 pixels on average, half of them with a longer side of 499 or 500, hardly any
-# longer; 31 KB per file. Longer sides in units of 500, and their weights:
+# Cats-and-dogs (Asirra): 404 x 360 pixels on average, half of them with a longer side of 499 or 500, hardly
+# any longer; 31 KB per file. Longer sides in units of 500, and their weights:
 SIDES = ((1.0, 0.55), (0.92, 0.1), (0.75, 0.15), (0.55, 0.14), (0.3, 0.06))
 _LONGEST = 500 / 404  # of the declared mean width
 # Width over height, and weights.

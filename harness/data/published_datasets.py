@@ -67,8 +67,8 @@ def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
 def read_reviews(files: Sequence[Path], data: Data) -> Arrays:
     """Read Keras' imdb.npz, ragged lists of word ranks: tokens uint16[n, longest], labels uint8[n].
 
-    Tokens follow Keras' convention: START first, then r + FIRST_WORD - 1 for rank r, RARE beyond data.vocabulary.
-    Longer reviews than data.shape are cut, shorter ones end with zeros.
+    Tokens follow Keras' convention: START first, then r + FIRST_WORD - 1 for rank r, RARE beyond
+    data.vocabulary. Longer reviews than data.shape are cut, shorter ones end with zeros.
     """
     result: dict[str, NDArray[Any]] = {}
     with np.load(files[0], allow_pickle=True) as archive:

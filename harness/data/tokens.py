@@ -1,7 +1,7 @@
 """Make token sequences that a small network can classify like film reviews.
 
-Words follow Zipf's law; lengths are log-normal. One word in twelve is an opinion: it indicates a class, usually but
-not always the sample's own.
+Words follow Zipf's law; lengths are log-normal. One word in twelve is an opinion: it indicates a class,
+usually but not always the sample's own.
 """
 
 from __future__ import annotations

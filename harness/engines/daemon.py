@@ -68,8 +68,8 @@ def describe(client: docker.DockerClient) -> Daemon:
 def _check_shared(info: Mapping[str, Any]) -> None:
     """Check that the engine shares this machine's kernel and files.
 
-    Docker Desktop's engine runs in a virtual machine with another kernel; a container with the host's socket has
-    another host name.
+    Docker Desktop's engine runs in a virtual machine with another kernel; a container with the host's socket
+    has another host name.
     """
     if (info.get("Name"), info.get("KernelVersion"), info.get("MemTotal")) != (
         platform.node(),

@@ -64,7 +64,7 @@ def driver_folder() -> Path:
 
 
 def driver_mounts(folder: Path) -> tuple[Mount, ...]:
-    """Return mounts of the driver's libraries in `folder` to CONTAINER_LIBRARIES; raise GpuError without libcuda.so.1.
+    """Return mounts of the driver's libraries in `folder`; raise GpuError without libcuda.so.1.
 
     The whole folder may contain the host's C library, which would break the container.
     """

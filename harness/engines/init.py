@@ -1,10 +1,11 @@
-"""The first process of each trial: run the command, reap orphans, and kill everything when the harness is gone.
+"""The first process of each trial: run the command, reap orphans, kill everything when the harness is gone.
 
-The harness holds the other end of standard input and writes a line after the start: end of file, or no line, means
-that it was killed or lets go. In a container this is process 1, whose end kills all others; on the host it adopts the
-command's descendants and kills them.
+The harness holds the other end of standard input and writes a line after the start: end of file, or no line,
+means that it was killed or lets go. In a container this is process 1, whose end kills all others; on the host
+it adopts the command's descendants and kills them.
 
-Run as source by the image's Python (3.10 or newer), standard library only; CPUS is a comma-separated list or "":
+Run as source by the image's Python (3.10 or newer), standard library only; CPUS is a comma-separated list or
+"":
 
     python3 -I -S -c SOURCE CPUS COMMAND...
 """

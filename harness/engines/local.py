@@ -39,7 +39,8 @@ _VMSTAT = Path("/proc/vmstat")
 class LocalEngine:
     """Run trials as processes of the Python at `ImageInfo.reference`.
 
-    CPU numbers are respected; other limits are not, as rlimits would break CUDA or affect the user's other programs.
+    CPU numbers are respected; other limits are not, as rlimits would break CUDA or affect the user's other
+    programs.
     """
 
     @property
@@ -120,7 +121,7 @@ def _translated(text: str, root: Path) -> str:
 
 
 class LocalProcess:
-    """A started trial: its first process (init.py), which ends with its standard input, and its private folder."""
+    """A started trial: its first process (init.py), which ends when its standard input does, and its folder."""
 
     def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process

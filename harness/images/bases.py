@@ -23,7 +23,7 @@ ANSWER_S = 10
 def obtain(
     client: docker.DockerClient, pinned: Base, bootstrapped: Base, script: Path, progress: Progress
 ) -> Base:
-    """Return the pinned base, or the bootstrapped one that `script` (images/base.sh) makes if no registry answers."""
+    """Return the pinned base or, if no registry answers, the one that `script` (images/base.sh) makes."""
     for base in (pinned, bootstrapped):
         with suppress(ImageNotFound):
             client.images.get(base.reference)

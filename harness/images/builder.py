@@ -59,7 +59,7 @@ class ImageBuilder:
         """Return `target`'s image, built unless it is up to date.
 
         Raises:
-            ImageError: wheels or a base cannot be fetched, or the build fails; the message has the log's path.
+            ImageError: wheels or a base cannot be fetched, or the build fails; the message names the log.
         """
         if image := self.existing(target, base):
             return image
@@ -89,7 +89,7 @@ class ImageBuilder:
         return context
 
     def own(self, target: str, reference: str) -> ImageInfo:
-        """Return a user's own image for `target`, pulled if necessary; all it needs is Python and TensorFlow."""
+        """Return a user's own image, pulled if necessary; all it needs is Python and TensorFlow."""
         with engine_call(f"get the image {reference}"):
             image = pull_missing(self._engine, reference, self._progress)
         return ImageInfo(
@@ -103,13 +103,14 @@ class ImageBuilder:
         )
 
     def _build(self, target: str, base: Base, context: Path) -> None:
-        """Run image.sh in a container of the base and commit it: the layer that BuildKit would make, on any engine."""
+        """Run image.sh in a container of the base and commit it, which makes the same layer as BuildKit."""
         api, tag = self._engine.api, self._recipes.tag(target, base)
         # Only users with different caches can build at the same time.
         name = f"tfbench-build-{tag.partition(':')[2]}-{os.getuid()}"
         with suppress(NotFound):  # of a build that was killed
             api.remove_container(name, force=True)
-        # No network: the build depends on its context alone. With labels, SELinux denies access to bind mounts.
+        # No network: the build depends on its context alone. With labels, SELinux denies access to bind
+        # mounts.
         host = api.create_host_config(
             network_mode="none",
             security_opt=["label=disable"],

@@ -52,10 +52,10 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
 
 
 def library_variables(python: Path) -> dict[str, str]:
-    """Return the environment variables with which TensorFlow finds the CUDA wheels beside `python`, if there are any.
+    """Return the variables with which TensorFlow finds the CUDA wheels beside `python`, if there are any.
 
-    Without them it registers no GPU and silently trains on the CPU, and XLA does not find ptxas and libdevice.
-    images/image.sh does the same with ldconfig.
+    Without them it registers no GPU and silently trains on the CPU, and XLA does not find ptxas and
+    libdevice. images/image.sh does the same with ldconfig.
     """
     libraries = sorted(python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib"))
     if not libraries:

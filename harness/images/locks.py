@@ -25,7 +25,7 @@ _SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement: a version, the sha256 of every file allowed for it, and the size of its wheel in bytes."""
+    """One requirement: a version, the sha256 of each of its files, and the size of its wheel in bytes."""
 
     name: str
     version: str

@@ -1,7 +1,7 @@
 """Fetch the wheels of the locks with the host's pip and keep them in the cache.
 
-pip's own configuration applies: index, proxy, certificates. Without a network, copy wheels anywhere into the cache's
-folder `wheels`. Hashes are checked at every use.
+pip's own configuration applies: index, proxy, certificates. Without a network, copy wheels anywhere into the
+cache's folder `wheels`. Hashes are checked at every use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The cloud and instance type of a virtual machine, from its metadata service.
 
-The services answer on a link-local address within milliseconds, and are only asked if the firmware names their cloud.
-See AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata Service".
+The services answer on a link-local address within milliseconds, and are only asked if the firmware names
+their cloud. See AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata
+Service".
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _INSTANCE_TYPE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 def cloud_facts(
     root: Path = Path("/"), address: str = ADDRESS, patience_s: float = PATIENCE_S
 ) -> dict[str, Scalar]:
-    """Return cloud_provider, and cloud_instance_type if the service answers within `patience_s` per request."""
+    """Return cloud_provider, and cloud_instance_type if each request is answered within `patience_s`."""
     provider = provider_of(root)
     if not provider:
         return {}

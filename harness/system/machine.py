@@ -1,4 +1,4 @@
-"""Describe this machine: MLPerf's system description, and the state of the host. `root` is / except in tests."""
+"""MLPerf's system description of this machine, and the state of the host; `root` is / except in tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Telemetry sources: each reads one thing from the host and reports what it cannot read.
 
-A new one is a class that follows Source in a file of its own, a line in sources.py, its metrics in docs/telemetry.md,
-and its counters in metrics.py.
+A new one is a class that follows Source in a file of its own, a line in sources.py, its metrics in
+docs/telemetry.md, and its counters in metrics.py.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Sample:
     values: Mapping[str, float]
 
 
-# (device, metric, reason); "*" for all devices or metrics. May be called at each failing read: the sampler keeps one
-# gap open until the metric is in a sample again.
+# (device, metric, reason); "*" for all devices or metrics. May be called at each failing read: the sampler
+# keeps one gap open until the metric is in a sample again.
 GapSink = Callable[[str, str, str], None]
 
 
 class Source(Protocol):
-    """Reads one kind of telemetry, and reports gaps instead of raising. All methods are called in one thread."""
+    """Reads one kind of telemetry, in one thread, and reports gaps instead of raising."""
 
     @property
     def name(self) -> str:

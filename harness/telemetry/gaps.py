@@ -13,7 +13,8 @@ ALL = "*"
 class GapBook:
     """The gaps of one source.
 
-    A gap ends with the next sample that has the metric, or any sample of the device if all its metrics were missing.
+    A gap ends with the next sample that has the metric, or any sample of the device if all its metrics were
+    missing.
     """
 
     def __init__(self, source: str) -> None:

@@ -1,7 +1,7 @@
 """The source "gpm": activity of a GPU's parts by hardware counters (Hopper and newer).
 
-Each reading averages exactly the time since the last one, so that alternating load is visible, and a kernel on one SM
-is not taken for a busy GPU.
+Each reading averages exactly the time since the last one, so that alternating load is visible, and a kernel
+on one SM is not taken for a busy GPU.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.telemetry import Target
 from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading
 
 _MIB = 1024 * 1024
-# NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it takes 1.1 ms of CPU time per call, all others together 0.4,
-# and the source "nvml_util" has the same within a point.
+# NVML_GPM_METRIC_GRAPHICS_UTIL is left out: on an H200 it takes 1.1 ms of CPU time per call, all others
+# together 0.4, and the source "nvml_util" has the same within a point.
 GPM_METRICS: Mapping[str, tuple[int, float]] = {
     "sm_util_pct": (pynvml.NVML_GPM_METRIC_SM_UTIL, 1),
     "sm_occupancy_pct": (pynvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),

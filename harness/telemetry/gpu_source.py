@@ -134,7 +134,7 @@ class WatchedGpu:
 
 
 class GpuSource:
-    """A source of all GPUs of the target; subclasses define name and readings. NVML counts its initialisations."""
+    """A source of the target's GPUs; subclasses define name and readings. NVML counts initialisations."""
 
     name: str
     interval_s: float | None = None

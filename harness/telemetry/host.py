@@ -142,7 +142,7 @@ def _disks(path: Path, sys: Path) -> FileReading:
 
 
 def _network(path: Path, sys: Path) -> FileReading:
-    """Return the reading of bytes through physical interfaces, or all others in a container, and through loopback."""
+    """Return the reading of bytes through physical interfaces (in a container: all) and loopback."""
     every = _names(sys / "class/net", lambda folder: folder.name != "lo")
     names = [name for name in every if (sys / "class/net" / name / "device").exists()] or every
     line = _any_of(r"^ *(NAMES): *(\d+)(?: +\d+){7} +(\d+)", ["lo", *names])

@@ -1,4 +1,4 @@
-"""Kernel files that are opened once and read at every tick, at a fraction of psutil's cost (see `make overhead`)."""
+"""Kernel files, opened once and read at every tick, at a fraction of psutil's cost."""
 
 from __future__ import annotations
 

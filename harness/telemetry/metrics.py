@@ -1,6 +1,7 @@
 """Metrics that are not averaged over time; docs/telemetry.md describes all.
 
-Counters are stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled rates.
+Counters are stored as cumulative values: the difference between two readings is exact, unlike a mean of
+sampled rates.
 """
 
 from __future__ import annotations

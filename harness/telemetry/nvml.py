@@ -1,7 +1,8 @@
 """The sources "nvml", read at every tick, and "nvml_slow", whose calls take longer or seldom change.
 
-The driver averages utilisation over a sixth of a second to a second; gpm.py and nvml_utilisation.py resolve shorter
-pauses. All sources are read at the start and end of a trial, so that differences of slow counters cover it.
+The driver averages utilisation over a sixth of a second to a second; gpm.py and nvml_utilisation.py resolve
+shorter pauses. All sources are read at the start and end of a trial, so that differences of slow counters
+cover it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import pynvml
 from harness.telemetry import Target
 from harness.telemetry.gpu_source import Answers, Call, Fields, GpuSource, Handle, Reading
 
-# Metric -> the field's number and the factor from its unit to the metric's. Numbers above 250 differ between NVML 12
-# and 13.
+# Metric -> the field's number and the factor from its unit to the metric's. Numbers above 250 differ between
+# NVML 12 and 13.
 FAST: Mapping[str, tuple[int, float]] = {
     "power_instant_w": (pynvml.NVML_FI_DEV_POWER_INSTANT, 1e-3),
     "power_capped_s": (pynvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
 }
-# What changes too slowly to be worth asking for at every tick. The energy counter is not read: a read keeps a CPU
-# busy for over 3 ms, and the integral of instant power is within 2 % of it.
+# What changes too slowly to be worth asking for at every tick. The energy counter is not read: a read keeps a
+# CPU busy for over 3 ms, and the integral of instant power is within 2 % of it.
 SLOW: Mapping[str, tuple[int, float]] = {
     "mem_temperature_c": (pynvml.NVML_FI_DEV_MEMORY_TEMP, 1),
     "power_limit_w": (pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, 1e-3),

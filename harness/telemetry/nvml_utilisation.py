@@ -1,6 +1,7 @@
 """The source "nvml_util": the driver's own samples of utilisation.
 
-The driver samples more often than the harness does and buffers over 10 s, so one call returns a finer curve than many.
+The driver samples more often than the harness does and buffers over 10 s, so one call returns a finer curve
+than many.
 """
 
 from __future__ import annotations

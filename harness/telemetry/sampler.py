@@ -42,7 +42,7 @@ class Sampling:
     """The result of sampling, available when it has ended.
 
     Attributes:
-        cost: wall_s; ticks and missed_ticks of the fast sources; cpu_s of all threads; SOURCE.cpu_s and SOURCE.reads.
+        cost: wall_s; ticks, missed_ticks of the fast sources; cpu_s of all; SOURCE.cpu_s and SOURCE.reads.
     """
 
     gaps: tuple[Gap, ...] = ()
