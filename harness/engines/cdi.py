@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ def _devices(folder: Path) -> Iterator[str]:
         if path.suffix not in (".json", ".yaml", ".yml"):
             continue
         try:
-            spec: Any = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML too
+            text = path.read_text(encoding="utf-8")
+            # PyYAML does not take JSON with tabs.
+            spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
         except (OSError, ValueError, yaml.YAMLError):
             # The engine ignores it as well.
             continue

@@ -26,7 +26,8 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
         try:
             return _gpus()
         finally:
-            pynvml.nvmlShutdown()
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return (), explain(error)
 

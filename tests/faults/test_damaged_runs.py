@@ -21,7 +21,7 @@ from harness.analysis.results import results_document
 from harness.analysis.versus import versus
 from harness.model.run import Run, Status
 from harness.run.extracts import from_json
-from harness.run.recording import open_run, pack_for_page, unpack
+from harness.run.recording import open_run, pack_for_page
 from harness.run.repeat import rerun_options, resolve_rerun
 from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
@@ -99,31 +99,25 @@ def test_a_damaged_run_folder(
     shutil.rmtree(path)
 
 
-@faults(share=0.15, usual=40)
-@given(chance=st.randoms(use_true_random=False))
-def test_a_damaged_document_in_a_page(document: dict, chance: random.Random) -> None:
-    try:
-        text = as_text(damaged(document, chance))
-    except (OverflowError, UnicodeEncodeError):
-        assume(False)  # MessagePack cannot hold such a value
-    with read_or_refused():
-        run = unpack(text)[0]
-        look(run, html=chance.random() < 0.1)
-        resolve_rerun(run, rerun_options(run, out=Path("/nowhere")))
-
-
-@faults(share=0.05, usual=15)
+@faults(share=0.2, usual=55)
 @given(chance=st.randoms(use_true_random=False))
 def test_a_damaged_page(
     document: dict, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
 ) -> None:
+    """The run that it carries is damaged, or else the file."""
+    inside = chance.random() < 0.75
+    try:
+        text = as_text(damaged(document, chance) if inside else document)
+    except (OverflowError, UnicodeEncodeError):
+        assume(False)  # MessagePack cannot hold such a value
     page = tmp_path_factory.mktemp("page") / "report.html"
-    page.write_text(
-        f'<html><script id="tfbench-run" type="x">{as_text(document)}</script></html>', encoding="utf-8"
-    )
-    chance.choice((cut, flip))(page, chance)
+    page.write_text(f'<html><script id="tfbench-run" type="x">{text}</script></html>', encoding="utf-8")
+    if not inside:
+        chance.choice((cut, flip))(page, chance)
     with read_or_refused():
-        look(open_run(page), html=False)
+        run = open_run(page)
+        look(run, html=chance.random() < 0.1)
+        resolve_rerun(run, rerun_options(run, out=Path("/nowhere")))
 
 
 @faults(share=0.05, usual=15)
