@@ -11,7 +11,6 @@ A script of lines says how it behaves:
 
 import ctypes
 import dataclasses
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +74,6 @@ class Library:
         self._values: dict[str, Any] = {}
         self._samples: dict[int, Any] = {}
         self._taken: set[int] = set()
-        self._lock = threading.Lock()
         for line in script.splitlines():
             match line.split():
                 case "gpu", index, uuid, mig:
@@ -104,19 +102,17 @@ class Library:
             self._devices[ctypes.addressof(device.handle)] = device
 
     def _value(self, name: str, default: float) -> int | float:
-        with self._lock:
-            value = next(self._values[name]) if name in self._values else default
+        value = next(self._values[name]) if name in self._values else default
         return int(value) if value == int(value) else value
 
     def _failure(self, name: str, device: Device | None) -> int:
         """Count a call for every rule that it falls under, and return the code of the first that fails it."""
         result = 0
-        with self._lock:
-            for rule in self._rules:
-                if rule[0] in (name, f"gpu:{device.index}" if device else ""):
-                    if rule[2] <= rule[4] < rule[3]:
-                        result = result or rule[1]
-                    rule[4] += 1
+        for rule in self._rules:
+            if rule[0] in (name, f"gpu:{device.index}" if device else ""):
+                if rule[2] <= rule[4] < rule[3]:
+                    result = result or rule[1]
+                rule[4] += 1
         return result
 
     def _call(self, name: str, function: Any, *arguments: Any) -> int:
@@ -231,7 +227,7 @@ class Library:
         return 0
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, device, count, out):
-        pid = self._value("tenant", 0)
+        pid = self._value("process", 0)
         count._obj.value = 1 if pid else 0
         if pid and out is None:
             return pynvml.NVML_ERROR_INSUFFICIENT_SIZE

@@ -23,7 +23,7 @@ def standin(monkeypatch):
 
 
 def test_every_metric_read_is_declared(standin):
-    reading = standin.read(ONE_GPU + "value xid 31 0\nvalue tenant 1\n", *ALL_SOURCES, pause_s=0.03)
+    reading = standin.read(ONE_GPU + "value xid 31 0\nvalue process 1\n", *ALL_SOURCES, pause_s=0.03)
     for sample in reading.samples:
         for metric in sample["values"]:
             assert metric in reading.columns[sample["source"]][sample["device"]]
@@ -155,7 +155,7 @@ def test_xid_errors_are_counted(standin):
 def test_a_process_that_is_not_ours_is_counted(standin):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        script = ONE_GPU + f"value tenant {child.pid}\n"
+        script = ONE_GPU + f"value process {child.pid}\n"
         ours = standin.read(script, "nvml_slow", reads=1, pid=os.getpid())
         theirs = standin.read(script, "nvml_slow", reads=1, pid=2**22)
     finally:
