@@ -24,7 +24,6 @@ from harness.model.run import (
     Phase,
     PlannedTrial,
     Run,
-    Series,
     Status,
     StepTimes,
     Trial,
@@ -345,28 +344,11 @@ def four_gpu_run(*, trials: int = 3) -> Run:
 def interrupted_run() -> Run:
     """Give a run stopped by Ctrl-C: the fourth of ten trials was cut short, six never began."""
     whole = gpu_run()
-    cut = whole.trials[3]
-    middle = cut.started_ns + (cut.ended_ns - cut.started_ns) // 2
     cut = replace(
-        cut,
-        status=Status.INTERRUPTED,
-        exit_code=None,
-        message="Interrupted while measuring.",
-        ended_ns=middle,
-        phases=tuple(each for each in cut.phases if each.end_ns <= middle),
-        windows=tuple(each for each in cut.windows if each.end_ns <= middle),
-        steps=(),
-        metrics=(),
-        telemetry=tuple(until(series, middle) for series in cut.telemetry),
-    )
+        whole.trials[3], status=Status.INTERRUPTED, exit_code=None, message="Interrupted while measuring.",
+        windows=whole.trials[3].windows[:5], steps=(), metrics=(),
+    )  # fmt: skip
     return replace(whole, trials=(*whole.trials[:3], cut))
-
-
-def until(series: Series, end_ns: int) -> Series:
-    """Cut a series off at `end_ns`."""
-    keep = series.t_ns <= end_ns
-    columns = {name: values[keep] for name, values in series.columns.items()}
-    return replace(series, t_ns=series.t_ns[keep], columns=columns)
 
 
 def bare_run() -> Run:
