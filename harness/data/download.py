@@ -46,19 +46,15 @@ def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
 
 
 class _Bar:
-    """pooch's interface of a progress bar."""
+    """pooch's interface of a progress bar, for a task without a total."""
+
+    total = 0
 
     def __init__(self, task: Task) -> None:
-        self.total = 0
-        self._done = 0
-        self._task = task
-
-    def update(self, amount: int) -> None:
-        self._done += amount
-        self._task.advance(float(amount))
+        self.update = task.advance
 
     def reset(self) -> None:
-        self.update(-self._done)
+        pass
 
     def close(self) -> None:
         pass
