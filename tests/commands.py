@@ -1,4 +1,4 @@
-"""Run the command line in this process."""
+"""Run tfbench commands in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Printed:
 
 
 def tfbench(*arguments: object) -> Printed:
-    """Run a command; return its exit code and what it printed."""
+    """Run a command; return its exit code and output."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["tfbench", *map(str, arguments)]
     try:
@@ -28,4 +28,4 @@ def tfbench(*arguments: object) -> Printed:
         return Printed(code=int(ended.code or 0), out=out.getvalue(), err=err.getvalue())
     finally:
         sys.argv = before
-    raise AssertionError("main always exits")
+    raise AssertionError("main() did not exit")

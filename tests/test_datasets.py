@@ -1,4 +1,4 @@
-"""Published datasets: fetched once, checked, and read in their published formats."""
+"""Published datasets: downloaded once, verified, and read in their published formats."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load(folder: Path) -> dict[str, np.ndarray]:
 
 
 def cifar_archive(path: Path) -> Path:
-    """Write an archive as CIFAR's authors do: pickled dictionaries with bytes as keys."""
+    """Write an archive in CIFAR's format: pickled dictionaries with bytes keys."""
     path.parent.mkdir(parents=True, exist_ok=True)
     members = {
         f"cifar/{part}": pickle.dumps({b"data": PIXELS[part], b"labels": LABELS[part]}, protocol=2)
@@ -62,12 +62,12 @@ CIFAR = Data(name="small-cifar", shape=(32, 32, 3), classes=4, train=20, test=6)
 
 
 def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Published]:
-    """Return a table of one small dataset in CIFAR's format whose file is `path`'s."""
+    """Return a table with one small dataset in CIFAR's format, published as `url`/<name of path>."""
     checksums = {f"{url}/{path.name}": f"sha256:{file_sha256(path)}"}
     return {CIFAR.name: Published(unpack=partial(save_arrays, read_cifar), checksums=checksums)}
 
 
-def got(
+def prepare(
     cache: Path, table: Mapping[str, Published], mode: str = "real", data: Data = CIFAR
 ) -> tuple[Path, DataInfo]:
     return ensure_data(data, "w", cache, mode, 1, Silent(), table)
@@ -76,7 +76,7 @@ def got(
 def check_cifar(folder: Path) -> None:
     arrays = load(folder)
     assert arrays["x_train"].shape == (20, 32, 32, 3)
-    # The files hold planes of red, green and blue, rows first.
+    # The files contain red, green and blue planes, row by row.
     assert arrays["x_train"][3, 5, 7, 2] == PIXELS["train"][3, 2 * 1024 + 5 * 32 + 7]
     assert arrays["x_test"][1, 31, 0, 0] == PIXELS["test"][1, 31 * 32]
     assert arrays["y_train"].tolist() == LABELS["train"]
@@ -85,40 +85,41 @@ def check_cifar(folder: Path) -> None:
 
 
 class TestReal:
-    def test_an_archive_put_there_by_hand_is_enough(self, tmp_path: Path) -> None:
+    def test_manually_placed_archive_is_used(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        folder, info = got(tmp_path, available(archive), "auto")
+        folder, info = prepare(tmp_path, available(archive), "auto")
         check_cifar(folder)
         assert (info.kind, info.workload, info.name) == ("real", "w", "small-cifar")
-        few, _ = got(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
+        few, _ = prepare(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
 
-    def test_is_fetched_once_though_a_torn_one_is_there(self, tmp_path: Path) -> None:
+    def test_truncated_archive_is_replaced_and_downloaded_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        torn = tmp_path / "cache/data/archives/small.tar.gz"
-        torn.parent.mkdir(parents=True)
-        torn.write_bytes(archive.read_bytes()[:-5])
+        truncated = tmp_path / "cache/data/archives/small.tar.gz"
+        truncated.parent.mkdir(parents=True)
+        truncated.write_bytes(archive.read_bytes()[:-5])
         unreachable = available(archive)
-        _, info = got(tmp_path / "cache", unreachable, "auto")
-        assert (info.kind, "could not be fetched (ConnectionError)" in info.why) == ("procedural", True)
-        with pytest.raises(DataError) as caught:
-            got(tmp_path / "cache", unreachable)
-        assert str(torn) in caught.value.hint
+        _, info = prepare(tmp_path / "cache", unreachable, "auto")
+        assert info.kind == "procedural"
+        assert "Could not download small.tar.gz (ConnectionError)" in info.why
+        with pytest.raises(DataError) as raised:
+            prepare(tmp_path / "cache", unreachable)
+        assert str(truncated) in raised.value.hint
         with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
-            folder, _ = got(tmp_path / "cache", table, "auto")
+            folder, _ = prepare(tmp_path / "cache", table, "auto")
         check_cifar(folder)
-        assert torn.read_bytes() == archive.read_bytes()
-        again, info = got(tmp_path / "cache", unreachable)
+        assert truncated.read_bytes() == archive.read_bytes()
+        again, info = prepare(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
 
-    def test_another_file_is_refused(self, tmp_path: Path) -> None:
+    def test_wrong_checksum_is_an_error(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             archive.write_bytes(b"<html>please log in</html>")
-            with pytest.raises(DataError, match="not the published file"):
-                got(tmp_path / "cache", table)
+            with pytest.raises(DataError, match="checksum"):
+                prepare(tmp_path / "cache", table)
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
     @pytest.mark.parametrize(
@@ -126,12 +127,12 @@ class TestReal:
         [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}],
         ids=str,
     )
-    def test_a_declaration_that_contradicts_the_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    def test_declaration_must_match_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        with pytest.raises(UsageError, match="does not fit"):
-            got(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
+        with pytest.raises(UsageError, match="does not match"):
+            prepare(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
 
-    def test_a_dataset_without_a_real_version(self, tmp_path: Path) -> None:
+    def test_real_mode_needs_published_dataset(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="only as procedural"):
             ensure_data(replace(CIFAR, name="mine"), "w", tmp_path, "real", 1, Silent())
 
@@ -148,7 +149,7 @@ class TestFormats:
         for name, expected in zip(ARRAYS, (x, y, x[:2], y[:2]), strict=True):
             np.testing.assert_array_equal(arrays[name], expected)
 
-    def test_reviews_become_tokens_by_keras_convention(self, tmp_path: Path) -> None:
+    def test_reviews_are_tokenized_by_keras_convention(self, tmp_path: Path) -> None:
         reviews = np.empty(4, object)
         reviews[:] = [[1, 2, 90], [7], [5] * 9, [3, 4]]
         path = tmp_path / "imdb.npz"

@@ -1,4 +1,4 @@
-"""The archive of cats and dogs, with its broken files."""
+"""The cats-and-dogs archive with its broken files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
-from harness.data.pets import is_whole, unpack_pets
+from harness.data.pets import is_intact, unpack_pets
 from harness.data.published_datasets import Published
 from harness.digests import file_sha256
 from harness.errors import DataError
@@ -42,7 +42,7 @@ BROKEN = {
 
 
 def archive(path: Path) -> Path:
-    """Write an archive like Microsoft's: numbered files of two classes, broken ones among the first."""
+    """Write an archive like Microsoft's: numbered files of two classes, the first ones broken."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as out:
         out.writestr("readme[1].txt", "hello")
@@ -63,19 +63,19 @@ def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     table = available(archive(tmp_path / "data/archives/pets.zip"))
     folder, info = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
     assert len(list(folder.rglob("*.jpg"))) == 80
-    # The first thirty whole ones of a class are for training, the next for testing.
+    # The first thirty intact pictures of a class are for training, the next for testing.
     assert (folder / "train/cat/00000.jpg").read_bytes() == picture(0)
     assert (folder / "test/dog/00000.jpg").read_bytes() == picture(1030)
     assert info.kind == "real"
     assert "10 broken files of 90 skipped" in info.why
     _, again = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
-    assert again == info, "what was skipped is remembered"
+    assert again == info, "the number of skipped files is cached"
     with pytest.raises(DataError, match=r"fewer than 50 .* cat"):
         ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-def test_what_counts_as_broken(content: bytes) -> None:
-    assert not is_whole(content)
-    assert is_whole(picture(5))
-    assert is_whole(picture(5, mode="L"))
+def test_broken_files_are_detected(content: bytes) -> None:
+    assert not is_intact(content)
+    assert is_intact(picture(5))
+    assert is_intact(picture(5, mode="L"))

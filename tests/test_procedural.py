@@ -1,4 +1,4 @@
-"""Made data: the same bytes for a seed, of the declared form, and something that can be learnt but not at a glance."""
+"""Procedural data: reproducible from the seed, of the declared shape, learnable but not trivial."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
-from harness.data.pets import is_whole
+from harness.data.pets import is_intact
 from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.progress import Silent
@@ -27,12 +27,12 @@ JPEGS = Data(
 )
 
 
-def made(folder: Path, data: Data, seed: int = 1) -> tuple[Path, DataInfo]:
+def generate(folder: Path, data: Data, seed: int = 1) -> tuple[Path, DataInfo]:
     return ensure_data(data, "w", folder, "procedural", seed, Silent())
 
 
 def arrays(folder: Path, data: Data, seed: int = 1) -> dict[str, np.ndarray]:
-    path, _ = made(folder, data, seed)
+    path, _ = generate(folder, data, seed)
     return {name: np.load(path / f"{name}.npy", allow_pickle=False) for name in ARRAYS}
 
 
@@ -42,26 +42,26 @@ def jpegs(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("data", [PICTURES, TOKENS, TABLE, JPEGS], ids=lambda data: data.name)
 class TestEveryKind:
-    def test_the_seed_makes_the_bytes_and_they_are_made_once(self, tmp_path: Path, data: Data) -> None:
-        folder, info = made(tmp_path / "a", data)
-        assert (info.kind, info.name, info.why) == ("procedural", data.name, "asked for")
-        assert made(tmp_path / "b", data)[1] == info
-        assert made(tmp_path / "a", data, 2)[1].sha256 != info.sha256
+    def test_seed_determines_content_and_result_is_cached(self, tmp_path: Path, data: Data) -> None:
+        folder, info = generate(tmp_path / "a", data)
+        assert (info.kind, info.name, info.why) == ("procedural", data.name, "requested")
+        assert generate(tmp_path / "b", data)[1] == info
+        assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256
         progress = RecordingProgress()
         again, _ = ensure_data(data, "another", tmp_path / "a", "procedural", 1, progress)
         assert (again, progress.tasks) == (folder, [])
 
-    def test_what_is_torn_is_made_again(self, tmp_path: Path, data: Data) -> None:
-        folder, info = made(tmp_path, data)
+    def test_truncated_file_is_regenerated(self, tmp_path: Path, data: Data) -> None:
+        folder, info = generate(tmp_path, data)
         files = [path for path in folder.rglob("*.*") if path.suffix in (".npy", ".jpg")]
         assert info.size_bytes == sum(path.stat().st_size for path in files)
-        whole = files[0].read_bytes()
-        files[0].write_bytes(whole[:-100])
-        assert made(tmp_path, data) == (folder, info)
-        assert files[0].read_bytes() == whole
+        content = files[0].read_bytes()
+        files[0].write_bytes(content[:-100])
+        assert generate(tmp_path, data) == (folder, info)
+        assert files[0].read_bytes() == content
 
-    def test_train_and_test_are_not_the_same_samples(self, tmp_path: Path, data: Data) -> None:
-        folder, _ = made(tmp_path, data)
+    def test_train_and_test_are_disjoint(self, tmp_path: Path, data: Data) -> None:
+        folder, _ = generate(tmp_path, data)
         if data.kind == "jpeg":
             samples = [(folder / name).read_bytes() for name in jpegs(folder)]
             assert len(set(samples)) == len(samples)
@@ -90,8 +90,8 @@ class TestPictures:
         assert np.isfinite(result["x_train"]).all()
         assert result["x_train"].std() > 0
 
-    def test_can_be_learnt_but_not_at_a_glance(self, tmp_path: Path) -> None:
-        """A linear model, which cannot undo shifts, lands between chance and perfection."""
+    def test_linear_model_is_better_than_chance_but_not_perfect(self, tmp_path: Path) -> None:
+        """A linear model cannot undo shifts."""
         result = arrays(tmp_path, replace(PICTURES, shape=(16, 16, 1), classes=10, train=4000, test=1000))
         x = np.c_[result["x_train"].reshape(4000, -1) / 255.0 - 0.5, np.ones(4000)]
         weights = np.linalg.solve(x.T @ x + np.eye(257), x.T @ np.eye(10)[result["y_train"]])
@@ -101,7 +101,7 @@ class TestPictures:
 
 
 class TestTokens:
-    def test_lengths_classes_and_words_are_those_of_reviews(self, tmp_path: Path) -> None:
+    def test_statistics_match_real_reviews(self, tmp_path: Path) -> None:
         result = arrays(tmp_path, TOKENS)
         x = result["x_train"]
         assert (x.dtype, x.shape) == (np.dtype(np.uint16), (4_000, 500))
@@ -109,20 +109,20 @@ class TestTokens:
         lengths = np.count_nonzero(x, axis=1)
         assert np.median(lengths) == pytest.approx(178, rel=0.05)
         assert 0.05 < np.mean(lengths == 500) < 0.15
-        assert all(not row[length:].any() for row, length in zip(x, lengths, strict=True)), "zeros at the end"
+        assert all(not row[length:].any() for row, length in zip(x, lengths, strict=True)), "padding"
         assert set(x[:, 0]) == {START}
         counts = np.bincount(x.ravel(), minlength=5_000)
-        assert counts[FIRST_WORD] > 3 * counts[FIRST_WORD + 9], "words come by Zipf's law"
+        assert counts[FIRST_WORD] > 3 * counts[FIRST_WORD + 9], "Zipf's law"
         assert counts[RARE] == counts[3] == 0
         assert x.max() < 5_000
 
-    def test_the_classes_can_be_told_apart_but_not_without_error(self, tmp_path: Path) -> None:
+    def test_naive_bayes_is_better_than_chance_but_not_perfect(self, tmp_path: Path) -> None:
         result = arrays(tmp_path, TOKENS)
         observed = np.zeros((2, 5_000))
         for label in (0, 1):
             np.add.at(observed[label], result["x_train"][result["y_train"] == label].ravel(), 1)
         weights = np.log((observed[1] + 1) / (observed[0] + 1))
-        weights[:50] = weights[606:] = 0.0  # only here are words that speak for a class
+        weights[:50] = weights[606:] = 0.0  # opinions have ranks in between
         right = (weights[result["x_test"]].sum(axis=1) > 0) == result["y_test"]
         assert 0.65 < right.mean() < 0.99
 
@@ -133,8 +133,8 @@ def test_tables_of_other_shapes(tmp_path: Path, columns: int, classes: int) -> N
     assert set(np.unique(result["y_train"])) == set(range(classes))
 
 
-def test_a_row_s_class_hangs_on_several_columns_together(tmp_path: Path) -> None:
-    """Neighbours in all columns agree far more often than chance; a table of noise would be at one half."""
+def test_nearest_neighbours_predict_table_class(tmp_path: Path) -> None:
+    """In a table of noise the neighbours would agree half of the time."""
     result = arrays(tmp_path, TABLE)
     assert abs(result["y_train"].mean() - 0.5) < 0.02
     spread = result["x_train"].std(axis=0)
@@ -146,9 +146,9 @@ def test_a_row_s_class_hangs_on_several_columns_together(tmp_path: Path) -> None
     assert np.mean(hits) > 0.6
 
 
-def test_jpegs_are_a_tree_of_pictures_with_the_published_sizes(tmp_path: Path) -> None:
-    """Cats and dogs: on average 404 x 360 pixels and 31 KB, hardly a side beyond 500."""
-    folder, info = made(tmp_path, replace(JPEGS, shape=(360, 404, 3), train=150, test=50))
+def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:
+    """Cats and dogs: 404 x 360 pixels and 31 KB on average, sides rarely above 500."""
+    folder, info = generate(tmp_path, replace(JPEGS, shape=(360, 404, 3), train=150, test=50))
     names = [
         f"{part}/{name}/{number:05d}.jpg"
         for part, count in (("test", 25), ("train", 75))
@@ -156,7 +156,7 @@ def test_jpegs_are_a_tree_of_pictures_with_the_published_sizes(tmp_path: Path) -
         for number in range(count)
     ]
     assert jpegs(folder) == names
-    assert all(is_whole((folder / name).read_bytes()) for name in names)
+    assert all(is_intact((folder / name).read_bytes()) for name in names)
     sizes = np.array([Image.open(folder / name).size for name in names])
     assert sizes.mean(axis=0) == pytest.approx((404, 360), rel=0.06)
     assert sizes.max() <= 500
@@ -164,14 +164,14 @@ def test_jpegs_are_a_tree_of_pictures_with_the_published_sizes(tmp_path: Path) -
     assert info.size_bytes / 200 == pytest.approx(31_400, rel=0.1)
 
 
-def test_a_workload_that_makes_its_own_gets_an_empty_folder(tmp_path: Path) -> None:
+def test_workload_without_data_gets_empty_folder(tmp_path: Path) -> None:
     folder, info = ensure_data(replace(PICTURES, train=0, test=0), "w", tmp_path, "real", 1, Silent())
     assert list(folder.iterdir()) == []
     assert info.kind == "synthetic"
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("in the way")
-    with pytest.raises(DataError, match="cannot be written") as caught:
-        made(tmp_path / "cache", PICTURES)
-    assert "TFBENCH_CACHE" in caught.value.hint
+def test_unwritable_cache_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(DataError, match="Cannot write data") as raised:
+        generate(tmp_path / "cache", PICTURES)
+    assert "TFBENCH_CACHE" in raised.value.hint

@@ -1,4 +1,4 @@
-"""--weights: which files are taken, how they are kept, and what the run says about them."""
+"""--weights: validation, and the copy for containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.run.catalogue import built_in
 from harness.run.resolve import resolve
 
 WORKLOADS = {entry.workload.name: entry.workload for entry in built_in()}
-TAKES, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]
+USES_WEIGHTS, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_container_gets_the_file_alone_under_its_content(file: Path, tmp_path: Path) -> None:
+def test_file_is_copied_to_a_folder_named_by_its_hash(file: Path, tmp_path: Path) -> None:
     folder, sha256 = keep_weights(file, tmp_path / "cache")
     assert sha256 == hashlib.sha256(b"weights").hexdigest()
     assert [path.name for path in folder.iterdir()] == [file.name]
@@ -34,17 +34,17 @@ def test_a_container_gets_the_file_alone_under_its_content(file: Path, tmp_path:
     assert keep_weights(file, tmp_path / "cache") == (folder, sha256)
     file.write_bytes(b"other weights")
     assert keep_weights(file, tmp_path / "cache")[0] != folder
-    with pytest.raises(DataError, match="cannot be copied"):
+    with pytest.raises(DataError, match="Cannot copy"):
         keep_weights(file, file)
 
 
-def test_only_files_that_someone_takes_are_taken(file: Path) -> None:
+def test_unusable_weights_are_errors(file: Path) -> None:
     check_weights(None, [OTHER])
-    check_weights(file, [OTHER, TAKES])
+    check_weights(file, [OTHER, USES_WEIGHTS])
     for path, workload, message in (
-        (file.with_name("missing.h5"), "transfer-learning", "There is no file"),
-        (file.with_name("private"), "transfer-learning", "not a weights file"),
-        (file, "from-scratch", "None of the chosen workloads"),
+        (file.with_name("missing.h5"), "transfer-learning", "does not exist"),
+        (file.with_name("private"), "transfer-learning", "cannot read"),
+        (file, "from-scratch", "None of the selected workloads"),
     ):
         with pytest.raises(UsageError, match=message):
             resolve(Options(workloads=(workload,), device="cpu", weights=path))

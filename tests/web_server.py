@@ -1,4 +1,4 @@
-"""A server on this machine for the length of a test."""
+"""A local HTTP server for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Answer requests by `handler` and give the address."""
+    """Run a server that answers with `handler`; yield its URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:

@@ -1,1 +1,1 @@
-"""Datasets: the published ones where they can be had, else procedural ones of the same shape."""
+"""Datasets: published ones where available, else procedural ones of the same shape."""

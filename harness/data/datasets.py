@@ -1,7 +1,7 @@
 """Prepare each workload's data as a folder of files: the real dataset, or a procedural one.
 
-The folder is `<cache>/data/<key>/`; the key is a hash of what determines its content, whose hash is in
-`.content`.
+The folder is `<cache>/data/<key>/`. The key is a hash of everything that determines the content; `.content`
+records the content's own hash and size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workloads.protocol import Data
 
 MODES = ("auto", "real", "procedural")
 _RECORD = ".content"
-_NO_DATA = "the workload makes its own samples"
+_NO_DATA = "the workload generates its own samples"
 _VERIFIED = "published files, checksums verified"
 
 
@@ -40,27 +40,27 @@ def ensure_data(
     progress: Progress,
     real: Mapping[str, Published] = PUBLISHED,
 ) -> tuple[Path, DataInfo]:
-    """Return the folder with `data`'s files, and a description.
+    """Return the folder with the workload's data files, and a description of the data.
 
-    Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy, with labels uint8[n], or int32[n] above
-    256 classes; JPEG files are <part>/<class>/<name>.jpg. Without training samples the folder is empty.
+    Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy. Labels are uint8[n], or int32[n] above 256
+    classes. JPEG files are <part>/<class>/<name>.jpg. The folder is empty if no samples are declared.
 
     Args:
-        data: the declaration; fewer samples than published are the first ones.
+        data: the declaration; if it asks for fewer samples than published, the first ones are used.
         mode: "real", "procedural", or "auto" for the real dataset if it is available.
-        seed: of the procedural dataset.
+        seed: seed of the procedural dataset.
         real: published datasets by name.
 
     Raises:
-        UsageError: the declaration contradicts the dataset that it names.
-        DataError: the real dataset is required and not available, or the cache cannot be written.
+        UsageError: the declaration does not match the dataset it names.
+        DataError: the real dataset is required but not available, or the cache cannot be written.
     """
     folder = cache / "data"
     published = real.get(data.name)
     if data.train and published is None and mode == "real":
         raise DataError(
             f"The dataset {data.name!r} exists only as procedural data.",
-            hint=f"Use --data auto. Real datasets: {', '.join(real)}.",
+            hint=f"Use --data auto. Published datasets: {', '.join(real)}.",
         )
     info = DataInfo(workload=workload, name=data.name, kind="synthetic", sha256="", why=_NO_DATA)
     try:
@@ -68,45 +68,45 @@ def ensure_data(
             if data.train == 0:
                 (folder / "none").mkdir(exist_ok=True)
                 return folder / "none", info
-            why = "asked for" if mode == "procedural" else "the dataset is declared by its shape only"
+            why = "requested" if mode == "procedural" else "the workload declares only the data's shape"
             if published is not None and mode != "procedural":
                 try:
                     return _real(published, data, folder, replace(info, kind="real", why=_VERIFIED), progress)
                 except DataError as error:
                     if mode == "real":
                         raise
-                    progress.line(f"Procedural data stands in for {data.name}: {error}")
+                    progress.line(f"Using procedural data instead of {data.name}: {error}")
                     why = error.message
             return _procedural(data, seed, folder, replace(info, kind="procedural", why=why), progress)
     except OSError as error:
         raise DataError(
-            f"Data cannot be written to {folder}: {error.strerror}.",
-            hint="Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to another folder of yours.",
+            f"Cannot write data to {folder}: {error.strerror}.",
+            hint="Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to a writable folder.",
         ) from error
 
 
 def _real(
     published: Published, data: Data, folder: Path, info: DataInfo, progress: Progress
 ) -> tuple[Path, DataInfo]:
-    def unpack(made: Path) -> str:
+    def unpack(target: Path) -> str:
         paths = [fetch(*file, folder / "archives", progress) for file in published.checksums.items()]
         with progress.task(f"reading {data.name}", None):
-            return published.unpack(paths, data, made)
+            return published.unpack(paths, data, target)
 
     key: list[object] = [*published.checksums.values(), repr(data)]
-    return _kept(folder, key, unpack, info)
+    return _cached(folder, key, unpack, info)
 
 
 def _procedural(
     data: Data, seed: int, folder: Path, info: DataInfo, progress: Progress
 ) -> tuple[Path, DataInfo]:
-    def make(made: Path) -> str:
-        with progress.task(f"making {data.name} data", data.train + data.test) as bar:
-            recipe(data, seed).write(made, bar)
+    def generate(target: Path) -> str:
+        with progress.task(f"generating {data.name} data", data.train + data.test) as bar:
+            recipe(data, seed).write(target, bar)
         return ""
 
     recipe = _recipe(data)
-    return _kept(folder, [recipe.__name__, recipe.version, repr(data), seed], make, info)
+    return _cached(folder, [recipe.__name__, recipe.version, repr(data), seed], generate, info)
 
 
 def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
@@ -117,20 +117,26 @@ def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
     return TokenRecipe if data.vocabulary else PictureRecipe
 
 
-def _kept(
-    folder: Path, key: list[object], make: Callable[[Path], str], info: DataInfo
+def _cached(
+    folder: Path, key: list[object], fill: Callable[[Path], str], info: DataInfo
 ) -> tuple[Path, DataInfo]:
-    """Return the folder for `key`, and `info` with its hash and size; `make` fills it and returns a remark."""
+    """Return the folder for `key`, filled by `fill` if necessary, and `info` with its hash, size and remark.
+
+    Args:
+        fill: writes the files into a folder and returns a remark or "".
+    """
     path = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    kept = path / _RECORD
-    record = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    record_file = path / _RECORD
+    record = json.loads(record_file.read_text(encoding="utf-8")) if record_file.exists() else {}
     if record.get("size_bytes") != _size_bytes(path):
-        with replacing(path) as made:
-            remark = make(made)
-            lines = (f"{file.relative_to(made).as_posix()} {file_sha256(file)}\n" for file in _files(made))
+        with replacing(path) as target:
+            remark = fill(target)
+            lines = (
+                f"{file.relative_to(target).as_posix()} {file_sha256(file)}\n" for file in _files(target)
+            )
             sha256 = hashlib.sha256("".join(lines).encode()).hexdigest()
-            record = {"sha256": sha256, "size_bytes": _size_bytes(made), "remark": remark}
-            (made / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+            record = {"sha256": sha256, "size_bytes": _size_bytes(target), "remark": remark}
+            (target / _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
     why = ", ".join(filter(None, (info.why, record.pop("remark"))))
     return path, replace(info, why=why, **record)
 
@@ -140,5 +146,5 @@ def _size_bytes(folder: Path) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return a dataset's files in a fixed order."""
+    """Return a dataset's files in a deterministic order."""
     return sorted(path for path in folder.rglob("*") if path.suffix in (".npy", ".jpg"))

@@ -1,4 +1,4 @@
-"""Fetch archives of published datasets into `<cache>/data/archives/`, where a user may put them too."""
+"""Download archives of published datasets to `<cache>/data/archives/`, or use those already there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _TIMEOUT_S = (4.0, 20.0)
 
 
 def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
-    """Return a file in `folder`, fetched if necessary; `checksum` is "algorithm:hex".
+    """Return the file's path in `folder`, downloaded if necessary; `checksum` is "algorithm:hex".
 
     Raises:
-        DataError: it cannot be fetched, or has another checksum.
+        DataError: the download fails, or the checksum differs.
         OSError: the folder cannot be written.
     """
-    import pooch  # noqa: PLC0415 - imports slowly, and most runs have their data
+    import pooch  # noqa: PLC0415 - slow to import, and most runs already have their data
 
     name = PurePosixPath(url).name
     path = folder / name
@@ -31,22 +31,22 @@ def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
             download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
             pooch.retrieve(url, checksum, name, folder, downloader=download)
     except requests.RequestException as error:
-        answer = error.response
-        reason = type(error).__name__ if answer is None else f"HTTP status {answer.status_code}"
+        response = error.response
+        reason = type(error).__name__ if response is None else f"HTTP status {response.status_code}"
         raise DataError(
-            f"{name} could not be fetched ({reason}).",
-            hint=f"Check the network and proxy, or put {url} at {path}.",
+            f"Could not download {name} ({reason}).",
+            hint=f"Check the network and proxy, or save {url} as {path}.",
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{url} is not the published file: its checksum differs.",
-            hint=f"A proxy may have replaced it. Download it another way and put it at {path}.",
+            f"The checksum of {url} differs from the published one.",
+            hint=f"A proxy may have replaced the file. Download it another way and save it as {path}.",
         ) from error
     return path
 
 
 class _Bar:
-    """pooch's interface of a progress bar, for a task without a total."""
+    """Adapter to pooch's progress bar interface, for a task without a total."""
 
     total = 0
 

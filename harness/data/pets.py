@@ -1,6 +1,6 @@
 """The cats-and-dogs archive (J. Elson et al., "Asirra", 2007, published by Microsoft): 25,000 photographs.
 
-Broken files (empty, truncated, not JPEG) are skipped and counted: training would fail at the first.
+Broken files (empty, truncated, not JPEG) are skipped and counted, because training would fail on them.
 """
 
 from __future__ import annotations
@@ -22,42 +22,41 @@ from workloads.protocol import Data
 CLASSES = ("cat", "dog")
 _MEMBER = re.compile(r"PetImages/(?P<name>Cat|Dog)/(?P<number>\d+)\.jpg")
 _MODES = ("RGB", "L")
-# Files that are read at a time.
-_AHEAD = 64
+_BATCH_FILES = 64  # read at a time
 
 
 def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
-    """Write the first intact pictures as <part>/<class>/<number>.jpg and return a remark on those skipped.
+    """Write the first intact pictures as <part>/<class>/<number>.jpg; return a remark on skipped files.
 
-    The first ones of each class are for training, the next for testing, as in the article.
+    The first pictures of each class are for training, the next for testing, as in the article.
 
     Raises:
         DataError: the archive has too few intact pictures.
     """
     (path,) = files
-    kept = skipped = 0
+    written = skipped = 0
     with zipfile.ZipFile(path) as archive:
         for label, name in enumerate(CLASSES):
-            wanted = [len(range(label, count, data.classes)) for count in (data.train, data.test)]
-            targets = _targets(folder, name, wanted)
-            for content, whole in _checked(archive, name):
-                if not whole:
+            counts = [len(range(label, count, data.classes)) for count in (data.train, data.test)]
+            targets = _targets(folder, name, counts)
+            for content, intact in _read_class(archive, name):
+                if not intact:
                     skipped += 1
                 elif target := next(targets, None):
                     target.write_bytes(content)
-                    kept += 1
+                    written += 1
                 else:
                     break
             if next(targets, None) is not None:
                 raise DataError(
-                    f"{path} has fewer than {sum(wanted):,} intact pictures of class {name}.",
-                    hint="Declare fewer in the workload's Data(...), or use --data procedural.",
+                    f"{path} has fewer than {sum(counts):,} intact pictures of class {name}.",
+                    hint="Declare fewer samples in the workload's Data(...), or use --data procedural.",
                 )
-    return f"{skipped:,} broken files of {skipped + kept:,} skipped"
+    return f"{skipped:,} broken files of {skipped + written:,} skipped"
 
 
-def is_whole(content: bytes) -> bool:
-    """Return whether a file is a complete JPEG in colour or grey."""
+def is_intact(content: bytes) -> bool:
+    """Return whether a file is a complete RGB or greyscale JPEG."""
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
             image.load()
@@ -66,21 +65,21 @@ def is_whole(content: bytes) -> bool:
         return False
 
 
-def _targets(folder: Path, name: str, wanted: Sequence[int]) -> Iterator[Path]:
-    for part, count in zip(PARTS, wanted, strict=True):
+def _targets(folder: Path, name: str, counts: Sequence[int]) -> Iterator[Path]:
+    for part, count in zip(PARTS, counts, strict=True):
         (folder / part / name).mkdir(parents=True)
         for number in range(count):
             yield folder / part / name / f"{number:05d}.jpg"
 
 
-def _checked(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bool]]:
-    """Yield the content of a class's files by number, and whether each is intact."""
+def _read_class(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bool]]:
+    """Yield the content of each file of a class, in numeric order, and whether it is intact."""
     members = sorted(
         (int(match["number"]), member)
         for member in archive.namelist()
         if (match := _MEMBER.fullmatch(member.replace("\\", "/"))) and match["name"].lower() == name
     )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in range(0, len(members), _AHEAD):
-            contents = [archive.read(member) for _, member in members[start : start + _AHEAD]]
-            yield from zip(contents, pool.map(is_whole, contents), strict=True)
+        for start in range(0, len(members), _BATCH_FILES):
+            contents = [archive.read(member) for _, member in members[start : start + _BATCH_FILES]]
+            yield from zip(contents, pool.map(is_intact, contents), strict=True)

@@ -1,7 +1,7 @@
-"""Make datasets that a small network can learn, in place of real ones.
+"""Generate datasets that a small network can learn, as substitutes for real ones.
 
-Each class has a few smooth random pictures. A sample is one of them, shifted by up to two pixels, with random
-brightness, contrast and noise, so that a model must generalize.
+Each class has a few smooth random pictures. A sample is one of these, shifted by up to two pixels, with
+random brightness, contrast and noise, so that a model must generalize.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from harness.progress import Task
 from workloads.protocol import Data
 
 _CHUNK_BYTES = 32 << 20
-_CELLS = 4  # a prototype's grid of random values, before it is made smooth
+_CELLS = 4  # side of a prototype's grid of random values, before smoothing
 _SHIFT = 2  # pixels
-_VARIANTS = 3  # pictures a class
-# Relative to a prototype's spread of 1: a thousand steps of the published networks end between chance and
-# perfection (tests/tensorflow).
+_VARIANTS = 3  # prototypes per class
+# Relative to a prototype's standard deviation of 1. After a thousand steps the published networks are above
+# chance and below 100 % accuracy (tests/tensorflow).
 _NOISE = 1.0
-_DISTRACTION = 0.7  # amplitude of another picture, mixed in
+_DISTRACTION = 0.7  # amplitude of a second prototype that is mixed in
 _CONTRAST = (0.7, 1.3)
 _BRIGHTNESS = 0.5
-_MEAN, _SPREAD = 0.5, 0.14  # of the whole range of values
+_MEAN, _SPREAD = 0.5, 0.14  # mean and standard deviation, relative to the range of values
 
 
 def random_stream(seed: int, *stream: int) -> np.random.Generator:
-    """Return a generator of one of a seed's independent streams."""
+    """Return the generator of one of the seed's independent streams."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *stream))))
 
 
 class ArrayRecipe:
-    """Arrays of a declaration and a seed; subclasses fill chunks of samples.
+    """Arrays for a declaration and a seed; subclasses fill chunks of samples.
 
-    The same seed makes the same bytes, on any number of cores.
+    The same seed gives the same bytes on any number of cores.
     """
 
     version: int  # increment when the output changes
-    chunk: int  # samples
+    chunk: int  # samples per job
 
     def __init__(self, data: Data, seed: int) -> None:
         self.data = data
@@ -67,16 +67,16 @@ class ArrayRecipe:
             np.save(folder / f"y_{name}.npy", y)
 
     def labels(self, part: int, count: int) -> NDArray[np.integer]:
-        """Return equally frequent labels in random order, uint8 up to 256 classes."""
+        """Return equally frequent labels in random order: uint8 up to 256 classes, else int32."""
         label_type = np.uint8 if self.data.classes <= 256 else np.int32
         return self.random(0, part).permutation((np.arange(count) % self.data.classes).astype(label_type))
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Fill `x` with samples of labels `y`, from random numbers of `stream`."""
+        """Fill `x` with samples of the labels `y`, using the random numbers of `stream`."""
         raise NotImplementedError
 
     def random(self, *stream: int) -> np.random.Generator:
-        """Return a generator of one of the seed's streams."""
+        """Return the generator of one of the seed's streams."""
         return random_stream(self._seed, *stream)
 
 
@@ -87,7 +87,7 @@ class PictureRecipe(ArrayRecipe):
 
     def __init__(self, data: Data, seed: int) -> None:
         super().__init__(data, seed)
-        # Other shapes than pictures are treated as pictures without channels, or as one row.
+        # Two-dimensional samples are pictures with one channel; others are a single row of pixels.
         rows = data.shape[0] if len(data.shape) == 2 else 1
         self._shape = data.shape if len(data.shape) == 3 else (rows, math.prod(data.shape) // rows, 1)
         self.chunk = max(1, _CHUNK_BYTES // (4 * math.prod(data.shape)))
@@ -96,7 +96,7 @@ class PictureRecipe(ArrayRecipe):
         )
 
     def _prototypes(self) -> NDArray[np.float32]:
-        """Return float32[classes * variants, channels, height + margin, width + margin] of spread 1."""
+        """Return float32[classes * variants, channels, height + margin, width + margin], normalized."""
         height, width, channels = self._shape
         count = self.data.classes * _VARIANTS
         margin_y, margin_x = _margins(self._shape)
@@ -109,7 +109,7 @@ class PictureRecipe(ArrayRecipe):
         return smooth
 
     def fill(self, x: NDArray[Any], y: NDArray[np.integer], *stream: int) -> None:
-        """Mix a picture of the class, a fainter one of any class, and noise."""
+        """Mix a prototype of the class, a fainter one of any class, and noise."""
         height, width, channels = self._shape
         count = len(y)
         random = self.random(2, *stream)
@@ -136,13 +136,13 @@ class PictureRecipe(ArrayRecipe):
 
 
 def _margins(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return the largest shift in pixels: less for small shapes, none for single rows."""
+    """Return the largest vertical and horizontal shift in pixels: smaller for small pictures."""
     return min(_SHIFT, shape[0] // 8), min(_SHIFT, shape[1] // 8) if shape[0] > 1 else 0
 
 
 def _interpolation(size: int, cells: int) -> NDArray[np.float32]:
     """Return float32[size, cells]: weights that interpolate `cells` values smoothly to `size`."""
-    places = np.linspace(0, cells - 1, size)
-    distance = np.abs(places[:, None] - np.arange(cells))
+    positions = np.linspace(0, cells - 1, size)
+    distance = np.abs(positions[:, None] - np.arange(cells))
     weights = np.where(distance < 1, 0.5 + 0.5 * np.cos(np.pi * np.minimum(distance, 1)), 0.0)
     return weights.astype(np.float32)

@@ -1,6 +1,6 @@
-"""Published datasets: addresses, checksums, and readers.
+"""Published datasets: URLs, checksums and readers.
 
-The readers trust their files, pickles too: they have the published checksums.
+Readers only get files whose checksums were verified, so they may load pickles.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Published:
     """A published dataset.
 
     Attributes:
-        unpack: writes the declared samples of the files into a folder, and returns a remark or "".
-        checksums: the files' addresses -> checksums.
+        unpack: writes the declared samples of the files into a folder; returns a remark or "".
+        checksums: URL of each file -> "algorithm:hex".
     """
 
     unpack: Callable[[Sequence[Path], Data, Path], str]
@@ -38,7 +38,7 @@ class Published:
 
 
 def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
-    """Read a CIFAR archive of the Python version: pictures uint8[n, 32, 32, 3], labels uint8[n]."""
+    """Read CIFAR's Python archive: pictures uint8[n, 32, 32, 3], labels uint8[n]."""
     result: dict[str, NDArray[np.uint8]] = {}
     with tarfile.open(files[0]) as tar:
         members = {Path(name).name: name for name in sorted(tar.getnames())}
@@ -67,14 +67,14 @@ def read_idx_files(files: Sequence[Path], data: Data) -> Arrays:
 def read_reviews(files: Sequence[Path], data: Data) -> Arrays:
     """Read Keras' imdb.npz, ragged lists of word ranks: tokens uint16[n, longest], labels uint8[n].
 
-    Tokens follow Keras' convention: START first, then r + FIRST_WORD - 1 for rank r, RARE beyond
-    data.vocabulary. Longer reviews than data.shape are cut, shorter ones end with zeros.
+    Tokens follow Keras' convention: START first, then r + FIRST_WORD - 1 for rank r, or RARE beyond
+    data.vocabulary. Reviews longer than data.shape are cut; shorter ones are padded with zeros.
     """
     result: dict[str, NDArray[Any]] = {}
     with np.load(files[0], allow_pickle=True) as archive:
         for part in ("train", "test"):
             reviews, labels = archive[f"x_{part}"], archive[f"y_{part}"]
-            # Sorted by class; Keras' own loader shuffles both parts with this seed.
+            # The file is sorted by class; Keras' loader shuffles both parts with this seed.
             order = np.random.RandomState(113).permutation(len(labels))
             result[f"x_{part}"] = np.stack([_tokens(review, data) for review in reviews[order]])
             result[f"y_{part}"] = labels[order].astype(np.uint8)
@@ -92,18 +92,18 @@ def _tokens(review: Sequence[int], data: Data) -> NDArray[np.uint16]:
 def save_arrays(
     read: Callable[[Sequence[Path], Data], Arrays], files: Sequence[Path], data: Data, folder: Path
 ) -> str:
-    """Save the first samples of what `read` returns as four NumPy files.
+    """Save the first declared samples returned by `read` as four NumPy files.
 
     Raises:
-        UsageError: the declaration does not fit them.
+        UsageError: the declaration does not match the dataset.
     """
     for name, values in read(files, data).items():
         count, shape = (data.train if name.endswith("train") else data.test), values.shape[1:]
         fits = shape == data.shape if name.startswith("x") else values.max() == data.classes - 1
         if not fits or len(values) < count:
             raise UsageError(
-                f"The declaration of {data.name} does not fit the dataset, whose {name} has the shape {values.shape}.",
-                hint="Correct the workload's Data(...), or use another dataset name.",
+                f"The workload's Data(...) does not match {data.name}: its {name} has shape {values.shape}.",
+                hint="Correct Data(...), or use another dataset name.",
             )
         np.save(folder / f"{name}.npy", values[:count])
     return ""
@@ -118,10 +118,10 @@ _CIFAR100_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba6
 _PETS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 _IMDB_SHA256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 
-# CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009); the sha256 are those
-# that Keras checks. Fashion-MNIST: H. Xiao et al. (2017), MD5 as its repository prints them. Cats and dogs:
-# see pets.py; the sha256 is what several public projects check.
-# Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011), as Keras' imdb.npz.
+# CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009), SHA-256 as in Keras.
+# Fashion-MNIST: H. Xiao et al. (2017), MD5 as in its repository. Cats and dogs: see pets.py, SHA-256 as in
+# several public projects. Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011),
+# as Keras' imdb.npz.
 PUBLISHED: Mapping[str, Published] = {
     "cifar10": Published(
         unpack=partial(save_arrays, read_cifar),
