@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 
 from harness.model.analysis import Cause, Finding, Remedy
@@ -31,11 +31,10 @@ LOADER = "python_loader"
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One workload's fix; `diff` has lines that begin with "+", "-" or a space, () where no code is offered."""
+    """One workload's fix."""
 
     row: Row
     finding: Finding
-    diff: tuple[str, ...]
 
     @property
     def tried(self) -> Remedy | None:
@@ -43,27 +42,25 @@ class Fix:
         remedy = self.finding.remedy
         return remedy if remedy is not None and remedy.gain.median <= 1 else None
 
+    @property
+    def diff(self) -> tuple[str, ...]:
+        """Lines of the change, which begin with "+", "-" or a space; () where no code is offered."""
+        name = SNIPPETS.get(self.finding.cause, "")
+        changes = self.row.tuned.changes if self.row.tuned else ()
+        if self.finding.cause is Cause.INPUT and any(change.what == "loader" for change in changes):
+            name = LOADER
+        return tuple(snippet(name).splitlines()) if name and not self.tried else ()
+
 
 def fixes(rows: Sequence[Row]) -> list[list[Fix]]:
     """Return a fix for each row that has a finding with something to do about it, the same fixes together."""
     groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
     for row in rows:
         finding = row.finding
-        if finding is None or (finding.cause is Cause.COMPUTE and finding.remedy is None):
-            continue
-        fix = Fix(row, finding, diff_of(finding, row))
-        fix = replace(fix, diff=()) if fix.tried else fix
-        groups.setdefault((finding.cause, fix.diff), []).append(fix)
+        if finding is not None and (finding.cause is not Cause.COMPUTE or finding.remedy is not None):
+            fix = Fix(row, finding)
+            groups.setdefault((finding.cause, fix.diff), []).append(fix)
     return list(groups.values())
-
-
-def diff_of(finding: Finding, row: Row) -> tuple[str, ...]:
-    """Return the lines of the change that answers a finding."""
-    name = SNIPPETS.get(finding.cause, "")
-    loader = row.tuned is not None and any(change.what == "loader" for change in row.tuned.changes)
-    if finding.cause is Cause.INPUT and loader:
-        name = LOADER
-    return tuple(snippet(name).splitlines()) if name else ()
 
 
 def snippet(name: str) -> str:
