@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.model.analysis import (
@@ -102,9 +103,9 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
     )
 
 
-def first_fix(analysis: Analysis) -> tuple[Row, Finding] | None:
+def first_fix(own: Sequence[Row]) -> tuple[Row, Finding] | None:
     """Return the row whose fix gains most, as measured where it was measured; None where none gains."""
-    fixable = [(row, row.finding) for row in rows(analysis) if row.finding and _gain(row.finding) > 1]
+    fixable = [(row, row.finding) for row in own if row.finding and _gain(row.finding) > 1]
     return max(fixable, key=lambda each: _gain(each[1]), default=None)
 
 

@@ -115,7 +115,7 @@ def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
                 "vs published",
                 f"{row.name} {_factor(number.factor)} ({number.number.system}, {number.number.source})",
             )
-    fix = first_fix(analysis)
+    fix = first_fix(own)
     if fix is not None:
         row, finding = fix
         yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.expected(finding)}"
