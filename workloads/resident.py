@@ -15,14 +15,16 @@ from workloads.protocol import BUILD, DATA
 from workloads.timing import Meter
 
 
-def train(job: Job, models: Sequence[Any]) -> None:
-    """Train on data that lies on the devices, `steps_per_execution` steps a call; a copy of the model on each.
+def train(job: Job) -> Any:
+    """Train on data that lies on the devices, `steps_per_execution` steps a call; return the model.
 
-    A workload that has no data but its pipeline's trains on one batch of it.
+    Each device has a copy of it. A workload that has no data but its pipeline's trains on one batch of it.
     """
     params, meter = job.params, job.meter
     batch, per_call = params["batch_size"], params["steps_per_execution"]
     began = meter.clock()
+    models = replicas.build(job)
+    began = meter.phase(BUILD, began)
     whole = job.part("train")
     x, y = whole if whole is not None else first_batch(job)
     jit = building.uses_xla(models[0], params)
@@ -45,6 +47,7 @@ def train(job: Job, models: Sequence[Any]) -> None:
         meter, lambda: run(tensors, next(chosen)),
         steps=per_call, samples=a_call, total=params["epochs"] * an_epoch if meter.full else 0,
     )  # fmt: skip
+    return models[0]
 
 
 def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, *, jit: bool) -> Any:

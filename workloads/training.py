@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loading, pipeline, replicas, resident, together
+from workloads import building, loading, pipeline, resident, together
 from workloads.job import Job
 from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_STEP, RUN_EAGERLY, TUNED
 from workloads.python_calls import Stopwatch
@@ -75,30 +75,10 @@ class Boundaries(tf.keras.callbacks.Callback):
 
 def train(job: Job) -> None:
     """Run the baseline, or a variant that changes it: build, train until the meter stops it, evaluate."""
-    params, meter = job.params, job.meter
-    began = meter.clock()
+    meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
-    with in_python.python_functions():
-        if params["feed"] == "resident":
-            models = replicas.build(job)
-        else:
-            models = [building.build(job.loaded.model, params, strategy=job.strategy, seed=job.spec.seed)]
-    model = models[0]
-    meter.phase(BUILD, began)
-    if params["feed"] == "resident":
-        resident.train(job, models)
-    elif job.spec.workers:
-        together.fit(job, model)
-    else:
-        own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
-        meter.loss = lambda: building.running_loss(model)
-        fed, epoch = _input(job)
-        boundaries = Boundaries(meter, epoch=epoch, stride=params["steps_per_execution"])
-        epochs = params["epochs"] if meter.full else ENDLESS
-        callbacks = [*in_callbacks.callbacks(own), boundaries]
-        meter.begin()
-        with in_python.python_functions():
-            model.fit(**fed, epochs=epochs, verbose=2, callbacks=callbacks)
+    fed_by_fit = job.params["feed"] != "resident"
+    model = _fit(job, in_python, in_callbacks) if fed_by_fit else resident.train(job)
     if job.variant == BASELINE:
         _report_framework(job, model, in_python, in_callbacks)
     if meter.full:
@@ -109,6 +89,28 @@ def train(job: Job) -> None:
     # Keras' evaluate fails as its fit does with several workers; see together.py.
     if job.variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
         _evaluate(job, model)
+
+
+def _fit(job: Job, in_python: Stopwatch, in_callbacks: Stopwatch) -> Any:
+    """Train by Keras fit, or by the loop that stands for it among several workers; return the model."""
+    params, meter = job.params, job.meter
+    began = meter.clock()
+    with in_python.python_functions():
+        model = building.build(job.loaded.model, params, strategy=job.strategy, seed=job.spec.seed)
+    meter.phase(BUILD, began)
+    if job.spec.workers:
+        together.fit(job, model)
+        return model
+    own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
+    meter.loss = lambda: building.running_loss(model)
+    fed, epoch = _input(job)
+    boundaries = Boundaries(meter, epoch=epoch, stride=params["steps_per_execution"])
+    epochs = params["epochs"] if meter.full else ENDLESS
+    callbacks = [*in_callbacks.callbacks(own), boundaries]
+    meter.begin()
+    with in_python.python_functions():
+        model.fit(**fed, epochs=epochs, verbose=2, callbacks=callbacks)
+    return model
 
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
