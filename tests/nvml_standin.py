@@ -1,12 +1,12 @@
-# ruff: noqa: N802 - the functions are called as NVML calls them
-"""A stand-in for NVIDIA's library below the real binding: NVML's calls as far as this project makes them.
+# ruff: noqa: N802 - the functions have NVML's names
+"""A stand-in for NVIDIA's library below the real binding, with the NVML calls that this project uses.
 
-A script of lines says how it behaves:
+Its behaviour is a script of lines:
 
-    gpu INDEX UUID MIG                   a GPU; MIG is its number of instances, -1 where it cannot have any
-    fail FUNCTION CODE [FROM [UNTIL]]    calls FROM to UNTIL fail, of a function or, "gpu:0", of all with a GPU
-    field ID CODE                        a field value that fails
-    value NAME NUMBER...                 what a call gives, in turn
+    gpu INDEX UUID MIG                   add a GPU; MIG is its number of instances, -1 without MIG support
+    fail FUNCTION CODE [FROM [UNTIL]]    fail calls FROM to UNTIL of a function, or of all calls for "gpu:0"
+    field ID CODE                        fail a field value
+    value NAME NUMBER...                 the results of a call, in turn
 """
 
 import ctypes
@@ -30,7 +30,7 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
 ONE_GPU = f"gpu 0 {UUID} -1\n"
 MEMORY_BYTES = 150754820096
 
-# Calls of the form (device, out) and (device, which, out): what they give is called so, and is this by default.
+# Calls of the form (device, out) and (device, which, out): name of the value in scripts, and default.
 NUMBERS = {
     "nvmlDeviceGetPowerUsage": ("power_usage", 300000),
     "nvmlDeviceGetEnforcedPowerLimit": ("limit", 700000),
@@ -54,7 +54,7 @@ WHOLE_ONLY = {
 
 @dataclass(eq=False)
 class Device:
-    """What a handle points to: a GPU, or an instance on it."""
+    """The target of a handle: a GPU or a MIG instance."""
 
     index: int
     uuid: str
@@ -64,7 +64,7 @@ class Device:
 
 
 class Library:
-    """In the place of the loaded library; a function that it does not have is one that the driver lacks."""
+    """Replaces the loaded library; functions not defined here are missing in the driver."""
 
     def __init__(self, script: str) -> None:
         self._users = 0
@@ -97,8 +97,8 @@ class Library:
 
     def _add_gpu(self, index: int, uuid: str, mig: int) -> None:
         for instance in range(-1, max(0, mig)):
-            own = uuid if instance < 0 else f"MIG-{instance}-{uuid}"
-            device = Device(index, own, mig, instance)
+            device_uuid = uuid if instance < 0 else f"MIG-{instance}-{uuid}"
+            device = Device(index, device_uuid, mig, instance)
             self._devices[ctypes.addressof(device.handle)] = device
 
     def _value(self, name: str, default: float) -> int | float:
@@ -106,7 +106,7 @@ class Library:
         return int(value) if value == int(value) else value
 
     def _failure(self, name: str, device: Device | None) -> int:
-        """Count a call for every rule that it falls under, and return the code of the first that fails it."""
+        """Count the call for every matching rule; return the code of the first rule that fails it, else 0."""
         result = 0
         for rule in self._rules:
             if rule[0] in (name, f"gpu:{device.index}" if device else ""):
@@ -134,10 +134,10 @@ class Library:
     def _choice(self, key: str, default: int, device: Device, which: Any, out: Any) -> None:
         out._obj.value = self._value(f"{key}{which.value}", default)
 
-    def _find(self, name: str, out: Any, **wanted: Any) -> int:
-        """Give the handle of the device with such attributes."""
+    def _find(self, name: str, out: Any, **attributes: Any) -> int:
+        """Set `out` to the handle of the device with these attributes."""
         for device in self._devices.values():
-            if all(getattr(device, key) == value for key, value in wanted.items()):
+            if all(getattr(device, key) == value for key, value in attributes.items()):
                 out._obj.contents = device.handle
                 return self._failure(name, device)
         return pynvml.NVML_ERROR_NOT_FOUND
@@ -163,11 +163,11 @@ class Library:
     def nvmlDeviceGetHandleByUUID(self, uuid, out):
         return self._find("nvmlDeviceGetHandleByUUID", out, uuid=uuid.value.decode())
 
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, place, out):
-        return self._find("nvmlDeviceGetHandle", out, index=gpu.index, instance=place.value)
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, index, out):
+        return self._find("nvmlDeviceGetHandle", out, index=gpu.index, instance=index.value)
 
-    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part, out):
-        return self._find("nvmlDeviceGetHandle", out, index=part.index, instance=-1)
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, mig_device, out):
+        return self._find("nvmlDeviceGetHandle", out, index=mig_device.index, instance=-1)
 
     def nvmlDeviceGetUUID(self, device, text, length):
         text.value = device.uuid.encode()
@@ -175,21 +175,21 @@ class Library:
     def nvmlDeviceGetName(self, device, text, length):
         text.value = b"NVIDIA Stand-in" if device.instance < 0 else b"NVIDIA Stand-in MIG 1g.18gb"
 
-    def nvmlDeviceGetMigMode(self, device, now, pending):
-        now._obj.value = 1
+    def nvmlDeviceGetMigMode(self, device, current, pending):
+        current._obj.value = 1
         return pynvml.NVML_ERROR_NOT_SUPPORTED if device.mig < 0 else 0
 
     def nvmlDeviceGetMaxMigDeviceCount(self, device, out):
         out._obj.value = 7
 
-    def nvmlDeviceGetGpuInstanceId(self, part, out):
-        out._obj.value = part.instance
+    def nvmlDeviceGetGpuInstanceId(self, mig_device, out):
+        out._obj.value = mig_device.instance
 
     def nvmlDeviceGetMinorNumber(self, device, out):
         out._obj.value = device.index
 
-    def nvmlDeviceGetEccMode(self, device, now, pending):
-        now._obj.value = 1
+    def nvmlDeviceGetEccMode(self, device, current, pending):
+        current._obj.value = 1
 
     def nvmlDeviceGetCudaComputeCapability(self, device, major, minor):
         major._obj.value = 9
@@ -211,9 +211,9 @@ class Library:
             field.value.ullVal = self._value(f"field{field.fieldId}", 1000 * field.fieldId)
 
     def nvmlDeviceGetSamples(self, device, kind, since, type_, count, out):
-        """Give twenty samples, 20 ms apart, up to now: on for 200 ms, off for 200 ms."""
+        """Return twenty samples, 20 ms apart, up to now: 200 ms at 100 %, 200 ms at 0."""
         newest = time.time_ns() // 20_000_000 * 20_000
-        stamps = [newest - place * 20_000 for place in reversed(range(20))]
+        stamps = [newest - age * 20_000 for age in reversed(range(20))]
         new = [stamp for stamp in stamps if stamp > since.value]
         type_._obj.value = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
         if not new:
@@ -222,8 +222,8 @@ class Library:
             count._obj.value = len(new)
             return 0
         count._obj.value = min(len(new), count._obj.value)
-        for place, stamp in enumerate(new[: count._obj.value]):
-            out[place].timeStamp, out[place].sampleValue.uiVal = stamp, 100 * (stamp // 200_000 % 2)
+        for index, stamp in enumerate(new[: count._obj.value]):
+            out[index].timeStamp, out[index].sampleValue.uiVal = stamp, 100 * (stamp // 200_000 % 2)
         return 0
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, device, count, out):
@@ -243,9 +243,9 @@ class Library:
         out._obj.isSupportedDevice = self._value("gpm", 1)
 
     def nvmlGpmSampleAlloc(self, out):
-        made = pynvml.struct_c_nvmlGpmSample_t()
-        self._samples[ctypes.addressof(made)] = made
-        out._obj.contents = made
+        sample = pynvml.struct_c_nvmlGpmSample_t()
+        self._samples[ctypes.addressof(sample)] = sample
+        out._obj.contents = sample
 
     def nvmlGpmSampleFree(self, buffer):
         del self._samples[ctypes.addressof(buffer.contents)]
@@ -257,11 +257,11 @@ class Library:
         self._taken.add(ctypes.addressof(buffer.contents))
 
     def nvmlGpmMetricsGet(self, request):
-        asked = request._obj
-        both = {ctypes.addressof(each.contents) for each in (asked.sample1, asked.sample2)}
-        if asked.version != pynvml.NVML_GPM_METRICS_GET_VERSION or len(both & self._taken) != 2:
+        query = request._obj
+        samples = {ctypes.addressof(sample.contents) for sample in (query.sample1, query.sample2)}
+        if query.version != pynvml.NVML_GPM_METRICS_GET_VERSION or len(samples & self._taken) != 2:
             return pynvml.NVML_ERROR_INVALID_ARGUMENT
-        for metric in asked.metrics[: asked.numMetrics]:
+        for metric in query.metrics[: query.numMetrics]:
             metric.value = self._value(f"gpm{metric.metricId}", metric.metricId)
             metric.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if metric.value < 0 else 0
         return 0
@@ -269,18 +269,18 @@ class Library:
 
 @dataclass(frozen=True)
 class Reading:
-    """What sources gave; gaps are (when in ns, source, device, metric, reason)."""
+    """The output of sources; gaps are (t_ns, source, device, metric, reason)."""
 
     columns: Mapping[str, Mapping[str, Sequence[str]]]
     samples: Sequence[Mapping[str, Any]]
     gaps: Sequence[tuple[int, str, str, str, str]]
 
     def values(self, metric: str, device: str = "gpu0") -> list[float | None]:
-        """Return a metric through time; None where a sample lacks it."""
+        """Return a metric's values over time; None if a sample lacks it."""
         return [each["values"].get(metric) for each in self.samples if each["device"] == device]
 
     def reasons(self) -> dict[tuple[str, str], str]:
-        """Return (device, metric) -> the first reason given."""
+        """Return (device, metric) -> the first gap reason."""
         result: dict[tuple[str, str], str] = {}
         for _, _, device, metric, reason in self.gaps:
             result.setdefault((device, metric), reason)
@@ -288,18 +288,18 @@ class Reading:
 
 
 class Standin:
-    """Sources and discovery on a library that follows a script."""
+    """Runs sources and GPU discovery with a scripted library."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
     def load(self, script: str) -> None:
-        """Put a library in the place of the machine's."""
+        """Replace the machine's library."""
         self._monkeypatch.setattr(pynvml, "nvmlLib", Library(script))
         self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
 
     def discover(self, script: str) -> tuple[tuple[Gpu, ...], str]:
-        """Return the GPUs that the machine has, and why not all of them."""
+        """Return the GPUs, and why some are missing."""
         self.load(script)
         return discover()
 
@@ -312,7 +312,7 @@ class Standin:
         pid: int | None = None,
         pause_s: float = 0.0,
     ) -> Reading:
-        """Start sources by name, read them `reads` times, each time after a pause, and stop them."""
+        """Start sources by name, read them `reads` times, each after a pause, and stop them."""
         self.load(script)
         sources = [source for source in default_sources() if source.name in names]
         gaps: list[Any] = []

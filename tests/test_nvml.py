@@ -1,4 +1,4 @@
-"""NVML through the real binding, against a stand-in library that misbehaves on command."""
+"""The NVML sources, through the real binding and a stand-in for the library."""
 
 import itertools
 import os
@@ -52,27 +52,27 @@ def test_throttle_reasons_are_decoded(standin):
     assert raised == {"throttle_sw_power_cap", "throttle_hw_thermal"}
 
 
-def test_unsupported_metrics_are_gaps_and_never_zero(standin):
+def test_unsupported_metrics_are_gaps_not_zeros(standin):
     script = ONE_GPU + "fail nvmlDeviceGetUtilizationRates 3\nfield 186 3\nfield 74 3\n"
     reading = standin.read(script, "nvml")
     for metric in ("gpu_util_pct", "mem_util_pct", "power_instant_w", "power_capped_s"):
         assert reading.values(metric) == [None] * 3
         assert "not support" in reading.reasons()["gpu0", metric]
         assert metric not in reading.columns["nvml"]["gpu0"]
-    # Asked for once, not on every tick.
+    # Read once, not at every tick.
     assert len([gap for gap in reading.gaps if gap[3] == "gpu_util_pct"]) == 1
     assert reading.values("sm_clock_mhz") == [1980] * 3
 
 
-def test_a_lost_gpu_is_a_gap_and_the_others_go_on(standin):
+def test_lost_gpu_is_a_gap_and_others_are_still_read(standin):
     script = ONE_GPU + f"gpu 1 {OTHER} -1\nfail gpu:0 {LOST} 30\n"
     reading = standin.read(script, "nvml", reads=8, gpus={"gpu0": UUID, "gpu1": OTHER})
     assert 0 < len(reading.values("sm_clock_mhz", "gpu0")) < 8
     assert reading.values("sm_clock_mhz", "gpu1") == [1980] * 8
-    assert reading.reasons()["gpu0", "*"].startswith("The GPU is lost")
+    assert "fallen off the bus" in reading.reasons()["gpu0", "*"]
 
 
-def test_a_gpu_that_comes_back_after_a_reset_is_read_again(standin):
+def test_gpu_is_read_again_after_reset(standin):
     script = ONE_GPU + f"fail gpu:0 {LOST} 30 36\n"
     reading = standin.read(script, "nvml", "gpm", "nvml_slow", reads=40)
     times = [each["t_ns"] for each in reading.samples if each["source"] == "nvml"]
@@ -82,7 +82,7 @@ def test_a_gpu_that_comes_back_after_a_reset_is_read_again(standin):
         assert any(each["source"] == source and each["t_ns"] > max(lost) for each in reading.samples)
 
 
-def test_an_unknown_error_is_a_gap_of_that_moment(standin):
+def test_unknown_error_is_a_temporary_gap(standin):
     reading = standin.read(ONE_GPU + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
     assert reading.values("sm_clock_mhz").count(None) == 1
     assert reading.values("sm_clock_mhz")[-1] == 1980
@@ -90,24 +90,24 @@ def test_an_unknown_error_is_a_gap_of_that_moment(standin):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
         (pynvml.NVML_ERROR_UNKNOWN, "unknown error"),
     ],
 )
-def test_nvml_that_does_not_start_is_said_in_words(standin, code, words):
+def test_failed_initialisation_is_explained(standin, code, message):
     script = ONE_GPU + f"fail nvmlInitWithFlags {code}\n"
     reading = standin.read(script, *ALL_SOURCES)
     assert reading.samples == []
-    assert words in reading.reasons()["gpu0", "*"]
+    assert message in reading.reasons()["gpu0", "*"]
     assert {gap[1] for gap in reading.gaps} == set(ALL_SOURCES)
     gpus, reason = standin.discover(script)
     assert gpus == ()
-    assert words in reason
+    assert message in reason
 
 
-def test_no_library_is_no_driver(tmp_path):
+def test_missing_library_means_no_driver(tmp_path):
     script = "from harness.system.gpus import discover; print(discover())"
     result = subprocess.run(
         [sys.executable, "-c", script],
@@ -119,10 +119,10 @@ def test_no_library_is_no_driver(tmp_path):
     if "libnvidia-ml" in result.stdout:
         assert "No NVIDIA driver" in result.stdout
     else:
-        assert "Gpu(" in result.stdout, "this host has a driver, and its GPUs are found"
+        assert "Gpu(" in result.stdout, "this host has a driver and GPUs"
 
 
-def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
+def test_mig_instance_has_a_subset_of_metrics(standin):
     script = f"gpu 0 {UUID} 2\n"
     reading = standin.read(script, "nvml", "gpm", gpus={"gpu0": f"MIG-1-{UUID}"})
     assert reading.values("mem_used_bytes")[:1] == [2e9]
@@ -131,13 +131,13 @@ def test_a_mig_instance_has_what_nvml_gives_of_it(standin):
     assert any("sm_util_pct" in each["values"] for each in reading.samples if each["source"] == "gpm")
 
 
-def test_gpm_is_averaged_between_ticks_and_shows_a_duty_cycle(standin):
+def test_gpm_shows_duty_cycle(standin):
     reading = standin.read(ONE_GPU + "value gpm2 97 97 0 0\n", "gpm", reads=8)
     assert reading.values("sm_util_pct") == [97, 97, 0, 0, 97, 97, 0, 0]
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
 
 
-def test_what_gpm_lacks_is_a_gap(standin):
+def test_unsupported_gpm_metrics_are_gaps(standin):
     before_hopper = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
     assert before_hopper.samples == []
     assert "not support" in before_hopper.reasons()["gpu0", "sm_util_pct"]
@@ -152,23 +152,23 @@ def test_xid_errors_are_counted(standin):
     assert reading.values("xid_errors") == [2, 2]
 
 
-def test_a_process_that_is_not_ours_is_counted(standin):
+def test_foreign_process_is_counted(standin):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         script = ONE_GPU + f"value process {child.pid}\n"
-        ours = standin.read(script, "nvml_slow", reads=1, pid=os.getpid())
-        theirs = standin.read(script, "nvml_slow", reads=1, pid=2**22)
+        own = standin.read(script, "nvml_slow", reads=1, pid=os.getpid())
+        foreign = standin.read(script, "nvml_slow", reads=1, pid=2**22)
     finally:
         child.communicate(b"\n")
-    if ("gpu0", "foreign_processes") in ours.reasons():
+    if ("gpu0", "foreign_processes") in own.reasons():
         assert str(Path("/proc/self/ns/pid").readlink()) != "pid:[4026531836]"
         return
-    assert ours.values("foreign_processes") == [0]
-    assert theirs.values("foreign_processes") == [1]
-    assert theirs.values("foreign_mem_bytes") == [2**30]
+    assert own.values("foreign_processes") == [0]
+    assert foreign.values("foreign_processes") == [1]
+    assert foreign.values("foreign_mem_bytes") == [2**30]
 
 
-def test_the_drivers_samples_show_a_duty_cycle_between_reads_and_hold_no_doubles(standin):
+def test_buffered_samples_show_duty_cycle_without_duplicates(standin):
     # Read three times a second; the driver has a sample every 20 ms, 200 ms on and 200 ms off.
     reading = standin.read(ONE_GPU, "nvml_util", reads=3, pause_s=0.3)
     times = [each["t_ns"] for each in reading.samples]
@@ -178,17 +178,17 @@ def test_the_drivers_samples_show_a_duty_cycle_between_reads_and_hold_no_doubles
     assert abs(times[-1] - time.monotonic_ns()) < 60_000_000_000, "on the sampler's clock"
 
 
-def test_discovery_describes_gpus_and_names_the_one_that_is_lost(standin):
+def test_discovery_describes_gpus_and_reports_lost_one(standin):
     script = f"gpu 1 {OTHER} -1\nfail nvmlDeviceGetPowerManagementDefaultLimit 3\nfail gpu:1 {LOST}\n"
     (first,), reason = standin.discover(ONE_GPU + script)
     assert (first.uuid, first.name) == (UUID, "NVIDIA Stand-in")
     assert (first.driver_version, first.cuda_version) == ("580.65.06", "13.0")
     assert (first.compute_capability, first.power_limit_w) == ("9.0", 700.0)
     assert (first.power_default_limit_w, first.mig_enabled) == (None, False)
-    assert reason.startswith("GPU 1: The GPU is lost")
+    assert reason.startswith("GPU 1: The GPU has fallen off the bus")
 
 
-def test_discovery_gives_mig_instances_in_the_place_of_their_gpu(standin):
+def test_discovery_replaces_gpu_by_its_mig_instances(standin):
     gpus, reason = standin.discover(f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 2\ngpu 2 GPU-3 0\n")
     assert [(gpu.mig_uuid, gpu.power_limit_w, gpu.minor_number) for gpu in gpus] == [
         ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),

@@ -1,4 +1,4 @@
-"""cgroup version 1, 2 and the hybrid of both on made-up trees; the process tree on real processes."""
+"""cgroup version 1, version 2 and hybrid on synthetic trees; the process source on real processes."""
 
 import os
 import shutil
@@ -102,7 +102,7 @@ def start(source, pid=PID):
 
 
 @pytest.mark.parametrize("make", [v1, v2])
-def test_both_versions_give_the_same_metrics(tmp_path, make):
+def test_both_versions_give_same_metrics(tmp_path, make):
     make(tmp_path)
     source = CgroupSource(tmp_path)
     columns, gaps = start(source)
@@ -114,12 +114,12 @@ def test_both_versions_give_the_same_metrics(tmp_path, make):
     source.stop()
 
 
-def test_a_harness_in_a_container_sees_its_branch_of_the_hierarchy(tmp_path):
+def test_cgroup_is_located_below_mounted_root(tmp_path):
     v2(tmp_path, own="/pod/self", path="/pod/trial", mounted="/pod")
     assert locate(tmp_path, PID).folders[""] == tmp_path / "sys/fs/cgroup/trial"
 
 
-def test_own_limits_are_the_tightest_of_all_ancestors(tmp_path):
+def test_own_limits_are_minimum_of_all_ancestors(tmp_path):
     v2(tmp_path, own="/user.slice/job")
     write_files(tmp_path, {
         "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
@@ -131,7 +131,7 @@ def test_own_limits_are_the_tightest_of_all_ancestors(tmp_path):
 
 
 @pytest.mark.parametrize(("quota", "cpus"), [("150000\n", 1.5), ("-1\n", None)])
-def test_own_limits_in_a_container_of_version_1(tmp_path, quota, cpus):
+def test_own_limits_with_version_1(tmp_path, quota, cpus):
     v1(tmp_path)
     write_files(tmp_path / "sys/fs/cgroup", {
         "cpu,cpuacct/cpu.cfs_quota_us": quota,
@@ -141,7 +141,7 @@ def test_own_limits_in_a_container_of_version_1(tmp_path, quota, cpus):
     assert own_limits(tmp_path) == (1, Limits(cpus=cpus))
 
 
-def test_missing_files_are_gaps_with_reasons(tmp_path):
+def test_missing_files_are_gaps(tmp_path):
     v2(tmp_path)
     folder = tmp_path / f"sys/fs/cgroup{DOCKER}"
     for name in ("memory.peak", "io.stat", "io.pressure"):
@@ -157,7 +157,7 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "pid", "words"),
+    ("make", "pid", "reason"),
     [
         (lambda root: v2(root, own=DOCKER), PID, "shares the harness's cgroup"),
         (v2, None, "The process has ended"),
@@ -167,28 +167,28 @@ def test_missing_files_are_gaps_with_reasons(tmp_path):
          PID, "not mounted"),
     ],
 )  # fmt: skip
-def test_without_a_cgroup_of_its_own_the_whole_source_is_a_gap(tmp_path, make, pid, words):
+def test_trial_without_own_cgroup_is_a_gap(tmp_path, make, pid, reason):
     make(tmp_path)
     source = CgroupSource(tmp_path)
     columns, gaps = start(source, pid)
     assert columns == {}
     assert [gap[:2] for gap in gaps] == [("container", "*")]
-    assert words in gaps[0][2]
+    assert reason in gaps[0][2]
     assert list(source.read()) == []
 
 
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_cgroup_that_fails_is_a_gap_unless_it_went_with_its_process(tmp_path, lives):
+@pytest.mark.parametrize("running", [True, False])
+def test_unreadable_file_is_a_gap_while_process_runs(tmp_path, running):
     v2(tmp_path)
     source = CgroupSource(tmp_path)
     _, gaps = start(source)
-    # A removed cgroup's files read as errors; so does nonsense.
+    # Invalid content is handled like the read errors of a removed cgroup.
     (tmp_path / f"sys/fs/cgroup{DOCKER}/memory.current").write_text("")
-    if not lives:
+    if not running:
         shutil.rmtree(tmp_path / f"proc/{PID}")
     (sample,) = source.read()
     assert "mem_used_bytes" not in sample.values
-    assert [gap[1] for gap in gaps] == (["mem_used_bytes"] if lives else [])
+    assert [gap[1] for gap in gaps] == (["mem_used_bytes"] if running else [])
 
 
 CHILD = """
@@ -199,7 +199,7 @@ while time.process_time() < 20: pass
 """
 
 
-def test_a_plain_process_is_summed_over_its_tree():
+def test_process_source_sums_over_process_tree():
     parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     with subprocess.Popen([sys.executable, "-c", parent, CHILD], stdout=subprocess.PIPE) as process:
         child = int(process.stdout.readline())
@@ -209,7 +209,7 @@ def test_a_plain_process_is_summed_over_its_tree():
         observed = first.values["cpu_usage_s"]
         while observed < first.values["cpu_usage_s"] + 0.2:
             (sample,) = source.read()
-            assert sample.values["cpu_usage_s"] >= observed, "a counter never falls"
+            assert sample.values["cpu_usage_s"] >= observed, "counters never decrease"
             observed = sample.values["cpu_usage_s"]
         assert sample.values["mem_rss_bytes"] > 60_000_000
         assert sample.values["pids"] >= 2
@@ -220,7 +220,7 @@ def test_a_plain_process_is_summed_over_its_tree():
         assert list(source.read()) == []
 
 
-def test_a_process_with_a_cgroup_of_its_own_is_left_to_that_source(tmp_path):
+def test_process_source_ignores_process_with_own_cgroup(tmp_path):
     v2(tmp_path)
     source = ProcessSource(tmp_path)
     columns, gaps = start(source)

@@ -1,4 +1,4 @@
-"""Telemetry files: written as they come, read by anyone, whole or cut off."""
+"""Telemetry CSV files: writing, reading, truncated and invalid files."""
 
 import numpy as np
 import pandas as pd
@@ -9,31 +9,31 @@ from harness.telemetry import Sample
 from harness.telemetry.csvfile import TelemetryWriter, read_series
 
 
-def a_sample(t_ns, device="gpu0", **values):
+def make_sample(t_ns, device="gpu0", **values):
     return Sample(t_ns=t_ns, device=device, values=values)
 
 
-def test_what_is_written_is_read_back_and_a_gap_is_an_empty_cell(tmp_path):
+def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
     with TelemetryWriter(tmp_path) as writer:
         writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu-1a": ("energy_j",), "gpu2": ()})
         writer.write(
             "nvml_slow",
-            [a_sample(1, energy_j=0.1 + 0.2, pids=2**53), a_sample(2, device="gpu-1a", energy_j=5)],
+            [make_sample(1, energy_j=0.1 + 0.2, pids=2**53), make_sample(2, device="gpu-1a", energy_j=5)],
         )
-        writer.write("nvml_slow", [a_sample(4, pids=7), a_sample(3, pids=6)])
-        # Before it is closed: a harness may be killed.
+        writer.write("nvml_slow", [make_sample(4, pids=7), make_sample(3, pids=6)])
+        # Read before the file is closed, as after a kill.
         frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
     second, first = read_series(tmp_path)
     assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
     assert first.t_ns.dtype == np.int64
-    np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "late samples are put in order")
+    np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "sorted by time")
     np.testing.assert_array_equal(first.columns["energy_j"], [0.1 + 0.2, np.nan, np.nan])
     np.testing.assert_array_equal(first.columns["pids"], [2.0**53, 6, 7])
     assert frame["t_ns"].tolist() == [1, 4, 3]
     assert frame["energy_j"].isna().tolist() == [False, True, True]
 
 
-def test_a_cut_off_last_line_is_left_out(tmp_path):
+def test_truncated_last_line_is_ignored(tmp_path):
     path = tmp_path / "host-host.csv"
     path.write_text("t_ns,load1\n1,0.5\n2,0.25\n3,0.1")
     (series,) = read_series(tmp_path)
@@ -48,13 +48,13 @@ def test_a_cut_off_last_line_is_left_out(tmp_path):
     "text",
     ["t_ns,load1\n,0.5\n", "t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n", "\0\0\n"],
 )
-def test_what_is_not_ours_is_an_error_that_names_the_file(tmp_path, text):
+def test_invalid_file_is_an_error(tmp_path, text):
     (tmp_path / "host-host.csv").write_text(text)
     with pytest.raises(StoreError, match=r"host-host\.csv"):
         read_series(tmp_path)
 
 
-def test_what_the_disk_refuses_is_a_store_error(tmp_path):
+def test_write_errors_are_store_errors(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="Not a directory"), TelemetryWriter(tmp_path / "file/x"):
         pass

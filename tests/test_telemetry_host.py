@@ -1,4 +1,4 @@
-"""The host's sources on made-up /proc and /sys trees."""
+"""Host sources on synthetic /proc and /sys trees."""
 
 import shutil
 from pathlib import Path
@@ -68,18 +68,18 @@ def root(tmp_path):
     return write_files(tmp_path, IDLE)
 
 
-def started(source):
+def start(source):
     gaps = []
     columns = source.start(Target(pid=None, gpus={}), lambda *gap: gaps.append(gap))
     return columns, gaps
 
 
-def test_shares_are_over_the_time_between_two_reads_and_counters_as_they_stand(root):
+def test_cpu_shares_are_since_last_read_and_counters_cumulative(root):
     write_files(
         root, {"proc/diskstats": BUSY["proc/diskstats"], "proc/self/net/dev": BUSY["proc/self/net/dev"]}
     )
     source = HostSource(root)
-    columns, gaps = started(source)
+    columns, gaps = start(source)
     assert gaps == []
     assert not any("util" in name for sample in source.read() for name in sample.values), "no time has passed"
     write_files(root, BUSY)
@@ -98,10 +98,10 @@ def test_shares_are_over_the_time_between_two_reads_and_counters_as_they_stand(r
     source.stop()
 
 
-def test_what_a_machine_does_not_have_is_a_gap_and_no_zero(root):
+def test_unavailable_metrics_are_gaps(root):
     shutil.rmtree(root / "sys/block/nvme0n1")
     shutil.rmtree(root / "proc/pressure")
-    columns, gaps = started(HostSource(root))
+    columns, gaps = start(HostSource(root))
     reasons = {metric: reason for _, metric, reason in gaps}
     without_psi = {metric for metric, reason in reasons.items() if "psi=1" in reason}
     assert {name for name in reasons if "pressure" in name} == without_psi
@@ -110,18 +110,18 @@ def test_what_a_machine_does_not_have_is_a_gap_and_no_zero(root):
     assert not reasons.keys() & set(columns["host"])
 
 
-def test_no_proc_at_all_is_gaps_only(tmp_path):
-    columns, gaps = started(HostSource(tmp_path))
+def test_missing_proc_gives_only_gaps(tmp_path):
+    columns, gaps = start(HostSource(tmp_path))
     assert columns["host"] == ()
     assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes"} <= {gap[1] for gap in gaps}
 
 
-def test_clocks_are_the_mean_and_the_extremes(tmp_path):
+def test_clocks_are_mean_minimum_and_maximum(tmp_path):
     for core, count in enumerate((3, 4)):
         file = f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count"
         write_files(tmp_path, {file: f"{count}\n"})
     source = FrequencySource(tmp_path, lambda: [1000.0, 2000.0, 3000.0])
-    columns, gaps = started(source)
+    columns, gaps = start(source)
     (sample,) = source.read()
     assert sample.values == {
         "cpu_freq_mhz": 2000.0, "cpu_freq_min_mhz": 1000.0, "cpu_freq_max_mhz": 3000.0,
@@ -132,12 +132,12 @@ def test_clocks_are_the_mean_and_the_extremes(tmp_path):
     source.stop()
 
 
-def test_clocks_and_energy_that_are_hidden_are_gaps(tmp_path):
+def test_hidden_clocks_and_energy_are_gaps(tmp_path):
     source = FrequencySource(tmp_path, lambda: [0.0, 0.0])
-    _, gaps = started(source)
+    _, gaps = start(source)
     assert list(source.read()) == []
     assert {gap[1] for gap in gaps} >= {"cpu_freq_mhz", "cpu_throttle_events"}
-    columns, gaps = started(RaplSource(tmp_path))
+    columns, gaps = start(RaplSource(tmp_path))
     assert columns == {}
     assert [gap[:2] for gap in gaps] == [("*", "*")]
 
@@ -147,11 +147,11 @@ def rapl(root: Path, zone: str, name: str, energy: int) -> None:
     write_files(root / "sys/class/powercap" / zone, {name: f"{text}\n" for name, text in files.items()})
 
 
-def test_rapl_energy_goes_on_across_the_counters_wrap(tmp_path):
+def test_rapl_energy_handles_counter_overflow(tmp_path):
     rapl(tmp_path, "intel-rapl:0", "package-0", 900)
     rapl(tmp_path, "intel-rapl:0:0", "dram", 0)
     source = RaplSource(tmp_path)
-    columns, gaps = started(source)
+    columns, gaps = start(source)
     assert columns == {"package0": ("energy_j",), "package0_dram": ("energy_j",)}
     assert gaps == []
     observed = []

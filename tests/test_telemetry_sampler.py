@@ -1,4 +1,4 @@
-"""The sampler's schedule, cost and gaps, by a clock that the tests move."""
+"""The sampler's schedule, cost and gaps, on a fake clock."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import pytest
 from harness.errors import EngineError, StoreError
 from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import read_series
-from harness.telemetry.gaps import GapBook
+from harness.telemetry.gaps import GapTracker
 from harness.telemetry.sampler import TickLoop, sample
 
 TARGET = Target(pid=None, gpus={})
@@ -16,7 +16,7 @@ MS = 1_000_000
 
 
 class FakeClock:
-    """Time passes only by waiting, and by what sources say that they take."""
+    """Time advances only by waiting and by the durations of fake reads."""
 
     def __init__(self, end_ms: int) -> None:
         self.ns = 5_000 * MS
@@ -37,11 +37,16 @@ class FakeClock:
 
 
 class FakeSource:
-    """Gives its read's number, takes `takes` ms for it, and fails as `fails` says."""
+    """Returns the number of the read.
 
-    def __init__(self, clock, name="fake", takes=(), fails=None, interval_s=None):
+    Args:
+        durations_ms: number of the read -> milliseconds it takes.
+        failures: number of the read -> exception to raise, or metric to report as a gap.
+    """
+
+    def __init__(self, clock, name="fake", durations_ms=(), failures=None, interval_s=None):
         self.clock, self.name, self.interval_s = clock, name, interval_s
-        self.takes, self.fails = dict(takes), fails or {}
+        self.durations_ms, self.failures = dict(durations_ms), failures or {}
         self.reads = 0
         self.stopped = False
 
@@ -52,9 +57,9 @@ class FakeSource:
     def read(self):
         number, t_ns = self.reads, self.clock.now_ns()
         self.reads += 1
-        self.clock.ns += self.takes.get(number, 0) * MS
+        self.clock.ns += self.durations_ms.get(number, 0) * MS
         self.clock.cpu += 0.001
-        failure = self.fails.get(number)
+        failure = self.failures.get(number)
         if isinstance(failure, Exception):
             raise failure
         values = {"load1": number, "pids": number}
@@ -67,8 +72,8 @@ class FakeSource:
         self.stopped = True
 
 
-class Kept:
-    """A sink that remembers."""
+class RecordingWriter:
+    """Keeps samples in memory."""
 
     def __init__(self):
         self.samples, self.columns = [], {}
@@ -84,69 +89,69 @@ class Kept:
 
 
 def run(clock, source):
-    sink = Kept()
-    loop = TickLoop([source], 0.1, sink, clock)
+    writer = RecordingWriter()
+    loop = TickLoop([source], 0.1, writer, clock)
     loop.run(TARGET, threading.Event())
-    return loop, sink
+    return loop, writer
 
 
 def span_ms(gap):
     return gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000
 
 
-def test_ticks_stand_at_multiples_of_the_interval_whatever_reads_take():
+def test_ticks_are_at_multiples_of_interval_with_slow_reads():
     clock = FakeClock(end_ms=950)
-    loop, sink = run(clock, FakeSource(clock, takes={n: 7 * (n % 3) for n in range(20)}))
-    assert sink.times_ms() == [*range(0, 1000, 100), 950], "and a last one when told to stop"
+    loop, writer = run(clock, FakeSource(clock, durations_ms={n: 7 * (n % 3) for n in range(20)}))
+    assert writer.times_ms() == [*range(0, 1000, 100), 950], "with a final read at the end"
     assert (loop.ticks, loop.missed) == (11, 0)
 
 
-def test_missed_ticks_are_counted_and_not_made_up():
+def test_missed_ticks_are_counted_and_skipped():
     clock = FakeClock(end_ms=950)
-    loop, sink = run(clock, FakeSource(clock, takes={2: 350}))
-    assert sink.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
+    loop, writer = run(clock, FakeSource(clock, durations_ms={2: 350}))
+    assert writer.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
     assert loop.missed == 3
     assert loop.close(clock.ns) == ()
 
 
-def test_a_long_stall_is_a_gap_of_its_own():
+def test_long_delay_is_a_gap():
     clock = FakeClock(end_ms=3_000)
-    loop, _ = run(clock, FakeSource(clock, takes={2: 1_550}))
+    loop, _ = run(clock, FakeSource(clock, durations_ms={2: 1_550}))
     (gap,) = loop.close(clock.ns)
     assert (gap.source, gap.device, gap.metric) == ("fake", "*", "*")
     assert span_ms(gap) == (300, 1_750)
     assert "1.5 s" in gap.reason
 
 
-def test_a_gap_lasts_from_the_first_failing_read_to_the_next_good_one():
+def test_gap_lasts_from_first_failed_read_to_next_success():
     clock = FakeClock(end_ms=950)
-    loop, _ = run(clock, FakeSource(clock, fails={3: "pids", 4: "pids", 8: "load1"}))
+    loop, _ = run(clock, FakeSource(clock, failures={3: "pids", 4: "pids", 8: "load1"}))
     gaps = loop.close(clock.ns)
     assert {gap.metric: span_ms(gap) for gap in gaps} == {"pids": (300, 500), "load1": (800, 900)}
     assert gaps[0].reason == "no reading"
 
 
-def test_a_gap_of_a_device_ends_with_its_next_sample_only():
-    book = GapBook("nvml")
-    book.note(10, "gpu0", "*", "lost")
-    book.note(10, "gpu1", "*", "lost")
-    book.note(20, "gpu0", "*", "still lost")
-    book.seen([Sample(t_ns=30, device="gpu1", values={"power_w": 1.0})])
-    gaps = {gap.device: (gap.source, gap.start_ns, gap.end_ns, gap.reason) for gap in book.close(50)}
+def test_device_gap_ends_with_next_sample_of_that_device():
+    tracker = GapTracker("nvml")
+    tracker.open(10, "gpu0", "*", "lost")
+    tracker.open(10, "gpu1", "*", "lost")
+    tracker.open(20, "gpu0", "*", "still lost")
+    tracker.update([Sample(t_ns=30, device="gpu1", values={"power_w": 1.0})])
+    gaps = {gap.device: (gap.source, gap.start_ns, gap.end_ns, gap.reason) for gap in tracker.close(50)}
     assert gaps == {"gpu0": ("nvml", 10, 50, "lost"), "gpu1": ("nvml", 10, 30, "lost")}
 
 
-def test_a_source_that_raises_is_a_gap_and_is_asked_again():
+def test_exception_in_source_is_a_gap_and_reads_continue():
     clock = FakeClock(end_ms=950)
-    loop, sink = run(clock, FakeSource(clock, fails={2: RuntimeError("odd"), 3: RuntimeError("odd")}))
+    loop, writer = run(clock, FakeSource(clock, failures=dict.fromkeys((2, 3), RuntimeError("odd"))))
     (gap,) = loop.close(clock.ns)
     assert (gap.source, gap.device, gap.reason) == ("fake", "*", "RuntimeError: odd")
     assert span_ms(gap) == (200, 400)
-    assert len(sink.samples) == 9
+    assert len(writer.samples) == 9
 
 
-class RealSource(FakeSource):
-    """On the real clock; `hold` makes reads wait for an event."""
+class RealTimeSource(FakeSource):
+    """A source on the real clock; reads wait for the event `hold`."""
 
     def __init__(self, name, interval_s=None, hold=None):
         super().__init__(None, name=name, interval_s=interval_s)
@@ -164,9 +169,9 @@ def wait_for(condition):
         time.sleep(0.001)
 
 
-def test_a_slow_source_never_holds_up_the_quick_ones_and_both_are_written(tmp_path):
+def test_slow_source_does_not_delay_fast_sources(tmp_path):
     held = threading.Event()
-    quick, slow = RealSource("quick"), RealSource("slow", interval_s=3600, hold=held)
+    quick, slow = RealTimeSource("quick"), RealTimeSource("slow", interval_s=3600, hold=held)
     with sample([quick, slow], TARGET, tmp_path / "telemetry", 0.01) as sampling:
         wait_for(lambda: quick.reads > 10)
         assert slow.reads == 1
@@ -175,21 +180,21 @@ def test_a_slow_source_never_holds_up_the_quick_ones_and_both_are_written(tmp_pa
     series = {each.source: len(each.t_ns) for each in read_series(tmp_path / "telemetry")}
     assert series == {"quick": quick.reads, "slow": slow.reads}
     assert sampling.cost["quick.reads"] == sampling.cost["ticks"] == quick.reads
-    assert sampling.cost["slow.reads"] == slow.reads == 2, "one at the start and one at the end"
+    assert sampling.cost["slow.reads"] == slow.reads == 2, "one read at the start and one at the end"
     assert 0 <= sampling.cost["cpu_s"] < sampling.cost["wall_s"] * 2
     assert sampling.gaps == ()
     assert quick.stopped
     assert slow.stopped
 
 
-def test_what_cannot_be_written_is_raised_unless_the_body_raises(tmp_path):
+def test_write_error_is_raised_unless_body_raises(tmp_path):
     (tmp_path / "quick-device.csv").symlink_to("/dev/full")
     with (
         pytest.raises(StoreError, match="disk is full"),
-        sample([RealSource("quick")], TARGET, tmp_path, 0.01),
+        sample([RealTimeSource("quick")], TARGET, tmp_path, 0.01),
     ):
         pass
-    source = RealSource("quick")
+    source = RealTimeSource("quick")
     with pytest.raises(EngineError), sample([source], TARGET, tmp_path, 0.01) as sampling:
         raise EngineError("gone", hint="start it")
     assert source.stopped

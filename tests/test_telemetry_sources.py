@@ -1,4 +1,4 @@
-"""Every source there is, held against the table of metrics in docs/telemetry.md."""
+"""All sources match the table of metrics in docs/telemetry.md."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 from harness.telemetry.nvml import fast_readings, slow_readings
 from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
-from tests.test_telemetry_sampler import Kept
+from tests.test_telemetry_sampler import RecordingWriter
 
 LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 SOURCES = default_sources()
@@ -32,39 +32,40 @@ def documented() -> dict[str, tuple[str, str, set[str]]]:
 METRICS = documented()
 
 
-def family(metric: str) -> str:
+def documented_name(metric: str) -> str:
     return re.sub(r"^core\d+_", "core{n}_", metric)
 
 
-def test_all_that_sources_declare_and_yield_here_is_documented():
-    sources, sink = default_sources(), Kept()
+def test_metrics_of_this_host_are_documented():
+    sources, writer = default_sources(), RecordingWriter()
     for source in sources:
         stop = threading.Event()
         stop.set()
-        loop = TickLoop([source], 0.1, sink, Clock())
+        loop = TickLoop([source], 0.1, writer, Clock())
         loop.run(Target(pid=os.getpid(), gpus=LOST_GPU), stop)
         for gap in loop.close(0):
             assert gap.metric == "*" or gap.metric in METRICS
             assert gap.reason.endswith((".", ")")), gap.reason
-    for source, columns in sink.columns.items():
+    for source, columns in writer.columns.items():
         for metrics in columns.values():
             for metric in metrics:
-                assert source in METRICS[family(metric)][2], (source, metric)
-    for sample in sink.samples:
-        assert any(sample.values.keys() <= set(each.get(sample.device, ())) for each in sink.columns.values())
-    assert {"host", "container"} <= {sample.device for sample in sink.samples}
+                assert source in METRICS[documented_name(metric)][2], (source, metric)
+    for sample in writer.samples:
+        declared = (set(columns.get(sample.device, ())) for columns in writer.columns.values())
+        assert any(sample.values.keys() <= metrics for metrics in declared)
+    assert {"host", "container"} <= {sample.device for sample in writer.samples}
 
 
-def test_what_nvml_is_asked_for_is_documented():
+def test_nvml_metrics_are_documented():
     for source, readings in (("nvml", fast_readings()), ("nvml_slow", slow_readings(None))):
         for metric in (name for reading in readings for name in reading.metrics):
             assert source in METRICS[metric][2], metric
 
 
-def test_documented_sources_exist_and_kinds_are_those_that_analysis_uses():
+def test_documented_sources_and_kinds_match_code():
     names = {source.name for source in SOURCES}
     assert len(names) == len(SOURCES)
-    assert not [name for name in names if "-" in name], "it parts a file's name"
+    assert not [name for name in names if "-" in name], "the hyphen separates source and device in file names"
     for metric, (unit, kind, sources) in METRICS.items():
         assert sources <= names, metric
         assert (kind == "counter") == (metric in COUNTERS), metric

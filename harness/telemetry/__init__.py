@@ -1,7 +1,7 @@
-"""Telemetry sources: each reads one thing from the host and reports what it cannot read.
+"""Telemetry sources: each reads one kind of data from the host and reports gaps.
 
-A new one is a class that follows Source in a file of its own, a line in sources.py, its metrics in
-docs/telemetry.md, and its counters in metrics.py.
+To add a source, write a class that implements Source in a new file, add it to sources.py, document its metrics
+in docs/telemetry.md, and list its counters in metrics.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a trial's sources watch.
+    """The process and GPUs of the trial to observe.
 
     Attributes:
-        pid: host process id of the container's first process; None if it ended at once.
-        gpus: the trial's device names ("gpu0") -> UUIDs of GPUs or MIG instances.
+        pid: host process id of the container's first process; None if it has already ended.
+        gpus: device name in the trial ("gpu0") -> UUID of the GPU or MIG instance.
     """
 
     pid: int | None
@@ -33,8 +33,8 @@ class Sample:
     values: Mapping[str, float]
 
 
-# (device, metric, reason); "*" for all devices or metrics. May be called at each failing read: the sampler
-# keeps one gap open until the metric is in a sample again.
+# (device, metric, reason); "*" means all devices or metrics. May be called at every failing read: the sampler
+# keeps one gap open until a sample has the metric again.
 GapSink = Callable[[str, str, str], None]
 
 
@@ -43,22 +43,22 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """The first part of its files' names, without a hyphen."""
+        """The prefix of its file names, without hyphens."""
         ...
 
     @property
     def interval_s(self) -> float | None:
-        """Time between reads, in a thread of its own; None for the sampler's rate."""
+        """Seconds between reads in a separate thread; None to be read at the sampler's rate."""
         ...
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open what there is and return what `read` can provide: device -> metrics (docs/telemetry.md)."""
+        """Open what exists; return the metrics that `read` can provide, by device (docs/telemetry.md)."""
         ...
 
     def read(self) -> Iterable[Sample]:
-        """Read each device once; what cannot be read is left out and reported as a gap."""
+        """Read each device once; omit unreadable metrics and report them as gaps."""
         ...
 
     def stop(self) -> None:
-        """Release every source."""
+        """Release all resources."""
         ...

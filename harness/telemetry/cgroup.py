@@ -1,4 +1,4 @@
-"""The source "cgroup": the container's resource use by the kernel's accounting."""
+"""The source "cgroup": the container's resource use, as accounted by the kernel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.telemetry.kernel_files import FileReading, FileSource, Parse, Value
 
 CONTAINER = "container"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_OLD_PEAK = "This kernel keeps no high-water mark of a cgroup (Linux 5.19 does)."
-_NO_PRESSURE = "This kernel does not account for pressure in this cgroup."
-_NO_IO = "The controller is not enabled for this cgroup."
+_NO_PEAK = "This kernel does not record peak memory per cgroup; Linux 5.19 and newer do."
+_NO_PRESSURE = "This kernel provides no pressure information for this cgroup."
+_NO_IO = "The io controller is not enabled for this cgroup."
 
 _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _THROTTLING = ("cpu_periods", "cpu_throttled_periods", "cpu_throttled_s")
@@ -27,10 +27,10 @@ class CgroupSource(FileSource):
     name = "cgroup"
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the cgroup of `target.pid`, unless the harness shares it: then see process.py."""
+        """Open the cgroup of `target.pid`, unless the harness shares it (process.py handles that case)."""
 
-        def unless_ended(device: str, metric: str, reason: str) -> None:
-            # A cgroup disappears with its process: that is no gap.
+        def gap_if_running(device: str, metric: str, reason: str) -> None:
+            # The cgroup disappears with its process; this is not a gap.
             if (self._root / f"proc/{target.pid}").exists():
                 gap(device, metric, reason)
 
@@ -39,35 +39,35 @@ class CgroupSource(FileSource):
         except NoCgroupError as error:
             gap(CONTAINER, "*", str(error))
             return {}
-        confined = limits(self._cgroup)
-        named = {
-            "cpu_limit_cpus": confined.cpus,
-            "mem_limit_bytes": confined.memory_bytes,
-            "pids_limit": confined.pids,
+        cgroup_limits = limits(self._cgroup)
+        by_metric = {
+            "cpu_limit_cpus": cgroup_limits.cpus,
+            "mem_limit_bytes": cgroup_limits.memory_bytes,
+            "pids_limit": cgroup_limits.pids,
         }
-        self._limits = {metric: value for metric, value in named.items() if value is not None}
-        columns = super().start(target, unless_ended)
+        self._limits = {metric: value for metric, value in by_metric.items() if value is not None}
+        columns = super().start(target, gap_if_running)
         return {CONTAINER: (*columns[CONTAINER], *self._limits)}
 
     def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return the files of the cgroup."""
         cgroup, layered = self._cgroup, _layered(self._root)
-        own = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
+        usage = _version_1(cgroup, layered) if cgroup.version == 1 else _version_2(cgroup, layered)
         unified = cgroup.folders.get(UNIFIED, Path("/nonexistent"))
-        stalls = (
+        pressures = (
             pressure(unified / f"{name}.pressure", short, ("some", "full"), _NO_PRESSURE)
             for name, short in (("cpu", "cpu"), ("memory", "mem"), ("io", "io"))
         )
-        return {CONTAINER: (*own, *stalls)}
+        return {CONTAINER: (*usage, *pressures)}
 
     def read(self) -> Iterable[Sample]:
-        """Read every file once; limits are as they were at the start."""
+        """Read every file once and add the limits, which were read at the start."""
         for sample in super().read():
             yield replace(sample, values={**sample.values, **self._limits})
 
 
 def _layered(root: Path) -> frozenset[bytes]:
-    """Return the numbers of layered block devices: the disk beneath counts."""
+    """Return the device numbers of layered block devices, whose traffic also appears on the disk below."""
     patterns = ("dm-*/dev", "md*/dev", "loop*/dev")
     return frozenset(
         file.read_bytes().strip() for pattern in patterns for file in (root / "sys/block").glob(pattern)
@@ -85,7 +85,7 @@ def _number(path: Path, metric: str, scale: float = 1, missing: str = "") -> Fil
 
 
 def _columns(path: Path, columns: Mapping[str, tuple[bytes, float]]) -> FileReading:
-    """Read lines of "key value": metric -> key and scale."""
+    """Read lines of "key value"; `columns` maps each metric to its key and scale."""
 
     def parse(content: bytes) -> Values:
         result = table(content)
@@ -117,7 +117,7 @@ def _version_2(cgroup: Cgroup, layered: frozenset[bytes]) -> tuple[FileReading, 
     return (
         _columns(folder / "cpu.stat", cpu),
         _number(folder / "memory.current", "mem_used_bytes"),
-        _number(folder / "memory.peak", "mem_peak_bytes", missing=_OLD_PEAK),
+        _number(folder / "memory.peak", "mem_peak_bytes", missing=_NO_PEAK),
         _columns(folder / "memory.stat", memory),
         _reading(folder / "io.stat", _IO, io, _NO_IO),
         _number(folder / "pids.current", "pids"),

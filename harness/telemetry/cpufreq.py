@@ -21,7 +21,7 @@ def _clocks_mhz() -> Sequence[float]:
 
 
 class FrequencySource:
-    """Clocks of all logical CPUs, once a second; `clocks` returns them in MHz."""
+    """Clocks of all logical CPUs in MHz, read once a second with `clocks`, and throttling events."""
 
     name = "cpufreq"
     interval_s: float | None = 1.0
@@ -32,7 +32,7 @@ class FrequencySource:
         self._throttle: list[KernelFile] = []
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Find what this machine has; virtual machines often hide both."""
+        """Find the available files; virtual machines often hide clocks and throttling."""
         paths = sorted(
             (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         )
@@ -41,11 +41,11 @@ class FrequencySource:
                 self._throttle.append(KernelFile(path))
         values = self._values()
         for metric in {*_CLOCKS, _THROTTLE} - values.keys():
-            gap("host", metric, "This machine does not report the clocks and throttling of its CPUs.")
+            gap("host", metric, "This machine does not report CPU clocks or throttling.")
         return {"host": tuple(values)}
 
     def read(self) -> Iterable[Sample]:
-        """Read all clocks."""
+        """Read all clocks and counters."""
         now_ns = time.monotonic_ns()
         if values := self._values():
             yield Sample(t_ns=now_ns, device="host", values=values)

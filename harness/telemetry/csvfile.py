@@ -1,6 +1,6 @@
-"""Telemetry on disk: one append-only CSV for each source and device, named SOURCE-DEVICE.csv.
+"""Telemetry on disk: one append-only CSV file per source and device, named SOURCE-DEVICE.csv.
 
-The header is t_ns (CLOCK_MONOTONIC, nanoseconds) and the metrics' names; an empty cell is a gap.
+The columns are t_ns (CLOCK_MONOTONIC, nanoseconds) and the metrics; an empty cell is a missing value.
 
     pandas.read_csv("nvml-gpu0.csv")
     duckdb.sql("from 'nvml-gpu0.csv'")
@@ -26,9 +26,9 @@ _TIME = "t_ns"
 
 
 class TelemetryWriter:
-    """Write samples to files in `folder`, row by row, so that a killed harness loses none.
+    """Write samples to files in `folder`, row by row, so that none is lost if the harness is killed.
 
-    Each source may be written by another thread. All methods raise StoreError if a file cannot be written.
+    Different threads may write different sources. All methods raise StoreError if a file cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,23 +42,23 @@ class TelemetryWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *what: object) -> None:
-        # An error of the body is more important.
+        # An error in the body takes precedence.
         with suppress(StoreError) if kind else nullcontext(), on_disk(self._folder):
             self._open.close()
 
     def begin(self, source: str, columns: Mapping[str, Sequence[str]]) -> None:
-        """Create the files of a source: device -> metrics."""
+        """Create a source's files; `columns` maps devices to metrics."""
         for device, metrics in columns.items():
             if metrics:
                 path = self._folder / f"{source}-{device}.csv"
                 with on_disk(path):
-                    # Line buffering costs 2 us a row.
+                    # Line buffering costs 2 us per row.
                     file = self._open.enter_context(path.open("w", buffering=1, encoding="utf-8"))
                     self._files[source, device] = file, metrics
                     file.write(",".join((_TIME, *metrics)) + "\n")
 
     def write(self, source: str, samples: Iterable[Sample]) -> None:
-        """Append samples of a source; metrics that were not declared are left out."""
+        """Append a source's samples, without undeclared metrics."""
         with on_disk(self._folder):
             for sample in samples:
                 file, metrics = self._files[source, sample.device]
@@ -67,7 +67,7 @@ class TelemetryWriter:
 
 
 def read_series(folder: Path) -> tuple[Series, ...]:
-    """Read all telemetry files, without truncated last lines; raise StoreError if one is not telemetry."""
+    """Read all telemetry files, ignoring truncated last lines; raise StoreError if a file is invalid."""
     return tuple(_read(path) for path in sorted(folder.glob("*-*.csv")))
 
 
@@ -77,24 +77,24 @@ def _read(path: Path) -> Series:
     header, _, body = content[: content.rfind(b"\n") + 1].partition(b"\n")
     names = printable(header.decode("utf-8", "replace")).split(",") if header else [_TIME]
     try:
-        rows = _parsed(body, names)
+        rows = _parse_rows(body, names)
         if _TIME not in names:
-            raise ValueError(f"it has no column {_TIME}")
+            raise ValueError(f"no column {_TIME}")
     except ValueError as error:
         raise StoreError(
-            f"{path} is not a telemetry file: {error}",
-            hint="Move that file away; the rest of the run is readable without it.",
+            f"{path} is not a valid telemetry file: {error}",
+            hint="Move the file away; the run is readable without it.",
         ) from error
     rows = rows[np.argsort(rows[_TIME], kind="stable")]
     columns = {name: np.ascontiguousarray(rows[name]) for name in names if name != _TIME}
     return Series(source=source, device=device, t_ns=np.ascontiguousarray(rows[_TIME]), columns=columns)
 
 
-def _parsed(body: bytes, names: Sequence[str]) -> NDArray[np.void]:
-    """Parse rows into columns, empty cells as NaN; raise ValueError if it is not such a table."""
+def _parse_rows(body: bytes, names: Sequence[str]) -> NDArray[np.void]:
+    """Parse rows into a structured array, empty cells as NaN; raise ValueError if they do not match."""
     dtype = np.dtype([(name, np.int64 if name == _TIME else np.float64) for name in names])
     if not body:
         return np.empty(0, dtype)
-    # Twice, because matches cannot overlap.
+    # Replaced twice, because matches cannot overlap.
     filled = body.replace(b",,", b",nan,").replace(b",,", b",nan,").replace(b",\n", b",nan\n")
     return np.atleast_1d(np.loadtxt(io.BytesIO(filled), dtype, delimiter=",", comments=None, ndmin=1))

@@ -1,4 +1,4 @@
-"""Gaps: from the first failing read of a metric until a sample has it again."""
+"""Track gaps: from the first failed read of a metric until a sample has it again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from harness.telemetry import Sample
 ALL = "*"
 
 
-class GapBook:
-    """The gaps of one source.
+class GapTracker:
+    """Open and closed gaps of one source.
 
     A gap ends with the next sample that has the metric, or any sample of the device if all its metrics were
     missing.
@@ -22,12 +22,12 @@ class GapBook:
         self._open: dict[tuple[str, str], tuple[int, str]] = {}
         self._closed: list[Gap] = []
 
-    def note(self, now_ns: int, device: str, metric: str, reason: str) -> None:
-        """Open a gap unless it is open already."""
+    def open(self, now_ns: int, device: str, metric: str, reason: str) -> None:
+        """Open a gap unless it is already open."""
         self._open.setdefault((device, metric), (now_ns, reason))
 
     def add(self, start_ns: int, end_ns: int, reason: str, device: str = ALL, metric: str = ALL) -> None:
-        """Add a gap that has ended."""
+        """Add a closed gap."""
         self._closed.append(
             Gap(
                 source=self._source,
@@ -39,21 +39,21 @@ class GapBook:
             )
         )
 
-    def seen(self, samples: Iterable[Sample]) -> None:
-        """End the gaps of what is in the samples."""
+    def update(self, samples: Iterable[Sample]) -> None:
+        """Close the gaps of the metrics that the samples have."""
         for sample in samples if self._open else ():
             for (device, metric), (start_ns, _) in tuple(self._open.items()):
-                back = device == ALL or (device == sample.device and metric in (ALL, *sample.values))
-                # A gap that began in the sample's own read goes on.
-                if back and start_ns <= sample.t_ns:
-                    self._end(device, metric, sample.t_ns)
+                ended = device == ALL or (device == sample.device and metric in (ALL, *sample.values))
+                # A gap that was opened while this sample was read stays open.
+                if ended and start_ns <= sample.t_ns:
+                    self._close(device, metric, sample.t_ns)
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
-        """End open gaps and return all."""
+        """Close all open gaps and return every gap."""
         for device, metric in tuple(self._open):
-            self._end(device, metric, now_ns)
+            self._close(device, metric, now_ns)
         return tuple(self._closed)
 
-    def _end(self, device: str, metric: str, end_ns: int) -> None:
+    def _close(self, device: str, metric: str, end_ns: int) -> None:
         start_ns, reason = self._open.pop((device, metric))
         self.add(start_ns, end_ns, reason, device, metric)

@@ -1,4 +1,4 @@
-"""What sources of GPUs share: readings by NVML, and what happens when they fail."""
+"""Base classes of the GPU sources: NVML readings and their error handling."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pynvml
 from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
 
-Handle = Any  # a ctypes pointer of pynvml's
-# Metric -> value, or why there is none.
+Handle = Any  # a ctypes pointer from pynvml
+# Metric -> value, or the error of its read.
 Answers = Mapping[str, float | Exception]
 _UNION = {
     pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
@@ -28,7 +28,7 @@ _UNION = {
 
 
 class Reading:
-    """One NVML call, or several that belong together; unsupported metrics are removed from `metrics`."""
+    """One or more related NVML calls; unsupported metrics are removed from `metrics`."""
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self.metrics = list(metrics)
@@ -38,26 +38,26 @@ class Reading:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Free what NVML has allocated."""
+        """Free NVML's resources."""
 
 
 class Call(Reading):
-    """A call that returns the values of all of its metrics, in their order, or fails."""
+    """A function that returns the values of all metrics in order, or fails."""
 
     def __init__(self, metrics: Iterable[str], function: Callable[[Handle], Sequence[float]]) -> None:
         super().__init__(metrics)
         self._function = function
 
     def read(self, handle: Handle) -> Answers:
-        """Call it."""
+        """Call the function."""
         return dict(zip(self.metrics, self._function(handle), strict=True))
 
 
 class Fields(Reading):
-    """Field values of NVML, by one call; each succeeds or fails by itself.
+    """NVML field values, read in one call; each succeeds or fails separately.
 
     Args:
-        fields: metric -> the field's number and the factor from its unit to the metric's.
+        fields: metric -> field number, and factor from the field's unit to the metric's.
     """
 
     def __init__(self, fields: Mapping[str, tuple[int, float]]) -> None:
@@ -67,24 +67,24 @@ class Fields(Reading):
     def read(self, handle: Handle) -> Answers:
         """Read all supported fields."""
         fields = [self._fields[metric] for metric in self.metrics]
-        answers = pynvml.nvmlDeviceGetFieldValues(handle, [number for number, _ in fields])
+        results = pynvml.nvmlDeviceGetFieldValues(handle, [number for number, _ in fields])
         return {
-            metric: round(value_of(answer.valueType, answer.value) * scale, 9)
-            if answer.nvmlReturn == pynvml.NVML_SUCCESS
-            else pynvml.NVMLError(answer.nvmlReturn)
-            for metric, (_, scale), answer in zip(self.metrics, fields, answers, strict=True)
+            metric: round(value_of(result.valueType, result.value) * scale, 9)
+            if result.nvmlReturn == pynvml.NVML_SUCCESS
+            else pynvml.NVMLError(result.nvmlReturn)
+            for metric, (_, scale), result in zip(self.metrics, fields, results, strict=True)
         }
 
 
 def value_of(kind: int, value: Any) -> float:
-    """Return the member of NVML's union that `kind` names."""
+    """Return the member of NVML's value union for the value type `kind`."""
     result: float = getattr(value, _UNION[kind])
     return result
 
 
 @dataclass(slots=True, kw_only=True)
 class WatchedGpu:
-    """A GPU or MIG instance, and the readings that it supports; without a handle while it is lost."""
+    """A GPU or MIG instance and its supported readings; `handle` is None while the GPU is lost."""
 
     device: str
     uuid: str
@@ -93,11 +93,11 @@ class WatchedGpu:
     handle: Handle = None
 
     def metrics(self) -> Sequence[str]:
-        """Return the metrics that are not known to be unsupported."""
+        """Return the metrics, without those that turned out to be unsupported."""
         return tuple(metric for reading in self.readings for metric in reading.metrics)
 
     def read(self) -> Mapping[str, float]:
-        """Read all supported metrics; none, and a gap, while the GPU is lost."""
+        """Read all supported metrics; while the GPU is lost, report a gap and return {}."""
         values: dict[str, float] = {}
         try:
             if self.handle is None:
@@ -105,36 +105,39 @@ class WatchedGpu:
             for reading in self.readings:
                 self._add(reading, values)
         except pynvml.NVMLError as error:
-            self._note("*", error)
+            self._report("*", error)
             self.handle = None
             return {}
         if not all(reading.metrics for reading in self.readings):
             self.readings = [reading for reading in self.readings if reading.metrics]
         return values
 
-    def _note(self, metric: str, error: Exception) -> None:
+    def _report(self, metric: str, error: Exception) -> None:
         self.gap(self.device, metric, explain(error, self.uuid))
 
     def _add(self, reading: Reading, values: dict[str, float]) -> None:
-        """Take a reading; raise errors of the whole GPU."""
+        """Add a reading's values; raise errors that concern the whole GPU."""
         try:
-            answers = reading.read(self.handle)
+            results = reading.read(self.handle)
         except pynvml.NVMLError as error:
-            answers = dict.fromkeys(reading.metrics, error)
-        for metric, answer in answers.items():
-            if not isinstance(answer, Exception):
-                values[metric] = answer
+            results = dict.fromkeys(reading.metrics, error)
+        for metric, result in results.items():
+            if not isinstance(result, Exception):
+                values[metric] = result
                 continue
-            code = answer.value if isinstance(answer, pynvml.NVMLError) else None
+            code = result.value if isinstance(result, pynvml.NVMLError) else None
             if code in GPU_LOST:
-                raise answer
-            self._note(metric, answer)
+                raise result
+            self._report(metric, result)
             if code is None or code in UNSUPPORTED:
                 reading.metrics.remove(metric)
 
 
 class GpuSource:
-    """A source of the target's GPUs; subclasses define name and readings. NVML counts initialisations."""
+    """A source for the target's GPUs; subclasses define name and readings.
+
+    Several sources may initialise NVML: it counts initialisations and shutdowns.
+    """
 
     name: str
     interval_s: float | None = None
@@ -147,7 +150,7 @@ class GpuSource:
         raise NotImplementedError
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Read each GPU once, which finds unsupported metrics and warms up NVML."""
+        """Read each GPU once to find unsupported metrics and warm up NVML."""
         if not target.gpus:
             return {}
         try:
@@ -165,7 +168,7 @@ class GpuSource:
         return {gpu.device: gpu.metrics() for gpu in self._gpus}
 
     def read(self) -> Iterable[Sample]:
-        """Read each GPU, with a time of its own."""
+        """Read each GPU, with its own time stamp."""
         for gpu in self._gpus:
             t_ns = time.monotonic_ns()
             values = gpu.read()

@@ -1,4 +1,4 @@
-"""The source "host": the whole machine, from /proc."""
+"""The source "host": metrics of the whole machine, from /proc."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.telemetry import GapSink, Sample, Target
 from harness.telemetry.kernel_files import FileReading, FileSource, Values, pressure
 
 HOST, CORES = "host", "cores"
-_NO_PRESSURE = "This kernel does not account for pressure (boot it with psi=1)."
+_NO_PRESSURE = "This kernel provides no pressure information (boot it with psi=1)."
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable|Buffers|Cached|SwapTotal|SwapFree):\s+(\d+)", re.MULTILINE)
-# Layered over other disks or in memory: they would count traffic twice.
+# In memory, optical, or layered over other disks, whose traffic would be counted twice.
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
 _SECTOR_BYTES = 512  # the kernel's unit for all devices
 
@@ -24,7 +24,7 @@ class HostSource(FileSource):
     name = "host"
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open /proc; a missing file is a gap of its metrics."""
+        """Open the files; a missing file is reported as a gap."""
         self._cpus = _Cpus()
         return {**super().start(target, gap), CORES: self._cpus.core_metrics()}
 
@@ -40,7 +40,9 @@ class HostSource(FileSource):
         proc, sys = self._root / "proc", self._root / "sys"
         memory = ("mem_used_bytes", "mem_available_bytes", "mem_cached_bytes", "swap_used_bytes")
         readings = (
-            FileReading(path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, all_at_once=False),
+            FileReading(
+                path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, first_is_complete=False
+            ),
             FileReading(path=proc / "meminfo", metrics=memory, parse=_memory),
             FileReading(path=proc / "loadavg", metrics=("load1",), parse=_load),
             _disks(proc / "diskstats", sys),
@@ -53,7 +55,7 @@ class HostSource(FileSource):
 
 
 class _Cpus:
-    """/proc/stat: shares of time of all CPUs and of each, and context switches."""
+    """Parser of /proc/stat: shares of CPU time, in total and per CPU, and context switches."""
 
     METRICS = ("cpu_util_pct", "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct",
                "context_switches", "procs_running")  # fmt: skip
@@ -63,12 +65,12 @@ class _Cpus:
         self.cores: Values = {}
 
     def core_metrics(self) -> tuple[str, ...]:
-        """Return the metrics of `cores`; a CPU that comes online later has none."""
+        """Return the metrics of `cores`; CPUs that come online later are not included."""
         return tuple(_core_metric(name) for name in self._last if name != b"cpu")
 
     def parse(self, content: bytes) -> Values:
-        """Parse /proc/stat, and set `cores` to the busy share of each CPU."""
-        # The line between CPUs and the rest has a number for each interrupt.
+        """Parse /proc/stat and set `cores` to the utilisation of each CPU."""
+        # The line after the CPUs is long: it has one number per interrupt.
         cpus, _, rest = content.partition(b"intr ")
         rows = {
             name: tuple(map(int, counts)) for name, *counts in (line.split() for line in cpus.splitlines())
@@ -95,11 +97,11 @@ def _core_metric(name: bytes) -> str:
 
 
 def _shares(before: tuple[int, ...], after: tuple[int, ...]) -> Values:
-    # Guests' time is in the first two fields too.
+    # The last two fields, guest time, are included in the first two.
     total = sum(after[:8]) - sum(before[:8])
     if not before or total <= 0:
         return {}
-    # Counters may go back by a tick (iowait, and idle after a CPU was offline).
+    # Counters may decrease by a tick (iowait, and idle after a CPU was offline).
     user, nice, system, idle, iowait, irq, softirq, steal = (
         100.0 * max(0, b - a) / total for a, b in zip(before[:8], after[:8], strict=True)
     )
@@ -127,7 +129,7 @@ def _load(content: bytes) -> Values:
 
 
 def _disks(path: Path, sys: Path) -> FileReading:
-    """Return the reading of bytes read from and written to whole disks."""
+    """Return the reading of bytes read from and written to physical disks."""
     names = _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS))
     line = _any_of(r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)", names)
     metrics = ("disk_read_bytes", "disk_write_bytes")
@@ -138,13 +140,15 @@ def _disks(path: Path, sys: Path) -> FileReading:
         rows = line.findall(content)
         return {name: _SECTOR_BYTES * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
 
-    return FileReading(path=path, metrics=metrics, parse=parse, missing="The kernel lists no physical disk.")
+    return FileReading(
+        path=path, metrics=metrics, parse=parse, missing="The kernel reports no physical disk."
+    )
 
 
 def _network(path: Path, sys: Path) -> FileReading:
-    """Return the reading of bytes through physical interfaces (in a container: all) and loopback."""
-    every = _names(sys / "class/net", lambda folder: folder.name != "lo")
-    names = [name for name in every if (sys / "class/net" / name / "device").exists()] or every
+    """Return the reading of bytes through loopback and physical interfaces, or all if none is physical."""
+    interfaces = _names(sys / "class/net", lambda folder: folder.name != "lo")
+    names = [name for name in interfaces if (sys / "class/net" / name / "device").exists()] or interfaces
     line = _any_of(r"^ *(NAMES): *(\d+)(?: +\d+){7} +(\d+)", ["lo", *names])
 
     def parse(content: bytes) -> Values:
@@ -161,5 +165,5 @@ def _any_of(line: str, names: Collection[str]) -> re.Pattern[bytes]:
     return re.compile(line.replace("NAMES", "|".join(map(re.escape, names))).encode(), re.MULTILINE)
 
 
-def _names(folder: Path, counts: Callable[[Path], bool]) -> list[str]:
-    return [each.name for each in folder.iterdir() if counts(each)] if folder.is_dir() else []
+def _names(folder: Path, included: Callable[[Path], bool]) -> list[str]:
+    return [entry.name for entry in folder.iterdir() if included(entry)] if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""Kernel files, opened once and read at every tick, at a fraction of psutil's cost."""
+"""Kernel files that are opened once and read at every tick, at a fraction of psutil's cost."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from harness.telemetry import GapSink, Sample, Target
 Values = dict[str, float]
 # Content -> metrics.
 Parse = Callable[[bytes], Mapping[str, float]]
-# Python allocates the whole buffer for every read (1 MiB: 14 us, 64 KiB: 3 us).
+# Python allocates this buffer for every read (1 MiB: 14 us, 64 KiB: 3 us).
 _CHUNK = 1 << 16
 _UNREADABLE = (OSError, ValueError, LookupError)
 
 
 class KernelFile:
-    """An open file of /proc, /sys or a cgroup, which the kernel generates anew for each read."""
+    """An open file of /proc, /sys or a cgroup; the kernel regenerates the content for each read."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
         """Return the whole content; raise OSError if the kernel object is gone."""
-        # The kernel returns some files page by page, however large the buffer.
+        # The kernel returns some files page by page, even if the buffer is larger.
         content = chunk = os.pread(self._descriptor, _CHUNK, 0)
         while chunk:
             chunk = os.pread(self._descriptor, _CHUNK, len(content))
@@ -34,7 +34,7 @@ class KernelFile:
         return content
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -43,19 +43,19 @@ class FileReading:
     """A file, its metrics, and how to parse them.
 
     Attributes:
-        missing: the reason for a gap if the file does not exist.
-        all_at_once: metrics that are not in the first reading are missing.
+        missing: gap reason if the file does not exist.
+        first_is_complete: metrics absent from the first reading are not available.
     """
 
     path: Path
     metrics: tuple[str, ...]
     parse: Parse
     missing: str = ""
-    all_at_once: bool = True
+    first_is_complete: bool = True
 
 
 class FileSource:
-    """A source of kernel files below `root`; subclasses define name and readings."""
+    """A source that reads kernel files below `root`; subclasses define name and readings."""
 
     name: str
     interval_s: float | None = None
@@ -66,27 +66,27 @@ class FileSource:
         self._files: dict[str, list[tuple[FileReading, KernelFile]]] = {}
 
     def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
-        """Return what to read of each device."""
+        """Return the files to read for each device."""
         raise NotImplementedError
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the files and read each once; a missing file is a gap of its metrics."""
+        """Open the files and read each once; a missing file is reported as a gap."""
         self._gap = gap
         columns = {}
         for device, readings in self.readings(target, gap).items():
             self._files[device] = []
-            columns[device] = tuple(metric for each in readings for metric in self._open(device, each))
+            columns[device] = tuple(metric for reading in readings for metric in self._open(device, reading))
         return columns
 
     def read(self) -> Iterable[Sample]:
-        """Read each file; a failing one is a gap."""
+        """Read each file; an unreadable file is reported as a gap."""
         for device, files in self._files.items():
             now_ns, values = time.monotonic_ns(), Values()
-            for each, file in files:
+            for reading, file in files:
                 try:
-                    values |= each.parse(file.read())
+                    values |= reading.parse(file.read())
                 except _UNREADABLE as error:
-                    self._note(device, each.metrics, f"{each.path} cannot be read: {error}.")
+                    self._report(device, reading.metrics, f"{reading.path} cannot be read: {error}.")
             if values:
                 yield Sample(t_ns=now_ns, device=device, values=values)
 
@@ -98,7 +98,7 @@ class FileSource:
         self._files = {}
 
     def _open(self, device: str, reading: FileReading) -> Sequence[str]:
-        """Open a file and return the metrics that it has."""
+        """Open a file and return its available metrics."""
         file = None
         try:
             file = KernelFile(reading.path)
@@ -107,32 +107,32 @@ class FileSource:
             if file is not None:
                 file.close()
             missing = isinstance(error, FileNotFoundError) and reading.missing
-            self._note(device, reading.metrics, missing or f"{reading.path} cannot be read: {error}.")
+            self._report(device, reading.metrics, missing or f"{reading.path} cannot be read: {error}.")
             return ()
         self._files[device].append((reading, file))
-        absent = [name for name in reading.metrics if reading.all_at_once and name not in values]
-        self._note(
-            device, absent, f"{reading.path.name} does not have it: it is not enabled, or there is none."
+        absent = [name for name in reading.metrics if reading.first_is_complete and name not in values]
+        self._report(
+            device, absent, f"{reading.path.name} does not contain it: not enabled or not present here."
         )
         return [name for name in reading.metrics if name not in absent]
 
-    def _note(self, device: str, metrics: Sequence[str], reason: str) -> None:
+    def _report(self, device: str, metrics: Sequence[str], reason: str) -> None:
         for metric in metrics:
             self._gap(device, metric, reason)
 
 
 def table(content: bytes) -> dict[bytes, int]:
-    """Parse a cgroup's lines of "key value", without lines of another form."""
+    """Parse a cgroup file's lines of "key value"; ignore other lines."""
     rows = (line.split() for line in content.splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].lstrip(b"-").isdigit()}
 
 
 def pressure(path: Path, resource: str, shares: Sequence[str], missing: str) -> FileReading:
-    """Return the reading of a file of pressure stall information, in cumulative seconds.
+    """Return the reading of a pressure stall information file, in cumulative seconds.
 
     Args:
-        resource: "cpu", "mem" or "io", as in the metrics' names.
-        shares: of "some" and "full".
+        resource: "cpu", "mem" or "io", as in the metric names.
+        shares: "some", "full" or both.
     """
 
     def parse(content: bytes) -> Values:

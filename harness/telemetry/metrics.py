@@ -1,4 +1,4 @@
-"""Metrics that are not averaged over time; docs/telemetry.md describes all.
+"""Metrics that are not averaged over time; docs/telemetry.md describes all metrics.
 
 Counters are stored as cumulative values: the difference between two readings is exact, unlike a mean of
 sampled rates.
@@ -38,5 +38,5 @@ COUNTERS = frozenset(
         "xid_errors",
     )
 )
-# Neither sums nor means of these make sense.
+# Sums and means of bit masks are meaningless.
 BIT_MASKS = frozenset(("throttle_reasons",))

@@ -1,8 +1,7 @@
-"""The sources "nvml", read at every tick, and "nvml_slow", whose calls take longer or seldom change.
+"""The sources "nvml", read at every tick, and "nvml_slow", for slow calls and values that rarely change.
 
-The driver averages utilisation over a sixth of a second to a second; gpm.py and nvml_utilisation.py resolve
-shorter pauses. All sources are read at the start and end of a trial, so that differences of slow counters
-cover it.
+The driver averages utilisation over 1/6 s to 1 s; gpm.py and nvml_utilisation.py resolve shorter pauses. All
+sources are read at the start and end of a trial, so that differences of slow counters cover the whole trial.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import pynvml
 from harness.telemetry import Target
 from harness.telemetry.gpu_source import Answers, Call, Fields, GpuSource, Handle, Reading
 
-# Metric -> the field's number and the factor from its unit to the metric's. Numbers above 250 differ between
+# Metric -> field number, and factor from the field's unit to the metric's. Numbers above 250 differ between
 # NVML 12 and 13.
 FAST: Mapping[str, tuple[int, float]] = {
     "power_instant_w": (pynvml.NVML_FI_DEV_POWER_INSTANT, 1e-3),
     "power_capped_s": (pynvml.NVML_FI_DEV_PERF_POLICY_POWER, 1e-9),
 }
-# What changes too slowly to be worth asking for at every tick. The energy counter is not read: a read keeps a
-# CPU busy for over 3 ms, and the integral of instant power is within 2 % of it.
+# Values that change slowly. The energy counter is not read: a read keeps a CPU busy for over 3 ms, and the
+# integral of instant power is within 2 % of it.
 SLOW: Mapping[str, tuple[int, float]] = {
     "mem_temperature_c": (pynvml.NVML_FI_DEV_MEMORY_TEMP, 1),
     "power_limit_w": (pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT, 1e-3),
@@ -33,7 +32,7 @@ SLOW: Mapping[str, tuple[int, float]] = {
     "ecc_uncorrected": (pynvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL, 1),
     "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
 }
-# Bits of the mask with metrics of their own.
+# Bits of the mask that have their own metrics.
 _REASONS = {
     "throttle_sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "throttle_sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
@@ -49,18 +48,18 @@ class NvmlSource(GpuSource):
     name = "nvml"
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
-        """Return the readings of a tick."""
+        """Return the fast readings."""
         return fast_readings()
 
 
 class NvmlSlowSource(GpuSource):
-    """Heat, errors, link state, power limit and other users of each GPU."""
+    """Memory temperature, errors, link state, power limit and other processes of each GPU, every 5 s."""
 
     name = "nvml_slow"
     interval_s = 5.0
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
-        """Return the readings."""
+        """Return the slow readings."""
         return slow_readings(target.pid)
 
 
@@ -68,7 +67,7 @@ def fast_readings() -> tuple[Reading, ...]:
     """Return the readings that are cheap enough for every tick."""
     return (
         Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
-        # Version 2 excludes what the driver reserves.
+        # Version 2 excludes memory reserved by the driver.
         Call(
             ("mem_used_bytes",),
             lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
@@ -83,13 +82,13 @@ def fast_readings() -> tuple[Reading, ...]:
         Call(("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)),
         Call(
             ("throttle_reasons", *_REASONS),
-            lambda gpu: _decoded(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
+            lambda gpu: _decode(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
         ),
     )
 
 
 def slow_readings(pid: int | None) -> tuple[Reading, ...]:
-    """Return the slow readings; processes under `pid` are the trial's own."""
+    """Return the slow readings; `pid` and its descendants belong to the trial."""
     return (
         Fields(SLOW),
         Call(("pcie_link_gen",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)),
@@ -100,7 +99,7 @@ def slow_readings(pid: int | None) -> tuple[Reading, ...]:
 
 
 class Xid(Reading):
-    """Critical driver errors since sampling began."""
+    """Critical driver errors (Xid events) since sampling started."""
 
     def __init__(self) -> None:
         super().__init__(("xid_errors",))
@@ -108,7 +107,7 @@ class Xid(Reading):
         self._count = 0
 
     def read(self, handle: Handle) -> Answers:
-        """Count pending events."""
+        """Count new events."""
         if self._events is None:
             self._events = pynvml.nvmlEventSetCreate()
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
@@ -126,30 +125,30 @@ class Xid(Reading):
 
 
 class OtherProcesses(Reading):
-    """Processes on the GPU that do not descend from the trial's first process, `pid`."""
+    """Processes on the GPU other than `pid`, the trial's first process, and its descendants."""
 
     def __init__(self, pid: int | None) -> None:
         super().__init__(("foreign_processes", "foreign_mem_bytes"))
         self._pid = pid
 
     def read(self, handle: Handle) -> Answers:
-        """Count them, and their memory if the driver reports it."""
+        """Count the processes, and their memory if the driver reports it."""
         if not _in_host_namespace():
             reason = "NVML reports the host's process IDs, but the harness runs in a container."
             return dict.fromkeys(self.metrics, RuntimeError(reason))
         result = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-        foreign = [each for each in result if not self._ours(each.pid)]
+        foreign = [process for process in result if not self._is_own(process.pid)]
         values: dict[str, float | Exception] = {"foreign_processes": len(foreign)}
-        if all(each.usedGpuMemory is not None for each in foreign):
-            values["foreign_mem_bytes"] = sum(each.usedGpuMemory for each in foreign)
+        if all(process.usedGpuMemory is not None for process in foreign):
+            values["foreign_mem_bytes"] = sum(process.usedGpuMemory for process in foreign)
         return values
 
-    def _ours(self, pid: int) -> bool:
+    def _is_own(self, pid: int) -> bool:
         try:
             process = psutil.Process(pid)
             return pid == self._pid or any(parent.pid == self._pid for parent in process.parents())
         except psutil.NoSuchProcess:
-            return True  # ended since NVML listed it
+            return True  # ended after NVML listed it
         except psutil.Error:
             return False
 
@@ -166,5 +165,5 @@ def _utilisation(gpu: Handle) -> tuple[float, ...]:
     return rates.gpu, rates.memory
 
 
-def _decoded(reasons: int) -> tuple[float, ...]:
+def _decode(reasons: int) -> tuple[float, ...]:
     return (reasons, *(int(bool(reasons & bit)) for bit in _REASONS.values()))

@@ -1,7 +1,7 @@
-"""The source "nvml_util": the driver's own samples of utilisation.
+"""The source "nvml_util": utilisation samples buffered by the driver.
 
-The driver samples more often than the harness does and buffers over 10 s, so one call returns a finer curve
-than many.
+The driver samples more often than the harness could and buffers over 10 s of samples, so occasional reads
+give a finer curve than polling.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading, va
 METRIC = "gpu_util_pct"
 
 
-class Drain(Reading):
-    """New samples in a GPU's buffer since `since_us`, microseconds since 1970 by the driver's clock."""
+class BufferedSamples(Reading):
+    """New samples in a GPU's buffer since `since_us` (microseconds since 1970, the driver's clock)."""
 
     def __init__(self, since_us: int) -> None:
         super().__init__((METRIC,))
@@ -26,14 +26,14 @@ class Drain(Reading):
         self.new: list[tuple[int, float]] = []
 
     def read(self, handle: Handle) -> Answers:
-        """Set `new` to time stamps and values since the last call, oldest first."""
+        """Set `new` to the time stamps and values since the last call, oldest first."""
         self.new = []
         try:
             kind, samples = pynvml.nvmlDeviceGetSamples(
                 handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._since_us
             )
         except pynvml.NVMLError as error:
-            # There are no new samples.
+            # NVML's errors if there are no new samples.
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
@@ -50,17 +50,17 @@ class UtilisationSource(GpuSource):
     interval_s = 5.0
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
-        """Return the one reading, from now on."""
-        return (Drain(time.time_ns() // 1000),)
+        """Return a reading of the samples from now on."""
+        return (BufferedSamples(time.time_ns() // 1000),)
 
     def read(self) -> Iterable[Sample]:
-        """Return all new samples, by the sampler's clock."""
+        """Return all new samples, with times converted to the sampler's clock."""
         for gpu in self._gpus:
             gpu.read()
-            # The wall clock may have been adjusted.
+            # Computed at each read, because the wall clock may be adjusted.
             offset_ns = time.monotonic_ns() - time.time_ns()
-            for drain in gpu.readings:
-                assert isinstance(drain, Drain)
-                for stamp_us, value in drain.new:
+            for reading in gpu.readings:
+                assert isinstance(reading, BufferedSamples)
+                for stamp_us, value in reading.new:
                     t_ns = stamp_us * 1000 + offset_ns
                     yield Sample(t_ns=t_ns, device=gpu.device, values={METRIC: value})

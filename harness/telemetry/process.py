@@ -1,4 +1,4 @@
-"""The source "process": a process tree, for trials without a cgroup of their own."""
+"""The source "process": metrics of a process tree, for trials without their own cgroup."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _METRICS = (
     "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
     "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
 )  # fmt: skip
-# Children are found late without loss: their times are cumulative, and added to the parent's when they end.
-_LOOK_NS = 1_000_000_000
+# Interval of scans for new children. CPU time is not lost in between: it is cumulative, and is added to the
+# parent's when a child ends.
+_SCAN_NS = 1_000_000_000
 
 
 class ProcessSource:
-    """CPU time, memory, I/O and threads of a process and its descendants, unless it has a cgroup of its own.
+    """CPU time, memory, I/O and threads of a process and its descendants, unless it has its own cgroup.
 
-    A cgroup also counts processes that come and go between two reads.
+    The cgroup is more accurate: it also counts processes that start and end between two reads.
     """
 
     name = "process"
@@ -33,10 +34,10 @@ class ProcessSource:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._tree: tuple[psutil.Process, ...] = ()
-        self._look_ns = 0
+        self._next_scan_ns = 0
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Find the process, unless its cgroup is its own."""
+        """Find the process, unless it has its own cgroup."""
         try:
             locate(self._root, target.pid)
             return {}
@@ -52,13 +53,13 @@ class ProcessSource:
         return {CONTAINER: _METRICS}
 
     def read(self) -> Iterable[Sample]:
-        """Sum over the tree, which is updated once a second because that scans all of /proc."""
+        """Sum over the process tree, which is refreshed once a second because this scans all of /proc."""
         now_ns = time.monotonic_ns()
-        if self._tree and now_ns >= self._look_ns:
+        if self._tree and now_ns >= self._next_scan_ns:
             with suppress(psutil.Error):
                 self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
-            self._look_ns = now_ns + _LOOK_NS
-        rows = [row for process in self._tree if (row := _use(process))]
+            self._next_scan_ns = now_ns + _SCAN_NS
+        rows = [row for process in self._tree if (row := _usage(process))]
         if rows:
             totals = (sum(column) for column in zip(*rows, strict=True))
             values = dict(zip(_METRICS, totals, strict=True))
@@ -69,14 +70,14 @@ class ProcessSource:
         self._tree = ()
 
 
-def _use(process: psutil.Process) -> tuple[float, ...]:
-    """Return the values of the metrics, () when the process has ended."""
+def _usage(process: psutil.Process) -> tuple[float, ...]:
+    """Return the values of the metrics; () if the process has ended."""
     try:
         with process.oneshot():
             cpu, io = process.cpu_times(), process.io_counters()
-            # A child's time moves to its parent when it is waited for: the sum never decreases.
+            # The sum never decreases: when a parent waits for a child, the child's time is added to its own.
             user_s, system_s = cpu.user + cpu.children_user, cpu.system + cpu.children_system
-            use = (user_s + system_s, user_s, system_s, process.memory_info().rss, process.num_threads())
-            return (*use, io.read_bytes, io.write_bytes, io.read_count, io.write_count)
+            usage = (user_s + system_s, user_s, system_s, process.memory_info().rss, process.num_threads())
+            return (*usage, io.read_bytes, io.write_bytes, io.read_count, io.write_count)
     except psutil.Error:
         return ()

@@ -1,4 +1,4 @@
-"""The source "rapl": energy of CPU packages, by the kernel's powercap framework."""
+"""The source "rapl": energy of CPU packages, from the kernel's powercap framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.telemetry.kernel_files import FileReading, FileSource, Values
 
 
 class _Counter:
-    """Joules since the first reading; the kernel's counter wraps, on some CPUs within minutes."""
+    """Joules since the first reading. Handles the kernel counter's overflow, within minutes on some CPUs."""
 
     def __init__(self, range_uj: int) -> None:
         self._range_uj = range_uj
@@ -25,13 +25,13 @@ class _Counter:
 
 
 class RaplSource(FileSource):
-    """Energy counters: a device per package ("package0") and per part of it ("package0_dram")."""
+    """Energy counters: one device per package ("package0") and per domain in it ("package0_dram")."""
 
     name = "rapl"
 
     def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
         """Return the counters that this user may read."""
-        # AMD's CPUs appear under the same name.
+        # AMD CPUs use the same name.
         folders = sorted((self._root / "sys/class/powercap").glob("intel-rapl:*"))
         if not folders:
             gap("*", "*", "This machine has no RAPL counters; virtual machines hide them.")
@@ -47,7 +47,7 @@ class RaplSource(FileSource):
                 path.read_bytes()
             except PermissionError:
                 device = names.get(folder.name, folder.name.replace("-", ""))
-                gap(device, "energy_j", f"Only root may read it: chmod o+r {path}.")
+                gap(device, "energy_j", f"Only root may read {path}. Run: chmod o+r {path}.")
             except (OSError, ValueError) as error:
                 gap(folder.name.replace("-", ""), "energy_j", f"{folder} cannot be read: {error}.")
             else:

@@ -1,4 +1,4 @@
-"""Sample a trial: one thread for fast sources, and one for each with an interval of its own."""
+"""Sample a trial: one thread for fast sources, and one per source with its own interval."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from harness.errors import StoreError
 from harness.model.run import Gap
 from harness.telemetry import Source, Target
 from harness.telemetry.csvfile import TelemetryWriter
-from harness.telemetry.gaps import ALL, GapBook
+from harness.telemetry.gaps import ALL, GapTracker
 
 _JOIN_S = 5.0
-# Longer delays are gaps.
+# Delays of at least this are reported as gaps.
 _STALL_S = 1.0
 
 
 class Clock:
-    """The kernel's clocks."""
+    """The system's clocks."""
 
     def now_ns(self) -> int:
         """Return CLOCK_MONOTONIC in nanoseconds."""
         return time.monotonic_ns()
 
     def cpu_s(self) -> float:
-        """Return the CPU time that this thread has used."""
+        """Return this thread's CPU time."""
         return time.thread_time()
 
     def wait_until(self, due_ns: int, stop: threading.Event) -> bool:
-        """Sleep until `due_ns` or until `stop` is set; return whether it is set."""
+        """Sleep until `due_ns` or until `stop` is set; return whether `stop` is set."""
         return stop.wait(max(0, due_ns - self.now_ns()) / 1e9)
 
 
 @dataclass(slots=True)
 class Sampling:
-    """The result of sampling, available when it has ended.
+    """The result of sampling, filled in when it ends.
 
     Attributes:
         cost: wall_s; ticks, missed_ticks of the fast sources; cpu_s of all; SOURCE.cpu_s and SOURCE.reads.
@@ -52,14 +52,14 @@ class Sampling:
 class TickLoop:
     """Read sources one after another at `begin + k * interval`.
 
-    Ticks that pass during a read are counted as missed; a slow read does not shift those after it.
+    Ticks that pass during a read are counted as missed; a slow read does not shift later ticks.
     """
 
     def __init__(
         self, sources: Sequence[Source], interval_s: float, writer: TelemetryWriter, clock: Clock
     ) -> None:
         self.sources = tuple(sources)
-        self.books = {source.name: GapBook(source.name) for source in sources}
+        self.gaps = {source.name: GapTracker(source.name) for source in sources}
         self.ticks = self.missed = 0
         self.cpu_s = 0.0
         self.source_cpu_s = {source.name: 0.0 for source in sources}
@@ -69,12 +69,14 @@ class TickLoop:
         self._clock = clock
 
     def run(self, target: Target, stop: threading.Event) -> None:
-        """Start the sources, read them until `stop` is set and once more, and stop them."""
+        """Start the sources, read them until `stop` is set, read once more, and stop them."""
         cpu_s = self._clock.cpu_s()
         try:
             for source in self.sources:
                 with self._guarded(source):
-                    self._writer.begin(source.name, source.start(target, partial(self._note, source.name)))
+                    self._writer.begin(
+                        source.name, source.start(target, partial(self._open_gap, source.name))
+                    )
             self._loop(stop)
         except StoreError as error:
             self.error = error
@@ -90,15 +92,15 @@ class TickLoop:
         while not self._clock.wait_until(begin_ns + tick * self._interval_ns, stop):
             self._tick()
             after_ns = self._clock.now_ns()
-            passed = max(tick, (after_ns - begin_ns) // self._interval_ns)
-            self.missed += passed - tick
-            late_s = (passed - tick) * self._interval_ns / 1e9
-            if late_s >= _STALL_S:
-                late_ns = begin_ns + (tick + 1) * self._interval_ns
-                for book in self.books.values():
-                    book.add(late_ns, after_ns, f"Sampling was delayed by {late_s:.1f} s.")
-            tick = passed + 1
-        # So that counters cover the whole trial.
+            last_due = max(tick, (after_ns - begin_ns) // self._interval_ns)
+            self.missed += last_due - tick
+            delay_s = (last_due - tick) * self._interval_ns / 1e9
+            if delay_s >= _STALL_S:
+                missed_ns = begin_ns + (tick + 1) * self._interval_ns
+                for tracker in self.gaps.values():
+                    tracker.add(missed_ns, after_ns, f"Sampling was delayed by {delay_s:.1f} s.")
+            tick = last_due + 1
+        # A final read, so that counters cover the whole trial.
         self._tick()
 
     def _tick(self) -> None:
@@ -107,13 +109,13 @@ class TickLoop:
             with self._guarded(source):
                 samples = tuple(source.read())
                 self._writer.write(source.name, samples)
-                self.books[source.name].seen(samples)
+                self.gaps[source.name].update(samples)
             self.source_cpu_s[source.name] += self._clock.cpu_s() - cpu_s
         self.ticks += 1
 
     def close(self, now_ns: int) -> tuple[Gap, ...]:
-        """End open gaps and return all."""
-        return tuple(gap for book in self.books.values() for gap in book.close(now_ns))
+        """Close all open gaps and return every gap."""
+        return tuple(gap for tracker in self.gaps.values() for gap in tracker.close(now_ns))
 
     @contextmanager
     def _guarded(self, source: Source) -> Iterator[None]:
@@ -123,18 +125,18 @@ class TickLoop:
         except StoreError:
             raise
         except Exception as error:
-            self._note(source.name, ALL, ALL, f"{type(error).__name__}: {error}")
+            self._open_gap(source.name, ALL, ALL, f"{type(error).__name__}: {error}")
 
-    def _note(self, source: str, device: str, metric: str, reason: str) -> None:
-        self.books[source].note(self._clock.now_ns(), device, metric, reason)
+    def _open_gap(self, source: str, device: str, metric: str, reason: str) -> None:
+        self.gaps[source].open(self._clock.now_ns(), device, metric, reason)
 
 
 @contextmanager
 def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: float) -> Iterator[Sampling]:
-    """Sample into CSV files in `folder` while the body runs; the Sampling is complete afterwards.
+    """Write samples to CSV files in `folder` while the body runs; the Sampling is complete afterwards.
 
     Args:
-        interval_s: of sources without an interval of their own; 0 for no sampling.
+        interval_s: interval of sources without their own; 0 disables sampling.
 
     Raises:
         StoreError: samples could not be written, and the body did not raise.
@@ -143,8 +145,8 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
     if not sources or interval_s <= 0:
         yield sampling
         return
-    quick = [source for source in sources if source.interval_s is None]
-    groups = [*([quick] if quick else []), *([source] for source in sources if source.interval_s is not None)]
+    fast = [source for source in sources if source.interval_s is None]
+    groups = [*([fast] if fast else []), *([source] for source in sources if source.interval_s is not None)]
     clock, stop = Clock(), threading.Event()
     with TelemetryWriter(folder) as writer:
         loops = [
@@ -167,8 +169,8 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
             for loop, thread in zip(loops, threads, strict=True):
                 thread.join(max(0.0, _JOIN_S - (clock.now_ns() - end_ns) / 1e9))
                 if thread.is_alive():
-                    for book in loop.books.values():
-                        book.note(end_ns, ALL, ALL, f"A read did not return within {_JOIN_S:g} s.")
+                    for tracker in loop.gaps.values():
+                        tracker.open(end_ns, ALL, ALL, f"A read did not return within {_JOIN_S:g} s.")
             gaps = (gap for loop in loops for gap in loop.close(clock.now_ns()))
             sampling.gaps = tuple(sorted(gaps, key=lambda gap: gap.start_ns))
             sampling.cost = _cost(loops, (end_ns - began_ns) / 1e9)
@@ -178,11 +180,11 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
 
 
 def _cost(loops: Sequence[TickLoop], wall_s: float) -> dict[str, float]:
-    quick = [loop for loop in loops if loop.sources[0].interval_s is None]
+    fast = [loop for loop in loops if loop.sources[0].interval_s is None]
     cost = {
         "wall_s": wall_s,
-        "ticks": sum(loop.ticks for loop in quick),
-        "missed_ticks": sum(loop.missed for loop in quick),
+        "ticks": sum(loop.ticks for loop in fast),
+        "missed_ticks": sum(loop.missed for loop in fast),
         "cpu_s": sum(loop.cpu_s for loop in loops),
     }
     for loop in loops:

@@ -1,4 +1,4 @@
-"""All sources. A new one is a file in this folder and a line here."""
+"""The list of all sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.telemetry.rapl import RaplSource
 
 
 def default_sources() -> tuple[Source, ...]:
-    """Return new sources for a trial, in the order of a tick."""
+    """Return new sources for a trial, in reading order."""
     return (
         HostSource(),
         CgroupSource(),
