@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Estimate, Key, of_key
+from harness.model.analysis import Estimate, Key, find_by_key
 from harness.model.comparison import Outcome, Result, Trend, Versus
 from reports import charts, numbers
 from reports.compare_messages import MARKS, device_in, over, trend_line, what
@@ -65,7 +65,7 @@ def _step_times(versus: Versus) -> charts.Figure | None:
             times = {
                 versus.runs[run].label: time
                 for run in shown_runs(versus)
-                if (time := of_key(versus.runs[run].step_times, Key(workload, device, variant)))
+                if (time := find_by_key(versus.runs[run].step_times, Key(workload, device, variant)))
             }
             if len(times) > 1 or (times and len(versus.runs) == 1):
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times

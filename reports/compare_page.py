@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis.results import comparison_document
-from harness.model.analysis import Key, of_key
+from harness.model.analysis import Key, find_by_key
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
 from harness.wording import short_digests, some
 from reports import compare_messages
@@ -79,7 +79,7 @@ class ComparePage:
         own = self.runs[run]
         pair = (workload, device)
         finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
-        return limit(finding, of_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
+        return limit(finding, find_by_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
 
     def differences(self, *, comparable: bool) -> list[tuple[str, ...]]:
         """Return "section: field" and its values, one a column, of those with which speeds stay comparable or not."""

@@ -244,7 +244,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
 def trust(analysis: Analysis) -> tuple[str, str]:
     """Return one line on how far to trust the run, and its level: "good", "notice" or "alert"."""
     run = analysis.run
-    if run.tried_out:
+    if run.smoke:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
     own = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
     own += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]

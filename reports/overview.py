@@ -15,7 +15,7 @@ from harness.model.analysis import (
     RatioKind,
     StepTime,
     Summary,
-    of_key,
+    find_by_key,
 )
 from harness.model.run import CPU
 from reports.names import devices_of
@@ -74,21 +74,21 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: bool) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
-    cpu = of_key(analysis.summaries, baseline._replace(device=CPU)) if device != CPU else None
+    cpu = find_by_key(analysis.summaries, baseline._replace(device=CPU)) if device != CPU else None
     return Row(
         name=name,
         workload=workload,
         device=device,
         scaled=scaled,
-        baseline=of_key(analysis.summaries, baseline),
-        tuned=of_key(analysis.summaries, tuned),
+        baseline=find_by_key(analysis.summaries, baseline),
+        tuned=find_by_key(analysis.summaries, tuned),
         cpu=cpu.throughput if cpu else None,
         over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, baseline),
         tuned_over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, tuned),
         scaling=analysis.ratio(RatioKind.SCALING, baseline),
         tuned_scaling=analysis.ratio(RatioKind.SCALING, tuned),
         gain=analysis.ratio(RatioKind.OVER_BASELINE, tuned),
-        step_time=of_key(analysis.step_times, baseline),
+        step_time=find_by_key(analysis.step_times, baseline),
         finding=analysis.limit(workload, device),
         published=next(
             (

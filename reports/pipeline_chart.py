@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, Stage, of_key
+from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, Stage, find_by_key
 from reports import numbers
 from reports.charts import Figure, Panel, beside, labelled, panel, records_table, span, stacked, whiskers
 from reports.names import devices_of, titles_of
@@ -25,7 +25,7 @@ def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
     return tuple(
         pipeline
         for pipeline in analysis.pipelines
-        if (time := of_key(analysis.step_times, Key(pipeline.workload, pipeline.device, BASELINE)))
+        if (time := find_by_key(analysis.step_times, Key(pipeline.workload, pipeline.device, BASELINE)))
         and time.share(*INPUT_PARTS) >= LEAST_SHARE
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis.facts import machine_name
-from harness.model.analysis import Analysis, Key, PublishedComparison, of_key
+from harness.model.analysis import Analysis, Key, PublishedComparison, find_by_key
 from harness.model.comparison import Extract
 from reports import charts, numbers
 from reports.messages import published_note
@@ -57,7 +57,7 @@ def _of_reference(
     if not each.is_time_or_speed or each.factor is None:
         return
     key = Key(each.workload, each.device, each.measured_variant)
-    here, there = of_key(analysis.summaries, key), of_key(extract.speeds, key)
+    here, there = find_by_key(analysis.summaries, key), find_by_key(extract.speeds, key)
     if here and there and extract.machine != machine_name(analysis.run.manifest):
         factor = each.factor.median * statistics.median(there.throughput) / here.throughput.median
         yield {

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, of_key
+from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, find_by_key
 from harness.model.comparison import Result, Versus
 from reports.compare_messages import over
 from reports.escaping import harmless
@@ -73,7 +73,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield "accuracy_ok", summary.accuracy_ok
     for kind in RatioKind:
         yield from _estimate(kind.value, analysis.ratio(kind, summary.key))
-    time = of_key(analysis.step_times, summary.key)
+    time = find_by_key(analysis.step_times, summary.key)
     for part in Part:
         value = time.parts.get(part) if time else None
         yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None

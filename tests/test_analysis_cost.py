@@ -8,7 +8,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.cost import hourly
-from harness.model.analysis import Analysis, Cost, Key, Summary, of_key
+from harness.model.analysis import Analysis, Cost, Key, Summary, find_by_key
 from harness.model.run import Placement, Prices, Run
 from tests import builders
 
@@ -20,7 +20,7 @@ def at(prices: Prices | None, run: Run | None = None) -> Analysis:
 
 def of(result: Analysis, device: str) -> tuple[Summary, Cost]:
     key = Key("cifar100-mlp", device, "baseline")
-    summary, cost = of_key(result.summaries, key), of_key(result.costs, key)
+    summary, cost = find_by_key(result.summaries, key), find_by_key(result.costs, key)
     assert summary is not None and cost is not None
     return summary, cost
 

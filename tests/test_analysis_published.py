@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.model.analysis import Key, PublishedComparison, of_key
+from harness.model.analysis import Key, PublishedComparison, find_by_key
 from harness.model.run import Run
 from tests.builders import cpu_run, four_gpu_run, gpu_run
 from workloads.protocol import BASELINE, Published
@@ -21,7 +21,7 @@ def beside(run: Run, **fields: object) -> PublishedComparison:
 
 
 def speed(run: Run, device: str) -> float:
-    result = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE))
+    result = find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE))
     assert result is not None
     return result.throughput.median
 

@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.align import grown, steady_means
 from harness.analysis.energy import CPU_COUNTER
-from harness.model.analysis import Key, Summary, of_key
+from harness.model.analysis import Key, Summary, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
 from tests.builders_telemetry import lost
@@ -19,7 +19,7 @@ from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
 def summary(run: Run, device: str, variant: str) -> Summary:
-    result = of_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
+    result = find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
     assert result is not None
     return result
 

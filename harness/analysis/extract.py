@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.facts import facts, machine_name
-from harness.model.analysis import Analysis, of_key
+from harness.model.analysis import Analysis, find_by_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status
 from workloads.protocol import BASELINE, TUNED
@@ -61,7 +61,7 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
     for summary in analysis.summaries:
         if summary.variant not in COMPARED:
             continue
-        cost = of_key(analysis.costs, summary.key)
+        cost = find_by_key(analysis.costs, summary.key)
         energy, money = summary.energy_j_per_sample, cost.per_million_samples if cost else None
         yield Speed(
             throughput=summary.trial_throughputs,

@@ -22,7 +22,7 @@ from harness.model.analysis import (
     RatioKind,
     Remedy,
     StepTime,
-    of_key,
+    find_by_key,
 )
 from workloads.protocol import (
     BASELINE,
@@ -92,7 +92,7 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     """
     result: list[Finding] = []
     for case in cases:
-        time = of_key(times, Key(case.name, case.device, BASELINE))
+        time = find_by_key(times, Key(case.name, case.device, BASELINE))
         own = [*not_learning(case), *(_of_step(case, time) if time and Part.COMPUTE in time.parts else ())]
         result += (
             replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))

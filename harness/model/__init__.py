@@ -1,1 +1,1 @@
-"""What goes between the parts of the harness: values without I/O, and nothing that is computed by calling."""
+"""Frozen values that the parts of the harness exchange. No I/O."""

@@ -1,4 +1,4 @@
-"""What is said of a run: computed from it anew each time, and never stored as truth."""
+"""Results of analysing a run. They are recomputed each time; only the run itself is the record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.protocol import Change, Published
 
 
 class Key(NamedTuple):
-    """What a figure is about."""
+    """The workload, device and variant that a value belongs to."""
 
     workload: str
     device: str
@@ -21,7 +21,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyed:
-    """Something about one workload, device and variant."""
+    """A value that belongs to one workload, device and variant."""
 
     workload: str
     device: str
@@ -29,21 +29,21 @@ class Keyed:
 
     @property
     def key(self) -> Key:
-        """What it is about."""
+        """The workload, device and variant."""
         return Key(self.workload, self.device, self.variant)
 
 
 _Keyed = TypeVar("_Keyed", bound=Keyed)
 
 
-def of_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
-    """Return the first value of a key, None where there is none."""
+def find_by_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
+    """Return the first value with this key, or None."""
     return next((each for each in values if each.key == key), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A median of `n` independent values with its 95 % interval, by harness.analysis.stats; n == 1 has none."""
+    """Median of `n` independent values with a 95 % interval from harness.analysis.stats; none if n == 1."""
 
     median: float
     low: float
@@ -53,7 +53,7 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half the interval's width over the median; None where there is no interval."""
+        """Half the width of the interval / median; None without an interval."""
         return (self.high - self.low) / 2 / abs(self.median) if self.n > 1 and self.median else None
 
 
@@ -63,16 +63,15 @@ class Summary(Keyed):
 
     Attributes:
         throughput: samples/s in steady state.
-        step_time: seconds a step, synchronised windows divided by their steps.
+        step_time: seconds per step: length of the synchronised windows / their steps.
         step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
-        wait_share: share of the steady time spent waiting for input, between 0 and 1.
-        training_s: time for the published epochs, where it was measured or, with `training_projected`, can be
-            projected.
-        cold_start: (phase, seconds) in order, everything before steady state.
+        wait_share: share of steady-state time spent waiting for input, 0 to 1.
+        training_s: time for the published epochs, measured or (if `training_projected`) projected.
+        cold_start: (phase, seconds) of everything before steady state, in order.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
-        energy_j_per_sample: of what `energy_source` says, or None.
+        energy_j_per_sample: as measured by `energy_source`, or None.
         accuracy: on held-out data, or None.
-        trial_ids, trial_throughputs: where every figure comes from, and samples/s of each.
+        trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
     """
 
     throughput: Estimate
@@ -95,14 +94,14 @@ class Summary(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency(Keyed):
-    """Requests at one batch size (SingleStream), or at one rate of one trial (Server).
+    """Requests at one batch size (SingleStream), or at one rate in one trial (Server).
 
     Attributes:
-        rate_per_s: samples offered a second; None where each request waited for the one before.
-        samples_per_s: what was served.
-        quantiles_s: "p50", "p90", "p99" -> seconds, over the requests of all trials; those missing for which
-            there were too few.
-        requests, planned: how many were served, and how many there were to be.
+        rate_per_s: samples offered per second; None if each request waited for the previous one.
+        samples_per_s: samples served per second.
+        quantiles_s: "p50", "p90", "p99" -> seconds, over the requests of all trials; without quantiles for
+            which there are too few requests.
+        requests, planned: number of requests served and planned.
     """
 
     scenario: str
@@ -116,15 +115,14 @@ class Latency(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity(Keyed):
-    """The largest rate of single samples at which the 99th percentile of latency kept to a bound.
+    """The highest rate of single samples at which the 99th percentile of latency met a bound.
 
-    The bound is the least of those declared to which a rate kept; the largest where none did.
+    The bound is the tightest declared bound that some rate met, or the loosest if none was met.
 
     Attributes:
-        rate_per_s: over the trials in which a rate kept to the bound, `n` of them; None unless these are more
-            than half.
-        kept, trials: in how many trials a rate kept to the bound, and of how many.
-        alone_s: 99th percentile of a request by itself, the least of all trials; None where not measured.
+        rate_per_s: over the `n` trials in which a rate met the bound; None unless these are more than half.
+        kept, trials: number of trials in which a rate met the bound, and of all trials.
+        alone_s: 99th percentile of requests sent one at a time, lowest of all trials; None if not measured.
     """
 
     bound_s: float
@@ -135,17 +133,17 @@ class Capacity(Keyed):
 
 
 class RatioKind(StrEnum):
-    """What a speed is compared with."""
+    """Which two speeds a ratio compares."""
 
     GPU_OVER_CPU = "gpu_over_cpu"
     OVER_BASELINE = "over_baseline"
-    SCALING = "scaling"  # as many times the speed of one GPU: 1 when nothing is lost
+    SCALING = "scaling"  # speed per GPU over the speed of a single GPU; 1 is perfect scaling
     REQUESTS_GPU_OVER_CPU = "requests_gpu_over_cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Keyed):
-    """The speed of a workload, device and variant over another's, with its interval."""
+    """Ratio of one speed to another, with its interval; the key is the numerator's."""
 
     kind: RatioKind
     ratio: Estimate
@@ -153,12 +151,12 @@ class Comparison(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedComparison:
-    """A published number beside the measured one in the same unit.
+    """A published number and the measured value in the same unit.
 
     Attributes:
-        measured: of `measured_variant`; None where nothing matches.
-        factor: how many times the published speed (or ratio) the measured one is, against the nearer end of
-            a range, 1 within it; None for units in which a ratio says nothing, and where nothing is measured.
+        measured: result of `measured_variant`; None if nothing matches.
+        factor: measured speed (or ratio) / published; for a published range, against its nearer end, and 1
+            inside it. None if nothing was measured or a ratio is meaningless in this unit.
     """
 
     workload: str
@@ -170,17 +168,17 @@ class PublishedComparison:
 
     @property
     def is_time_or_speed(self) -> bool:
-        """Whether it is about a device by itself."""
+        """Whether it describes a single device, not a comparison of two."""
         return self.number.unit in ("samples/s", "s")
 
     @property
     def other_variant(self) -> bool:
-        """Whether the published settings were not run here, and the baseline stands in for them."""
+        """Whether the baseline is shown because the published settings were not run."""
         return self.measured is not None and self.measured_variant != self.number.variant
 
 
 class Part(StrEnum):
-    """A part of a step's time; all parts of a breakdown add up to the step as it was measured."""
+    """A part of the step time; the parts of a breakdown add up to the measured step."""
 
     COMPUTE = "compute"  # the device works
     LAUNCH = "launch"  # the device waits for the next kernel or call
@@ -190,7 +188,7 @@ class Part(StrEnum):
     COPY = "copy"  # host to device
     EXCHANGE = "exchange"  # gradients between devices
     HOST = "host taken"  # CPU quota, steal, other programs
-    UNEXPLAINED = "unexplained"  # the rest, with its sign
+    UNEXPLAINED = "unexplained"  # the remainder, which may be negative
 
 
 INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
@@ -198,13 +196,13 @@ INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime(Keyed):
-    """Where a step's time goes, for one workload, device and variant.
+    """Breakdown of the step time of one workload, device and variant.
 
     Attributes:
-        batch: samples of the step: the baseline's, also for other variants, so that times compare.
-        total: seconds a step.
-        parts: seconds a step, in the order of Part; their medians add up to that of `total`. A part that
-            could not be measured here is absent. Only UNEXPLAINED may be negative.
+        batch: samples per step. All variants use the baseline's, so that times are comparable.
+        total: seconds per step.
+        parts: seconds per step, in the order of Part; their medians add up to the median of `total`. Parts
+            that could not be measured are absent. Only UNEXPLAINED may be negative.
     """
 
     batch: int
@@ -212,15 +210,15 @@ class StepTime(Keyed):
     parts: Mapping[Part, Estimate]
 
     def share(self, *parts: Part) -> float:
-        """Return the share of the step that some parts take together."""
+        """Return the combined share of some parts in the step."""
         return sum(self.parts[part].median for part in parts if part in self.parts) / self.total.median
 
 
 class Cause(StrEnum):
-    """What a finding is about; most belong to one part of the step."""
+    """The cause that a finding names; most correspond to one part of the step."""
 
     INPUT = "input"  # the pipeline is slower than the model
-    OVERLAP = "no overlap"  # input and computing take turns
+    OVERLAP = "no overlap"  # input and compute alternate
     DISK = "disk"  # the pipeline waits for storage
     COPY = "copy"
     LAUNCH = "launch"
@@ -244,10 +242,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
-    """The baseline without some parts of its step, and its speed over the baseline's.
+    """The measured speedup of the baseline without some parts of its step.
 
     Attributes:
-        predicted: what the breakdown predicts for it, 1 / (1 - share of these parts).
+        predicted: the speedup that the breakdown predicts, 1 / (1 - share of these parts).
     """
 
     variant: str
@@ -257,10 +255,10 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A variant that answers a cause as a user can, and its speed over the baseline's.
+    """A variant that fixes a cause in a way that users can copy, and its speedup over the baseline.
 
     Attributes:
-        alone: it changes nothing that does not answer the cause.
+        alone: whether all its changes address the cause.
     """
 
     variant: str
@@ -270,17 +268,17 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A cause of lost time, or the limit that remains where little is lost.
+    """A cause of lost time, or the limiting resource if little time is lost.
 
     Attributes:
-        parts: of the step, those that the cause accounts for; () where it is none of them.
-        share: of the step's time, 0 to 1; None where no time is lost to it.
-        gain: predicted speed over the baseline's with the cause removed, 1 / (1 - share).
-        ablation: the measured gain beside it.
-        remedy: the measured variant that answers the cause with the fewest other changes.
-        stages: of the input pipeline, the slowest; several where their intervals do not tell them apart.
-        variants: of an impossible measurement, the variant that is too fast and what it cannot be faster than.
-        facts: what was observed, by name, for the sentence about it: numbers in SI units and shares 0 to 1.
+        parts: parts of the step that the cause accounts for; may be empty.
+        share: share of the step time, 0 to 1; None if the cause costs no time.
+        gain: predicted speedup with the cause removed, 1 / (1 - share).
+        ablation: the corresponding measured gain.
+        remedy: the measured variant that addresses the cause with the fewest other changes.
+        stages: slowest input pipeline stage; several if their intervals overlap.
+        variants: for an impossible measurement, the variant that is too fast and the variant that bounds it.
+        facts: name -> observed value, in SI units or as a share from 0 to 1, for use in messages.
     """
 
     workload: str
@@ -298,7 +296,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage of an input pipeline: seconds a sample that it adds."""
+    """One stage of an input pipeline, with its cost in seconds per sample."""
 
     name: str
     cost: Estimate
@@ -309,7 +307,7 @@ class Pipeline:
     """The input pipeline of a workload on a device.
 
     Attributes:
-        cpus_used, cpus: what the pipeline uses by itself, and what it may use; None where not known.
+        cpus_used, cpus: CPUs that the pipeline used when run alone, and CPUs available; None if unknown.
     """
 
     workload: str
@@ -320,7 +318,7 @@ class Pipeline:
 
 
 class CaveatKind(StrEnum):
-    """What a reader must know before trusting a number."""
+    """Reasons to read a number with care."""
 
     PARAMETERS = "parameters"
     FAILED_TRIALS = "failed trials"
@@ -355,7 +353,7 @@ _NOTES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
-    """One caveat of a kind: what it is about, with the number and the text that its sentence needs."""
+    """One caveat, with its subject and the number and text used in its message."""
 
     kind: CaveatKind
     workload: str = ""
@@ -367,20 +365,20 @@ class Caveat:
 
     @property
     def is_note(self) -> bool:
-        """Whether it is good to know, and no reason to doubt a number."""
+        """Whether it is for information only and casts no doubt on a number."""
         return self.kind in _NOTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """One combination of a sweep's values.
+    """One combination of parameter values in a sweep.
 
     Attributes:
-        status: how its trials ended, the best of them; None where none has ended yet.
-        message: why there is no speed, "" where there is one.
-        throughput: samples/s in steady state, None where no trial went well.
-        over_best: its throughput over the best point's, trial by trial; None without a throughput.
-        tied: whether it may be the fastest of all as well as the best; None where single trials cannot tell.
+        status: best status of its trials; None if no trial has ended yet.
+        message: why there is no throughput; "" if there is one.
+        throughput: samples/s in steady state; None if no trial succeeded.
+        over_best: its throughput / the best point's, paired by trial; None without a throughput.
+        tied: whether it may be the fastest point; None if there are too few trials to say.
     """
 
     point: Point
@@ -393,12 +391,12 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Keyed):
-    """A workload's speed over a grid of parameters on one device, one variant of it.
+    """Throughput of one workload, device and variant over a grid of parameters.
 
     Attributes:
-        axes: names of the parameters that it varies.
-        points: all that was planned, in the grid's order, the last axis running fastest.
-        best: the one with the greatest median throughput, None where nothing was measured.
+        axes: names of the swept parameters.
+        points: all planned points in grid order; the last axis varies fastest.
+        best: the point with the highest median throughput; None if nothing was measured.
     """
 
     axes: tuple[str, ...]
@@ -408,13 +406,13 @@ class Sweep(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Keyed):
-    """What one workload, device and variant takes in money; None where a price or a reading is missing.
+    """Cost of one workload, device and variant, in the manifest's currency; None if a price or reading is missing.
 
     Attributes:
-        per_hour: price of an hour, in the manifest's currency.
-        training: money for the published epochs, steady state only, as `Summary.training_s`.
-        electricity: money for the energy of these epochs alone, of what `Summary.energy_source` covers.
-        per_million_samples: money for a million samples.
+        per_hour: price per hour.
+        training: cost of the published epochs, steady state only, as `Summary.training_s`.
+        electricity: cost of the energy for these epochs, as far as `Summary.energy_source` measures it.
+        per_million_samples: cost of a million samples.
     """
 
     per_hour: float | None
@@ -425,11 +423,11 @@ class Cost(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Everything the report says, computed from a Run and nothing else; numbers and facts, no sentences.
+    """The content of a report, computed from a Run alone: numbers and facts, no sentences.
 
     Attributes:
-        step_times: of baseline and tuned, for each workload and device.
-        findings: for each workload and device by their share, the largest first.
+        step_times: breakdowns of baseline and tuned for each workload and device.
+        findings: for each workload and device, sorted by share, largest first.
     """
 
     run: Run
@@ -446,11 +444,11 @@ class Analysis:
     pipelines: tuple[Pipeline, ...] = ()
 
     def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
-        """Return what a comparison comes to, None where it was not measured."""
-        result = of_key((each for each in self.comparisons if each.kind is kind), key)
+        """Return a measured ratio, or None."""
+        result = find_by_key((each for each in self.comparisons if each.kind is kind), key)
         return result.ratio if result else None
 
     def limit(self, workload: str, device: str) -> Finding | None:
-        """Return what holds a workload back most on a device; None where nothing was found."""
-        own = (each for each in self.findings if (each.workload, each.device) == (workload, device))
-        return next(own, None)
+        """Return the finding that limits a workload most on a device, or None."""
+        findings = (each for each in self.findings if (each.workload, each.device) == (workload, device))
+        return next(findings, None)

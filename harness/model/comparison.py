@@ -1,6 +1,6 @@
-"""A run in brief, and several of them beside each other: numbers and facts, no sentences.
+"""Run extracts and their comparison: numbers and facts, no sentences.
 
-An Extract is a few kilobytes, so that hundreds of runs can be compared; it can be made again from its run.
+An Extract is a few kilobytes, so hundreds of runs can be compared. It can be recomputed from its run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from workloads.protocol import TENSORFLOW
 
 
 class Section(StrEnum):
-    """What a fact about a run belongs to."""
+    """Categories of facts about a run."""
 
-    MACHINE = "machine"  # MLPerf's system description and what else is known of the host
-    LIMITS = "limits"  # what the containers may use of it
+    MACHINE = "machine"  # MLPerf system description and other host facts
+    LIMITS = "limits"  # resource limits of the containers
     GPUS = "GPUs"
     DRIVER = "driver"
     SOFTWARE = "software"
@@ -34,13 +34,13 @@ Facts = Mapping[Section, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed(Keyed):
-    """Baseline or tuned of one workload and device in a run.
+    """Speed of baseline or tuned on one workload and device in a run.
 
     Attributes:
-        throughput: samples/s, one value a trial, in the order of the trials.
-        energy_j_per_sample: median, or None; `energy_source` says whose joules they are.
-        cost_per_million: money for a million samples in Extract.currency, or None.
-        learned: whether it reached the accuracy that the workload asks for; None where that is not known.
+        throughput: samples/s of each trial, in order.
+        energy_j_per_sample: median, as measured by `energy_source`, or None.
+        cost_per_million: cost of a million samples in Extract.currency, or None.
+        learned: whether training reached the workload's required accuracy; None if unknown.
     """
 
     throughput: tuple[float, ...]
@@ -53,21 +53,21 @@ class Speed(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
-    """A run in brief.
+    """Summary of a run for comparisons.
 
     Attributes:
-        label: what a page calls the run; its id unless the caller knows better, as a node's name.
-        machine: the kind of machine: the same text for machines of the same description.
-        facts: what may differ between two runs, as text.
-        findings: for each workload and device what limits it most.
-        caveats: the warnings.
-        images: workload -> the family of images that it runs in.
-        duration_s: of all trials together.
-        adaptive: whether the number of trials was left to the width of the interval.
-        planned, ok: how many trials there were to be, and how many ended well.
-        unfinished: whether it was still being measured, or cut short.
-        swept: how many points of a sweep it has; none of `speeds` is of one.
-        source: the path that it was read from, "" when there is none.
+        label: display name; the run id unless the caller has a better one, such as a node name.
+        machine: kind of machine; identical text for machines with the same description.
+        facts: values that may differ between two runs, as text.
+        findings: the main finding for each workload and device.
+        caveats: warnings only, no notes.
+        images: workload -> its image family.
+        duration_s: total of all trials.
+        adaptive: whether trials were repeated until the interval was narrow enough.
+        planned, ok: number of planned and of successful trials.
+        unfinished: whether the run was still going on or was cut short.
+        swept: number of sweep points, which `speeds` does not include.
+        source: path that the run was read from, or "".
     """
 
     run_id: str
@@ -92,16 +92,16 @@ class Extract:
 
     @property
     def smoke(self) -> bool:
-        """Whether it only checked that everything works."""
+        """Whether this is a smoke run, whose numbers mean nothing."""
         return self.facts.get(Section.SETTINGS, {}).get("profile") == SMOKE
 
     def image(self, workload: str) -> str:
-        """Return a workload's family of images; TensorFlow's where the extract does not say."""
+        """Return a workload's image family, TensorFlow by default."""
         return self.images.get(workload, TENSORFLOW)
 
 
 class Outcome(StrEnum):
-    """What an interval says about a ratio of speeds, 1 being no difference."""
+    """Conclusion from the interval of a speed ratio; 1 means no difference."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -112,14 +112,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Keyed):
-    """One workload, device and variant of a run, over the reference's.
+    """One workload, device and variant of a run compared with the reference.
 
     Attributes:
         run: position in Versus.runs.
-        speed: samples/s, as the run's own report has it.
-        ratio: of the medians, with an interval that holds together with all others of the comparison, 95
-            times in 100; None for the reference itself, and where the reference has no such speed.
-        not_comparable: the sections in which the two sides differ in what changes the meaning of a speed.
+        speed: samples/s, as in the run's own report.
+        ratio: ratio of the medians with a simultaneous 95 % interval over all comparisons; None for the
+            reference itself and if the reference has no such speed.
+        not_comparable: sections with differences that change what a speed means.
     """
 
     run: int
@@ -131,7 +131,7 @@ class Result(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A run's place: the geometric mean, over workloads, of its best speed over the reference's best."""
+    """A run's score: geometric mean over workloads of its best speed / the reference's best speed."""
 
     run: int
     score: Estimate
@@ -140,10 +140,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend(Keyed):
-    """One workload, device and variant over several runs of one machine, the earliest first.
+    """One workload, device and variant over successive runs on one machine, earliest first.
 
     Attributes:
-        change: the last speed over the first less one, by a robust line; None where chance explains it.
+        change: relative change from the first run to the last, by a robust line; None if not significant.
     """
 
     machine: str
@@ -153,10 +153,10 @@ class Trend(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A field that is known of all runs and not the same; one value a run.
+    """A field that is known for all runs and differs; one value per run.
 
     Attributes:
-        comparable: whether speeds mean the same all the same.
+        comparable: whether speeds are comparable in spite of it.
     """
 
     section: Section
@@ -167,17 +167,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versus:
-    """Runs side by side.
+    """A comparison of runs.
 
     Attributes:
-        runs: each with a label of its own.
-        reference: position in `runs` of the run that ratios and standings are over.
-        by_kind: ratios are over the median run on the same kind of machine instead, and `reference` is that
-            of the commonest kind.
-        standings: the fastest first.
-        trends: of machines with enough runs one after the other.
-        tests: how many comparisons hold together.
-        scaling: what the runs are numbers of workers of; None where each is a machine by itself.
+        runs: with unique labels.
+        reference: position in `runs` of the run that ratios and standings are relative to.
+        by_kind: ratios are relative to the median run on the same kind of machine instead, and `reference`
+            is the median run of the commonest kind.
+        standings: fastest first.
+        trends: for machines with enough successive runs.
+        tests: number of simultaneous comparisons.
+        scaling: set if the runs are the same training with different numbers of workers.
     """
 
     runs: tuple[Extract, ...]
@@ -192,7 +192,7 @@ class Versus:
 
 
 class Decision(StrEnum):
-    """What a check against a baseline says about one workload, device and variant."""
+    """Outcome of a check against a baseline for one workload, device and variant."""
 
     SLOWER = "slower"
     SLIGHTLY = "slower, within the limit"
@@ -202,7 +202,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison against the baseline and what it means for a limit."""
+    """One comparison with the baseline and the resulting decision."""
 
     result: Result
     decision: Decision
@@ -210,11 +210,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All comparisons against a baseline.
+    """All comparisons with a baseline.
 
     Attributes:
-        limit: the share of speed that may be lost.
-        missing: what the baseline has and a run has not, beside the run's position.
+        limit: tolerated loss of speed, as a share.
+        missing: (position of a run, key of the baseline that this run lacks).
     """
 
     limit: float
@@ -223,5 +223,5 @@ class Gate:
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks for which something is slower."""
+        """The failed checks."""
         return tuple(check for check in self.checks if check.decision is Decision.SLOWER)

@@ -1,4 +1,4 @@
-"""What the user asked for: the options of a run, which its manifest keeps."""
+"""Options of a run, as stored in its manifest."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from harness.defaults import GPUS, PROFILE, RATE_HZ, RUNS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for; see `tfbench bench --help` for each.
+    """Options given by the user; see `tfbench bench --help`.
 
     Attributes:
-        images: target ("cpu", "cuda") -> reference of an image of the user's own.
+        images: target ("cpu", "cuda") -> reference of the user's own image.
         gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
-        params: parameter -> its value as text; several values, separated by commas, make it an axis of a sweep.
-        rate_hz: telemetry samples a second, 0 for none.
-        price: as harness.run.prices reads it, "" for none.
-        cloud_metadata: ask the cloud's metadata service what this machine is, where the firmware names one.
+        params: parameter -> value as text; comma-separated values form a sweep axis.
+        rate_hz: telemetry samples per second, 0 for none.
+        price: in the format of harness.run.prices, or "".
+        cloud_metadata: query the cloud's metadata service if the firmware identifies a cloud.
         cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
     """
 
@@ -49,7 +49,7 @@ class Options:
 
     @property
     def axes(self) -> Mapping[str, tuple[str, ...]]:
-        """The parameters that have several values."""
+        """Parameters with several values, which form a sweep."""
         values = {
             name: tuple(part.strip() for part in text.split(",") if part.strip())
             for name, text in self.params.items()
@@ -58,5 +58,5 @@ class Options:
 
     @property
     def fixed_params(self) -> Mapping[str, str]:
-        """The parameters that have one value."""
+        """Parameters with a single value."""
         return {name: text for name, text in self.params.items() if name not in self.axes}

@@ -1,4 +1,4 @@
-"""What trials run on and in: GPUs, engine, image. Imports nothing that takes time."""
+"""GPUs, engines and images that trials use. Kept free of slow imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workloads.protocol import TENSORFLOW
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as NVML describes it; None is "not available", never 0."""
+    """A GPU as described by NVML; None means "not available", never 0."""
 
     index: int
     uuid: str
@@ -31,13 +31,13 @@ class Gpu:
 
     @property
     def cuda_id(self) -> str:
-        """What CUDA and NVML call it: the MIG instance's UUID where it is one, else the GPU's."""
+        """UUID for CUDA and NVML: that of the MIG instance if there is one, else the GPU's."""
         return self.mig_uuid or self.uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """What ran the containers. `isolated` is False for the local engine."""
+    """The engine that ran the containers. `isolated` is False for the local engine."""
 
     name: str
     version: str
@@ -45,16 +45,16 @@ class EngineInfo:
     rootless: bool | None = None
     cgroup_version: int | None = None
     gpu_access: str = ""  # "toolkit", "cdi", "devices", "host" (not isolated) or ""
-    runtimes: tuple[str, ...] = ()  # OCI runtimes that the engine knows
-    cdi_folders: tuple[str, ...] = ()  # where it reads CDI specifications, if it does
+    runtimes: tuple[str, ...] = ()  # OCI runtimes registered with the engine
+    cdi_folders: tuple[str, ...] = ()  # search paths of CDI specifications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
-    """An image as run.
+    """An image used by a run.
 
-    `digest` is the engine's content id, `lock_sha256` "" for a user's own image. `contents` is a hash of files and
-    settings alone, the same whoever built it and when; "" where there is no image.
+    `digest` is the engine's content id. `lock_sha256` is "" for a user's own image. `contents` is a hash of files
+    and settings only, independent of when and where the image was built; "" without an image.
     """
 
     target: str
@@ -67,6 +67,6 @@ class ImageInfo:
 
 
 def target_for(image: str, *, gpu: bool) -> str:
-    """Return the image target of a family: TensorFlow's are "cpu" and "cuda", others "NAME-cpu" and so on."""
+    """Return the image target of a family: "cpu" or "cuda" for TensorFlow, "NAME-cpu" or "NAME-cuda" for others."""
     kind = "cuda" if gpu else "cpu"
     return kind if image == TENSORFLOW else f"{image}-{kind}"

@@ -1,4 +1,4 @@
-"""A run as it is recorded: frozen values with units in their names, and no I/O. All that is persisted."""
+"""The recorded run: every value that is persisted. Units are in the names. No I/O."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from workloads.protocol import Change, Workload
 SCHEMA_VERSION = 2
 # The device of trials without a GPU.
 CPU = "cpu"
-# The profile that tries out whether all works.
+# The profile that only checks that everything works.
 SMOKE = "smoke"
 
-# Fact that a container tells -> name of the framework whose version it is.
+# Fact reported by a container -> framework whose version it holds.
 _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
 
 Scalar = str | int | float | bool
 
-# One combination of a sweep's values, (parameter, value) in the order of its axes; () outside a sweep.
+# One combination of a sweep's values: (parameter, value) in axis order; () outside a sweep.
 Point = tuple[tuple[str, Scalar], ...]
 
 
@@ -38,15 +38,15 @@ class Status(StrEnum):
     FAILED = "failed"  # the workload raised or exited non-zero
     OUT_OF_MEMORY = "out-of-memory"
     TIMEOUT = "timeout"
-    BAD_EVENTS = "bad-events"  # none, or not in the protocol
+    BAD_EVENTS = "bad-events"  # missing, or in violation of the protocol
     ENGINE_LOST = "engine-lost"
-    NO_GPU = "no-gpu"  # asked for GPUs that TensorFlow did not register
+    NO_GPU = "no-gpu"  # TensorFlow did not register the requested GPUs
     INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Telemetry that is missing, and why: `metric` is "*" when a whole source or device is meant."""
+    """Missing telemetry and the reason; `metric` is "*" if a whole source or device is missing."""
 
     source: str
     device: str
@@ -58,12 +58,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One source's readings for one device over a trial.
+    """One source's readings for one device during a trial.
 
     Attributes:
         t_ns: int64[n], CLOCK_MONOTONIC, ascending.
-        columns: metric name -> float64[n]; NaN where there is a gap. Names carry units;
-            docs/telemetry.md lists them.
+        columns: metric name -> float64[n], NaN in gaps. Names include units; see docs/telemetry.md.
     """
 
     source: str
@@ -74,7 +73,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A named stretch of a trial; `variant` is "" for phases that all variants share."""
+    """A named phase of a trial; `variant` is "" for phases shared by all variants."""
 
     name: str
     variant: str
@@ -84,7 +83,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Steps measured between two synchronised instants; `wait_ns` is -1 where waiting cannot be seen."""
+    """Steps measured between two synchronisation points; `wait_ns` is -1 if waiting is not observable."""
 
     variant: str
     index: int
@@ -97,7 +96,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """int64[n] durations of single steps of one window, as the host thread saw them."""
+    """int64[n] durations of the steps of one window, measured on the host thread."""
 
     variant: str
     window: int
@@ -106,7 +105,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A figure that the workload itself reported, such as test accuracy."""
+    """A number reported by the workload, such as test accuracy."""
 
     variant: str
     name: str
@@ -115,7 +114,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTimes:
-    """int64[n] latencies of one series of requests; fields as in workloads.protocol's event "requests"."""
+    """int64[n] latencies of one series of requests; fields as in the "requests" event of workloads.protocol."""
 
     variant: str
     scenario: str
@@ -129,7 +128,7 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What the workload itself said of a variant in words, such as the kernel that its layers were given."""
+    """A text reported by the workload about a variant, such as the kernel that its layers use."""
 
     variant: str
     name: str
@@ -138,7 +137,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantInfo:
-    """The parameters that a variant ran with, and what it changed against baseline."""
+    """Parameters of a variant and its changes from the baseline."""
 
     variant: str
     params: Mapping[str, Any]
@@ -147,11 +146,11 @@ class VariantInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
-    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several at once.
+    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several GPUs.
 
     Attributes:
-        id: names a folder; plans travel inside reports, which come from anywhere, so it names none elsewhere.
-        params: overrides of the workload's parameters, those of `point` among them.
+        id: also a folder name. The pattern excludes other paths, since plans are read from untrusted reports.
+        params: overrides of the workload's parameters, including those of `point`.
     """
 
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}\Z")]
@@ -164,11 +163,11 @@ class PlannedTrial:
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """Positions, in the manifest's `gpus`, of the GPUs that the trial uses."""
+        """Positions in the manifest's `gpus` of the GPUs used by the trial."""
         return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
 
     def trial(self, status: Status, message: str = "") -> Trial:
-        """Return how this trial ended, with nothing measured."""
+        """Return a trial with this status and no measurements."""
         return Trial(
             id=self.id,
             workload=self.workload,
@@ -185,14 +184,14 @@ class PlannedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One container, as it went.
+    """The record of one container.
 
     Attributes:
-        status, exit_code, message: how it ended; message is for people, "" when all went well.
-        started_ns, ended_ns: CLOCK_MONOTONIC of the host around the container's life.
-        facts: what the container found (versions, devices); scalars.
-        reported: what the workload knows of its variants.
-        left_out: planned variant that could not be measured -> why.
+        status, exit_code, message: how it ended; the message is for users, "" after success.
+        started_ns, ended_ns: host CLOCK_MONOTONIC before the container starts and after it ends.
+        facts: reported by the container (versions, devices); scalars.
+        reported: texts about variants reported by the workload.
+        left_out: planned variant that was not measured -> reason.
     """
 
     id: str
@@ -221,17 +220,17 @@ class Trial:
 
     @property
     def framework(self) -> str:
-        """What it trained with and its version, "" where the container did not come to say so."""
+        """Name and version of the framework; "" if the container did not report one."""
         result = (f"{name} {self.facts[fact]}" for fact, name in _FRAMEWORKS.items() if fact in self.facts)
         return next(result, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
-    """The data that a workload trained on; `why` says how that came.
+    """The data that a workload trained on; `why` is the reason for this choice.
 
-    `kind` is "real", "procedural", or "synthetic" where the workload makes its own samples; `size_bytes` is
-    what its files take.
+    `kind` is "real", "procedural", or "synthetic" if the workload generates its own samples. `size_bytes` is the
+    total size of its files.
     """
 
     workload: str
@@ -244,15 +243,15 @@ class DataInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What an hour of this machine costs; None where no price was given.
+    """Prices per hour; None if not given.
 
     Attributes:
-        machine: an hour of the machine, whichever device works.
-        cpu, gpu: an hour of the machine that one would rent to run on that kind of device.
-        each_gpu: an hour of each GPU that a trial uses.
-        electricity_per_kwh: what a kilowatt-hour costs.
-        currency: of all of them, e.g. "USD".
-        source: where the prices come from, in words.
+        machine: the whole machine, whichever device is used.
+        cpu, gpu: a machine rented for this kind of device.
+        each_gpu: each GPU used by a trial.
+        electricity_per_kwh: price of a kilowatt-hour.
+        currency: of all prices, e.g. "USD".
+        source: description of where the prices come from.
     """
 
     machine: float | None = None
@@ -266,12 +265,12 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where so many workers ran.
+    """Where the workers of one training ran.
 
     Attributes:
-        nodes: each worker's node, the first worker's first.
-        machines: each worker's machine, numbered from 0 in the order of the workers; equal numbers share one.
-        cpus: how many each worker could use, its own or shared; None where unknown.
+        nodes: node of each worker, in worker order.
+        machines: machine number of each worker, from 0; workers with equal numbers share a machine.
+        cpus: CPUs available to each worker, possibly shared; None if unknown.
     """
 
     nodes: tuple[str, ...]
@@ -280,24 +279,24 @@ class Placement:
 
     @property
     def oversubscribed(self) -> bool:
-        """Whether workers of a machine used the same CPUs."""
+        """Whether workers shared a machine and its CPUs."""
         return len(set(self.machines)) < len(self.machines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Who, when, on what and how: everything that one needs to run the same again.
+    """Everything needed to repeat a run.
 
     Attributes:
-        system: MLPerf system-description field -> value ("" where it cannot be found out).
-        options: as the user gave them; profile: as they changed it.
-        memory_limit_bytes: what each container may use.
+        system: MLPerf system-description field -> value ("" if unknown).
+        options: as given by the user; profile: as modified by these options.
+        memory_limit_bytes: limit of each container.
         placement: of workers on several nodes that trained together; None for one machine.
-        weights_sha256: of the file of --weights, "" without one.
-        rerun_of: the run that this one repeats, "" for none.
-        command: the command line that runs exactly this again.
-        prices: what its costs are computed with; a report may be made with others.
-        sources: workload -> SHA-256 of its file, and "workloads" -> that of the package which runs them all.
+        weights_sha256: of the --weights file, or "".
+        rerun_of: id of the run that this one repeats, or "".
+        command: the command line that repeats this run exactly.
+        prices: used for costs; a report can use others.
+        sources: workload -> SHA-256 of its file; "workloads" -> SHA-256 of the package that runs them all.
     """
 
     run_id: str
@@ -323,7 +322,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why a workload was repeated no further on a device, after how many trials that went well."""
+    """Why no more trials of a workload were run on a device, and how many had succeeded."""
 
     workload: str
     device: str
@@ -334,7 +333,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All that is persisted of one `tfbench bench`; `stops` is empty while a run goes on or was cut off."""
+    """The persisted record of one `tfbench bench`. `stops` is empty until the run has finished."""
 
     manifest: Manifest
     workloads: tuple[Workload, ...]
@@ -344,24 +343,24 @@ class Run:
 
     @property
     def system(self) -> Mapping[str, str]:
-        """MLPerf's system description; the framework, which only the containers know, is filled in."""
+        """MLPerf system description, with the framework as reported by the containers."""
         versions = dict.fromkeys(trial.framework for trial in self.trials if trial.framework)
         framework = self.manifest.system.get("framework") or ", ".join(versions)
         return {**self.manifest.system, "framework": framework}
 
     @property
     def duration_s(self) -> float:
-        """Seconds that its trials took, one after another."""
+        """Total duration of the trials in seconds."""
         return sum(trial.ended_ns - trial.started_ns for trial in self.trials) / 1e9
 
     @property
-    def tried_out(self) -> bool:
-        """Whether it only tried out whether all works: then its figures mean nothing."""
+    def smoke(self) -> bool:
+        """Whether this is a smoke run, whose numbers mean nothing."""
         return self.manifest.profile.name == SMOKE
 
     @property
     def unfinished(self) -> bool:
-        """Whether it goes on or was cut short: a trial was, or some are missing that no rule left out."""
+        """Whether the run is still going on or was cut short: a trial was, or one is missing for no recorded reason."""
         if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
             return True
         ended = {trial.id for trial in self.trials}

@@ -1,4 +1,4 @@
-"""Workers that trained one model together, by their number: numbers, no sentences."""
+"""Results of training with several workers: numbers, no sentences."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from harness.model.run import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(Keyed):
-    """One variant of one workload over so many workers.
+    """One workload, device and variant with a given number of workers.
 
     Attributes:
         throughput: samples/s of all workers together.
-        efficiency: throughput over `workers` times that of one worker, 1 when nothing is lost; None without
-            a run of one worker.
-        step_time: seconds a step.
-        exchange_s: one exchange of all gradients by itself: the most it can add to a step.
-        added_s: what a step takes longer than with one worker: what exchanging, and waiting for the slowest,
-            do add.
-        gradient_bytes: what one worker has to exchange a step.
+        efficiency: throughput / (`workers` x throughput of one worker), 1 is ideal; None without a
+            one-worker run.
+        step_time: seconds per step.
+        exchange_s: time to exchange all gradients once, measured alone: an upper bound of what it adds to a step.
+        added_s: step time minus that of one worker: actual cost of exchange and of waiting for the slowest worker.
+        gradient_bytes: gradients exchanged by one worker per step.
     """
 
     workers: int
@@ -35,10 +34,10 @@ class Point(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Training over several numbers of workers.
+    """Training with different numbers of workers.
 
     Attributes:
-        points: by workload, device and variant, the fewest workers first.
+        points: by workload, device and variant, fewest workers first.
         placements: number of workers -> where they ran.
     """
 
