@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.align import grown, steady_means
+from harness.analysis.align import counter_increases, steady_means
 from harness.analysis.energy import CPU_COUNTER
 from harness.model.analysis import Key, Summary, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
@@ -154,7 +154,7 @@ class TestTelemetry:
     def test_growth_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
         t_ns, ends = np.array([1, 2, 3, 4]), [(0.5, 1.5), (1, 2), (1.5, 3), (3, 4), (3.5, 4.5)]
         starts_s, ends_s = np.array(ends).T
-        result = grown(
+        result = counter_increases(
             t_ns * SECOND_NS, np.array([10.0, 20, 0, 10]), starts_s * SECOND_NS, ends_s * SECOND_NS
         )
         assert result.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
@@ -163,7 +163,9 @@ class TestTelemetry:
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
         t_ns = origin + np.arange(4, dtype=np.int64) * 1000
         start, end = (np.array([origin + nanoseconds], dtype=np.int64) for nanoseconds in (500, 1500))
-        assert grown(t_ns, np.array([0.0, 1, 2, 3]), start, end)[0] == pytest.approx(1.0, abs=1e-9)
+        assert counter_increases(t_ns, np.array([0.0, 1, 2, 3]), start, end)[0] == pytest.approx(
+            1.0, abs=1e-9
+        )
 
 
 class TestEnergy:

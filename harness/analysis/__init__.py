@@ -23,9 +23,9 @@ __all__ = ["analyse", "priced"]
 
 
 def analyse(run: Run) -> Analysis:
-    """Compute everything that the report says, from the run and nothing else.
+    """Compute the content of the report from a run.
 
-    Never raises for what a run lacks: an interrupted, failed or empty run gives what there is.
+    Interrupted, failed and empty runs are accepted; the result has whatever could be computed.
     """
     measured = measures(run)
     summed = summaries(run, measured)
@@ -50,5 +50,5 @@ def analyse(run: Run) -> Analysis:
 
 
 def priced(analysis: Analysis, run: Run) -> Analysis:
-    """Compute again what depends on the prices alone; `run` differs from the analysis' in nothing else."""
+    """Recompute the costs for a run that differs from the analysed one only in its prices."""
     return replace(analysis, run=run, costs=costs(run, analysis.summaries))

@@ -1,4 +1,4 @@
-"""Telemetry held against windows: what a series read while a variant was in steady state."""
+"""Align telemetry with measured windows: means over the steady state of each variant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.model.run import CPU, Series, Trial
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
-# One column for each CPU: hundreds on a large host, and a container's threads wander between them.
+# The device with one column per CPU: hundreds on a large host, and threads migrate between them.
 PER_CORE = "cores"
 
 Floats = NDArray[np.float64]
@@ -22,9 +22,9 @@ Ints = NDArray[np.int64]
 def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
     """Return variant -> "source.device.metric" -> mean over the variant's windows.
 
-    A counter, whose mean would say nothing, becomes its increase over the windows divided by their length
-    and is named with "_per_s" at its end. A metric without a reading in a variant's windows is absent, and so is
-    a counter that was read less often than windows are long: its increase would be partly other variants'.
+    Counters become rates: their increase over the windows / length of the windows, with "_per_s" appended to
+    the name. A metric without readings in a variant's windows is absent. So is a counter read at intervals longer
+    than the windows, because its increase would include other variants.
     """
     steady = _steady(trial)
     means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
@@ -39,12 +39,12 @@ def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Steady:
-    """A trial's windows in the order of time, n of them; made once, since every series is held against it.
+    """The windows of a trial in time order, as arrays of equal length.
 
     Attributes:
-        variants: in the order in which they first came.
-        codes: each window's place in `variants`.
-        starts_ns, ends_ns: each window's two ends.
+        variants: in the order in which they first ran.
+        codes: position of each window's variant in `variants`.
+        starts_ns, ends_ns: start and end of each window.
     """
 
     variants: tuple[str, ...]
@@ -84,11 +84,11 @@ def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
 
 
 def _tick_codes(t_ns: Ints, steady: _Steady) -> Ints:
-    """Return for each tick the code of the variant whose window it falls into, -1 outside all windows.
+    """Return the variant code of the window that each tick falls into, -1 outside all windows.
 
-    A reading may speak of all the time since the one before (utilisation, GPM), so a tick counts only when
-    that one too lay in the window: else a variant would get some of its neighbour's load. Variants that are read too
-    rarely for that keep every tick.
+    Some readings cover the time since the previous one (utilisation, GPM). A tick therefore counts only if the
+    previous tick was in the same window; otherwise load of the preceding variant would be included. Variants with too
+    few readings for this rule keep all their ticks.
     """
     at = np.searchsorted(steady.starts_ns, t_ns, side="right") - 1
     codes = steady.codes[at]
@@ -100,36 +100,36 @@ def _tick_codes(t_ns: Ints, steady: _Steady) -> Ints:
 
 def _rates(series: Series, name: str, steady: _Steady) -> Floats:
     variants, codes = len(steady.variants), steady.codes
-    increases = grown(series.t_ns, series.columns[name], steady.starts_ns, steady.ends_ns)
+    increases = counter_increases(series.t_ns, series.columns[name], steady.starts_ns, steady.ends_ns)
     seconds = (steady.ends_ns - steady.starts_ns) / SECOND_NS
     read_ns = series.t_ns[np.isfinite(series.columns[name])]
-    apart_s = np.median(np.diff(read_ns)) / SECOND_NS if len(read_ns) > 1 else np.inf
-    good = np.isfinite(increases) & (seconds >= apart_s)
+    interval_s = np.median(np.diff(read_ns)) / SECOND_NS if len(read_ns) > 1 else np.inf
+    good = np.isfinite(increases) & (seconds >= interval_s)
     sums = np.bincount(codes[good], weights=increases[good], minlength=variants)
     lengths = np.bincount(codes[good], weights=seconds[good], minlength=variants)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / lengths
 
 
-def grown(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats:
-    """Return how much a counter grew in each of n stretches, interpolated between its nearest readings.
+def counter_increases(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats:
+    """Return the increase of a counter in each of n intervals, interpolated between readings.
 
-    NaN where the readings do not reach around the stretch or the counter was reset in it.
+    NaN if the readings do not cover the interval or the counter was reset in it.
     """
     good = np.isfinite(counter)
     t_ns, counter = t_ns[good], counter[good]
     if len(t_ns) < 2:
         return np.full(len(starts_ns), np.nan)
-    # Relative times: float64 holds nanoseconds since boot exactly for 104 days only.
+    # Relative times, because float64 represents nanoseconds since boot exactly for only 104 days.
     origin = int(t_ns[0])
     times = (t_ns - origin).astype(np.float64)
     starts, ends = (starts_ns - origin).astype(np.float64), (ends_ns - origin).astype(np.float64)
-    more = np.interp(ends, times, counter) - np.interp(starts, times, counter)
-    return np.where((starts >= 0) & (ends <= times[-1]) & (more >= 0), more, np.nan)
+    increases = np.interp(ends, times, counter) - np.interp(starts, times, counter)
+    return np.where((starts >= 0) & (ends <= times[-1]) & (increases >= 0), increases, np.nan)
 
 
 def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
-    """Return the mean of one CPU's own metric over a variant's windows, None where it was not read."""
+    """Return the mean of a per-CPU metric over a variant's windows, or None without readings."""
     series = next(
         (each for each in trial.telemetry if each.device == PER_CORE and metric in each.columns), None
     )
@@ -142,5 +142,5 @@ def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
 
 
 def gpu_names(device: str) -> tuple[str, ...]:
-    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", none for "cpu"."""
+    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", () for "cpu"."""
     return tuple(part for part in device.split("+") if part != CPU)

@@ -1,14 +1,14 @@
-"""Which of many points may be the fastest: multiple comparisons with the best.
+"""Find the points of a sweep that may be the fastest: multiple comparisons with the best.
 
-Comparing every point with the best one at 95 % each would leave too many out: the best was chosen after
-having been seen, and there are many comparisons. Kept instead is every point that a simultaneous 95 % bound
-cannot tell from the best (Gupta 1965, "On some multiple decision (selection and ranking) rules"; Hsu 1984,
-"Constrained simultaneous confidence intervals for multiple comparisons with the best"), so that the truly
-fastest is among those kept in 95 of 100 sweeps.
+Separate 95 % comparisons with the best point would exclude too many: the best is chosen from the same data, and
+there are many comparisons. Instead, a point is kept unless a simultaneous 95 % bound separates it from the best
+(Gupta 1965, "On some multiple decision (selection and ranking) rules"; Hsu 1984, "Constrained simultaneous
+confidence intervals for multiple comparisons with the best"). The truly fastest point is among the kept points in
+95 of 100 sweeps.
 
-Speeds are compared on logarithms, and trials of one index met the same machine, so that what they share is
-taken out first (a randomised block design). The spread is pooled over all points: with three trials a point's
-own says next to nothing.
+Speeds are compared on a log scale. Trials with the same index ran under the same conditions, so their common effect
+is removed first (randomised block design). The spread is pooled over all points, since three trials are too few to
+estimate it for each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Speeds = Mapping[Point, Mapping[int, float]]
 
 
 def may_be_best(speeds: Speeds) -> frozenset[Point] | None:
-    """Return the points that may be the fastest; None where single trials cannot tell."""
+    """Return the points that may be the fastest; None if there are too few trials to say."""
     points = [point for point, values in speeds.items() if values]
     if len(points) < 2:
         return frozenset(points) if points and len(speeds[points[0]]) > 1 else None
@@ -40,13 +40,13 @@ def may_be_best(speeds: Speeds) -> frozenset[Point] | None:
         return None
     counts = np.array([len(speeds[point]) for point in points])
     bound = _critical(len(points), degrees) * spread * np.sqrt(1 / counts[:, None] + 1 / counts[None, :])
-    # A point stays unless some other one is faster by more than the bound between the two.
-    ahead = means[None, :] - means[:, None] - bound
-    return frozenset(point for place, point in enumerate(points) if ahead[place].max() <= 0)
+    # A point is kept unless another is faster by more than their bound.
+    excess = means[None, :] - means[:, None] - bound
+    return frozenset(point for position, point in enumerate(points) if excess[position].max() <= 0)
 
 
 def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64], float, int]:
-    """Return each point's mean logarithm freed of the blocks, and the pooled spread with its degrees."""
+    """Return mean logarithms without block effects, the pooled spread and its degrees of freedom."""
     blocks = {
         index: column for column, index in enumerate(sorted({index for each in values for index in each}))
     }
@@ -63,14 +63,14 @@ def _fitted(values: Sequence[Mapping[int, float]]) -> tuple[NDArray[np.float64],
     logs = np.array([value for *_, value in rows])
     result, _, rank, _ = np.linalg.lstsq(design, logs, rcond=None)
     degrees = len(rows) - int(rank)
-    left = logs - design @ result
-    spread = math.sqrt(float(left @ left) / degrees) if degrees > 0 else math.nan
+    residuals = logs - design @ result
+    spread = math.sqrt(float(residuals @ residuals) / degrees) if degrees > 0 else math.nan
     return result[: len(values)], spread, degrees
 
 
 @cache
 def _critical(points: int, degrees: int) -> float:
-    """Return the upper 5 % point of the greatest of all others' standardised lead over one of equal means."""
+    """Return the 95th percentile of one point's largest standardised deficit if all means are equal."""
     random = np.random.default_rng(SEED)
     normal = random.standard_normal((DRAWS, points))
     lead = (normal[:, 1:].max(axis=1) - normal[:, 0]) / math.sqrt(2.0)

@@ -1,4 +1,4 @@
-"""One workload on one device: its variants, and lookups in their telemetry."""
+"""One workload on one device: its variants and their telemetry."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import CPU, Run, Trial
 from workloads.protocol import Workload
 
-# USE method (Gregg, 2013): what is not saturated makes nobody wait; by xprof's 15 %, as for a busy device.
-SATURATED_FREE = 0.15
+# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
+MIN_FREE_CPUS = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,10 @@ class Case:
     """One workload on one device.
 
     Attributes:
-        variants, measures: by variant, for those that were measured: over all trials, and one for each.
+        variants: measured variant -> summary over all trials.
+        measures: measured variant -> values of each trial.
         ratios: the comparisons of this workload.
-        trials: those of this workload and device that ended well.
+        trials: successful trials of this workload and device.
     """
 
     run: Run
@@ -47,12 +48,12 @@ class Case:
         return gpu_names(self.device)
 
     def speed(self, variant: str) -> float | None:
-        """Return a variant's samples/s."""
+        """Return a variant's throughput in samples/s."""
         summary = self.variants.get(variant)
         return summary.throughput.median if summary else None
 
     def host(self, variant: str, source: str, metric: str) -> float | None:
-        """Return a metric that is not a GPU's over a variant's steady state; the first device that has it."""
+        """Return a non-GPU metric over a variant's steady state, from the first device that has it."""
         summary = self.variants.get(variant)
         values = (
             value
@@ -62,7 +63,7 @@ class Case:
         return next(values, None)
 
     def gpu_values(self, variant: str, *choices: tuple[str, str]) -> tuple[float, ...]:
-        """Return one value a GPU, of the first (source, metric) that every GPU of the device has."""
+        """Return one value per GPU, for the first (source, metric) available on all GPUs of the device."""
         summary = self.variants.get(variant)
         for source, metric in choices:
             keys = [f"{source}.{name}.{metric}" for name in self.gpus]
@@ -76,7 +77,7 @@ class Case:
         return sum(values) / len(values) if values else None
 
     def metric(self, variant: str, name: str) -> float | None:
-        """Return the median over trials of a figure that the driver reported of a variant."""
+        """Return the median over trials of a metric reported for a variant."""
         values = [
             metric.value
             for trial in self.trials
@@ -86,25 +87,25 @@ class Case:
         return median(values) if values else None
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
-        """Return what a comparison of a variant on this device comes to."""
+        """Return a ratio measured for a variant on this device, or None."""
         wanted = (kind, self.device, variant)
         result = (each.ratio for each in self.ratios if (each.kind, each.device, each.variant) == wanted)
         return next(result, None)
 
     @property
     def pinned(self) -> tuple[int, ...]:
-        """The CPUs that --cpus named; empty when all may be used."""
+        """The CPUs given with --cpus; empty if all may be used."""
         return cpu_numbers(self.run.manifest.options.cpus)
 
     @property
     def host_cpus(self) -> int | None:
-        """How many CPUs the host's telemetry is about: those it is pinned to, or all."""
+        """Number of CPUs covered by host telemetry: the pinned CPUs, or all."""
         cpus = self.run.manifest.host_facts.get("cpus")
         return len(self.pinned) or (cpus if isinstance(cpus, int) else None)
 
     @property
     def cpus(self) -> float | None:
-        """How many CPUs the container could use: those visible to it, or its quota if less."""
+        """Number of CPUs available to the container: visible CPUs, or its quota if lower."""
         limits = [float(len(self.pinned))] if self.pinned else []
         for trial in self.trials[:1]:
             visible = trial.facts.get("cpus_visible")
@@ -118,7 +119,7 @@ class Case:
 def cases(
     run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], measured: Measures
 ) -> Iterator[Case]:
-    """Yield one case for each workload and device that has a summary."""
+    """Yield one case for each workload and device with a summary."""
     declared = {workload.name: workload for workload in run.workloads}
     groups: dict[tuple[str, str], dict[str, Summary]] = {}
     for summary in summaries:
@@ -143,9 +144,9 @@ def cases(
 
 
 def device_activity(case: Case, variant: str) -> float | None:
-    """Return the share of time in which some kernel was resident on the GPUs, or the CPUs in use were busy.
+    """Return the share of time in which a kernel was resident on the GPUs, or in which the CPUs were busy.
 
-    For a GPU an upper bound of how busy it was.
+    For a GPU this is an upper bound of its real utilisation.
     """
     if case.on_gpu:
         choices = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
@@ -156,25 +157,25 @@ def device_activity(case: Case, variant: str) -> float | None:
 
 
 def cpus_used(case: Case, variant: str) -> float | None:
-    """Return the CPUs' worth of time that the container used in a variant."""
+    """Return the CPU time used by the container in a variant, in CPUs."""
     used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
     return case.host(variant, "process", "cpu_usage_s_per_s") if used is None else used
 
 
 def free_cpus(case: Case, variant: str) -> float | None:
-    """Return the share of the CPUs that the container may use which nobody used, where few are free.
+    """Return the free share of the CPUs available to the container if they are saturated.
 
-    None where more than SATURATED_FREE is free, or nothing tells: what others did then mattered to nobody.
+    None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
     """
     busy, total, cpus = host_busy(case, variant), case.host_cpus, case.cpus
     if busy is None or not cpus or not total:
         return None
     free = 1.0 - busy if case.pinned else min(1.0, (1.0 - busy) * total / cpus)
-    return free if free < SATURATED_FREE else None
+    return free if free < MIN_FREE_CPUS else None
 
 
 def host_busy(case: Case, variant: str) -> float | None:
-    """Return how busy the CPUs were, between 0 and 1: those it is pinned to, or all of the host."""
+    """Return the utilisation of the pinned CPUs, or of all CPUs of the host, from 0 to 1."""
     if case.pinned:
         names = [f"core{number}_util_pct" for number in case.pinned]
         cores = [

@@ -1,4 +1,4 @@
-"""What a reader must know before trusting the numbers: typed facts about the run, its trials and its trust."""
+"""Caveats about a run and its trials, as typed facts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.model.analysis import Caveat, CaveatKind, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED
 
-# Half width over median: what a comparison of two machines can still tell apart.
-WIDE = 0.05
-FEW_TRIALS = 3
-# A trend is reported when chance gives it in under 5 % of cases and it is worth more than 2 %.
+# Half width / median of an interval.
+MAX_HALF_WIDTH = 0.05
+MIN_TRIALS = 3
+# A trend is reported if it is significant at 5 % and larger than 2 %.
 DRIFT_P, DRIFT_CHANGE = 0.05, 0.02
-MISSED_TICKS = 0.01
-STEAL_PCT = 1.0
-_OF_GPUS = {
+MAX_MISSED_TICKS = 0.01
+MAX_STEAL_PCT = 1.0
+_GPU_EVENTS = {
     "foreign_processes": CaveatKind.FOREIGN_PROCESSES,
     "xid_errors": CaveatKind.XID_ERRORS,
     "ecc_uncorrected": CaveatKind.ECC_ERRORS,
@@ -27,16 +27,16 @@ _OF_GPUS = {
 
 
 def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
-    """Return what is to be known of the run and of the machine while it measured, warnings first."""
+    """Return the caveats of a run and its machine without duplicates, warnings before notes."""
     groups = (
-        _of_run(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _host(summaries),
-        _clocks(run), _settings(run), *map(_counted, run.trials),
+        _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _host(summaries),
+        _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
     )  # fmt: skip
-    once = dict.fromkeys(caveat for group in groups for caveat in group)
-    return tuple(sorted(once, key=lambda caveat: caveat.is_note))
+    distinct = dict.fromkeys(caveat for group in groups for caveat in group)
+    return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
 
 
-def _of_run(run: Run) -> Iterator[Caveat]:
+def _setup(run: Run) -> Iterator[Caveat]:
     changed = run.manifest.options.fixed_params
     if changed:
         text = ", ".join(f"{name}={value}" for name, value in changed.items())
@@ -70,9 +70,9 @@ def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         if summary.variant not in (BASELINE, TUNED):
             continue
         width = summary.throughput.half_width
-        if summary.throughput.n < FEW_TRIALS:
+        if summary.throughput.n < MIN_TRIALS:
             kind, value = CaveatKind.FEW_TRIALS, float(summary.throughput.n)
-        elif width is not None and width > WIDE:
+        elif width is not None and width > MAX_HALF_WIDTH:
             kind, value = CaveatKind.WIDE_INTERVAL, width
         else:
             continue
@@ -92,7 +92,7 @@ def _stability(measured: Measures) -> Iterator[Caveat]:
 def _telemetry(run: Run) -> Iterator[Caveat]:
     ticks = sum(trial.sampling.get("ticks", 0.0) for trial in run.trials)
     missed = sum(trial.sampling.get("missed_ticks", 0.0) for trial in run.trials)
-    if ticks and missed / (ticks + missed) > MISSED_TICKS:
+    if ticks and missed / (ticks + missed) > MAX_MISSED_TICKS:
         yield Caveat(kind=CaveatKind.MISSED_TICKS, value=missed / (ticks + missed))
     gaps = {(gap.source, gap.reason): None for trial in run.trials for gap in trial.gaps}
     for source, reason in gaps:
@@ -107,26 +107,26 @@ def _host(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         )
         for metric in (".cpu_steal_pct", ".cpu_throttle_events_per_s")
     )
-    if steal > STEAL_PCT:
+    if steal > MAX_STEAL_PCT:
         yield Caveat(kind=CaveatKind.STEAL, value=steal / 100)
     if throttled > 0:
         yield Caveat(kind=CaveatKind.CPU_THROTTLED)
 
 
-def _counted(trial: Trial) -> Iterator[Caveat]:
+def _gpu_events(trial: Trial) -> Iterator[Caveat]:
     for series in trial.telemetry:
-        for metric, kind in _OF_GPUS.items():
+        for metric, kind in _GPU_EVENTS.items():
             values = series.columns.get(metric)
             if values is None or not np.isfinite(values).any():
                 continue
             finite = values[np.isfinite(values)]
-            # Errors are counters: those from before the trial are none of its own.
+            # Errors are counters that may start above zero.
             before = 0.0 if kind is CaveatKind.FOREIGN_PROCESSES else float(finite[0])
             if float(finite.max()) > before:
                 yield Caveat(kind=kind, device=series.device)
 
 
-def _settings(run: Run) -> Iterator[Caveat]:
+def _gpu_settings(run: Run) -> Iterator[Caveat]:
     for position, gpu in enumerate(run.manifest.gpus):
         device = f"gpu{position}"
         limit, default = gpu.power_limit_w, gpu.power_default_limit_w

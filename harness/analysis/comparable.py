@@ -1,4 +1,4 @@
-"""What differs between runs, and which differences change the meaning of a speed."""
+"""Find differences between runs and decide which make speeds not comparable."""
 
 from __future__ import annotations
 
@@ -10,50 +10,53 @@ from harness.model.platform import target_for
 from harness.model.run import CPU
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
-# Sections in which any difference changes the meaning of a speed.
+# Sections in which any difference makes speeds not comparable.
 _DECISIVE = frozenset({Section.IMAGES, Section.DATA, Section.DRIVER, Section.WORKLOADS, Section.SETTINGS})
-# Of the software those fields do, some for one family of images alone; the others are the machine's own.
+# The same for fields of the software section, by image family. Other software is part of the machine.
 _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {TENSORFLOW: ("tensorflow", "keras"), TREES: ("xgboost",)}
 _COMMON = ("isolated", "tfbench")
 _SOFTWARE = frozenset((*_COMMON, *(name for names in _FRAMEWORKS.values() for name in names)))
-# How often and what else was measured changes no speed.
+# Settings that decide only how often, and what else, is measured.
 _HARMLESS = frozenset({"trials", "max_trials", "target_interval", "variants", "analysis"})
 
 
 def differences(runs: Sequence[Extract]) -> tuple[Difference, ...]:
-    """Return the fields that are known of all runs and not the same, by section."""
+    """Return the fields that are known for all runs and differ, by section."""
     result = []
     for section in Section:
         first = runs[0].facts.get(section, {}) if runs else {}
         for name in first:
             values = tuple(run.facts.get(section, {}).get(name, "") for run in runs)
             if all(values) and len(set(values)) > 1:
-                comparable = not _decides(section, name)
+                comparable = not _is_decisive(section, name)
                 result.append(Difference(section=section, field=name, values=values, comparable=comparable))
     return tuple(result)
 
 
-def not_comparable(run: Extract, speed: Speed, usual: Facts) -> tuple[Section, ...]:
-    """Return the sections in which a run's speed is not comparable with the usual, as far as both are known."""
+def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Section, ...]:
+    """Return the sections that make a speed of a run not comparable with a run with facts `reference`.
+
+    Only fields known on both sides count.
+    """
     image, gpu = run.image(speed.workload), speed.device != CPU
-    asked = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
-    asked += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
-    asked += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
+    fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
+    fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
+    fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
     own = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
-    asked += [(Section.WORKLOADS, name) for name in own]
+    fields += [(Section.WORKLOADS, name) for name in own]
     if speed.variant == BASELINE:
-        asked.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
+        fields.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
     if gpu:
-        asked.append((Section.DRIVER, "driver_version"))
+        fields.append((Section.DRIVER, "driver_version"))
     result = []
-    for section, name in asked:
-        mine, theirs = (each.get(section, {}).get(name, "") for each in (run.facts, usual))
-        if _decides(section, name) and mine and theirs and mine != theirs:
+    for section, name in fields:
+        own, other = (facts.get(section, {}).get(name, "") for facts in (run.facts, reference))
+        if _is_decisive(section, name) and own and other and own != other:
             result.append(section)
     return tuple(dict.fromkeys(result))
 
 
-def _decides(section: Section, name: str) -> bool:
+def _is_decisive(section: Section, name: str) -> bool:
     if section is Section.SOFTWARE:
         return name in _SOFTWARE
     return section in _DECISIVE and name not in _HARMLESS

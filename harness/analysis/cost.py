@@ -1,4 +1,4 @@
-"""Money for a training and for a million samples, from speeds, prices and energy counters."""
+"""Cost of training and of a million samples, from speeds, prices and energy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ VARIANTS = (BASELINE, TUNED)
 
 
 def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
-    """Return what each workload takes baseline and tuned, where there is a price."""
+    """Return the costs of baseline and tuned for each workload; empty without prices."""
     prices = run.manifest.prices
     if prices is None:
         return ()
     declared = {workload.name: workload for workload in run.workloads}
-    # Of workers that trained together each had a machine, which is paid for; see harness.fleet.multiworker.
+    # Each worker of a multi-worker training has its own paid machine; see harness.fleet.multiworker.
     machines = len(run.manifest.placement.nodes) if run.manifest.placement else 1
     return tuple(
         _cost(prices, each, declared.get(each.workload), machines)
@@ -32,7 +32,7 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
 
 
 def hourly(prices: Prices | None, device: str) -> float | None:
-    """Return the price of an hour in which `device` works; what is said of its kind comes first."""
+    """Return the hourly price of using `device`; a price for its kind takes precedence."""
     if prices is None:
         return None
     if device == CPU:
@@ -57,14 +57,14 @@ def _cost(prices: Prices, summary: Summary, workload: Workload | None, machines:
 
 
 def _trained_samples(summary: Summary, workload: Workload | None) -> int | None:
-    """Return how many samples the published epochs are; None where the variant trains nothing."""
+    """Return the number of samples in the published epochs; None if the variant does not train."""
     if workload is None or summary.training_s is None:
         return None
     return (workload.samples_per_epoch or workload.data.train) * workload.epochs
 
 
-def _product(each: float | None, other: float | None) -> float | None:
-    return None if each is None or other is None else each * other
+def _product(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left * right
 
 
 def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate | None:

@@ -1,4 +1,4 @@
-"""Energy for each sample: the mean power over a variant's windows, over its speed there."""
+"""Energy per sample: mean power over a variant's windows / its throughput."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from harness.analysis.stats import estimate
 from harness.model.analysis import Estimate
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-# In order of trust: on Ampere GPUs and newer, power usage may be the mean of the last second.
-_OF_GPUS = (("nvml.{}.power_instant_w", "instant GPU power"), ("nvml.{}.power_usage_w", "GPU power"))
+# Most accurate first: on Ampere and newer, power usage may be averaged over the last second.
+_GPU_POWER = (("nvml.{}.power_instant_w", "instant GPU power"), ("nvml.{}.power_usage_w", "GPU power"))
 _RAPL, _JOULES = "rapl.", ".energy_j_per_s"
 
 
 def energy_per_sample(
     group: Sequence[Measure], means: Sequence[Mapping[str, float]]
 ) -> tuple[Estimate | None, str]:
-    """Return joules a sample, all GPUs of the device together, and where they come from.
+    """Return joules per sample, summed over all GPUs of the device, and their source.
 
     Args:
-        group: a variant's trials.
-        means: their telemetry, as steady_means has it.
+        group: trials of a variant.
+        means: the telemetry of each, from steady_means.
     """
     for metrics, label in _sources(group[0].trial.device, means):
         joules = [
@@ -36,9 +36,9 @@ def energy_per_sample(
 
 
 def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield metrics in watts that add up to the device's power, from the most to the least trusted."""
+    """Yield sets of metrics in watts that add up to the device's power, most accurate first."""
     gpus = gpu_names(device)
-    for metric, label in _OF_GPUS if gpus else ():
+    for metric, label in _GPU_POWER if gpus else ():
         yield [metric.format(gpu) for gpu in gpus], label
     if not gpus:
         zones = dict.fromkeys(name for own in means for name in own if _is_package(name))
@@ -46,7 +46,7 @@ def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tupl
 
 
 def _is_package(metric: str) -> bool:
-    """Tell packages and their memory from RAPL's other zones, which are parts of a package or hold all of it."""
+    """Return whether a metric is a RAPL package or its DRAM; other zones overlap with these."""
     zone = metric.removeprefix(_RAPL).removesuffix(_JOULES)
     return (
         metric == f"{_RAPL}{zone}{_JOULES}"

@@ -1,4 +1,4 @@
-"""A run in brief, for comparing many: speeds a trial, where a step's time goes, and what the run was."""
+"""Extract from a run what comparisons need: speeds of each trial, step-time breakdowns and facts."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status
 from workloads.protocol import BASELINE, TUNED
 
-# The variants that are compared: the others say why, and the breakdown of the step has their times.
+# Other variants only serve to break down the step time.
 COMPARED = (BASELINE, TUNED)
 
 
 def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract:
-    """Return a run in brief.
+    """Return the extract of a run.
 
     Args:
-        label: what pages are to call it; its id when empty.
-        source: the path that it was read from.
+        label: display name; the run id if empty.
+        source: the path that the run was read from.
     """
     run = analysis.run
     manifest = run.manifest
     speeds = tuple(_speeds(analysis))
-    valid = facts(run)
+    run_facts = facts(run)
     for each in speeds:
         if each.variant == BASELINE:
-            valid[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
+            run_facts[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
     return Extract(
         run_id=manifest.run_id,
         label=label or manifest.run_id,
         created=manifest.created,
         machine=machine_name(manifest),
-        facts=valid,
+        facts=run_facts,
         speeds=speeds,
         step_times=analysis.step_times,
         findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
@@ -53,7 +53,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
 
 
 def batch_field(workload: str, device: str) -> str:
-    """Return the name of the fact that holds the baseline's batch size."""
+    """Return the name of the fact with the baseline's batch size."""
     return f"{workload} {device} batch size"
 
 
@@ -68,7 +68,7 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
             batch_size=summary.batch_size,
             energy_j_per_sample=energy.median if energy else None,
             energy_source=summary.energy_source,
-            cost_per_million=money.median if money else None,
+            cost_per_million=per_million.median if per_million else None,
             learned=summary.accuracy_ok,
             **summary.key._asdict(),
         )

@@ -1,4 +1,4 @@
-"""What may differ between two runs, as text by section and field, and what kind of machine it is."""
+"""Facts that may differ between runs, as text by section and field, and the name of the machine."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from harness.cpuset import cpu_numbers
 from harness.model.comparison import Section
 from harness.model.run import Manifest, Run
 
-# What differs from run to run on one machine, and says nothing of it.
-_PASSING = frozenset(
+# Host facts that change from run to run on one machine.
+_VOLATILE = frozenset(
     {"boot_id", "load_1min", "free_disk_bytes", "own_memory_limit_bytes", "own_cpu_limit_cpus"}
 )
-# In other sections, with more detail.
-_ELSEWHERE = frozenset({"framework", "other_software_stack", "operating_system"})
-# Which GPU it is, not what GPU.
+# Host facts that other sections hold in more detail.
+_IN_OTHER_SECTIONS = frozenset({"framework", "other_software_stack", "operating_system"})
+# Fields that identify a single GPU rather than its model.
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
 _OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
-_NO_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
+_NOT_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
-# Of a workload's declaration, what changes nothing that is run.
+# Parts of a workload's declaration that do not affect what runs.
 _DESCRIPTION = ("published", "title", "suite", "source")
 
 
 def facts(run: Run) -> dict[Section, dict[str, str]]:
-    """Return section -> field -> value of all that may make a run differ from another; "" is left out."""
+    """Return section -> field -> value of everything that may differ between runs, without empty values."""
     result: dict[Section, dict[str, str]] = {section: {} for section in Section}
     for section, name, value in _facts(run):
         if text := _text(value):
@@ -39,7 +39,7 @@ def facts(run: Run) -> dict[Section, dict[str, str]]:
 
 
 def machine_name(manifest: Manifest) -> str:
-    """Return GPUs, CPU and limits of a machine: "NVIDIA H200 · Intel Xeon, 8 of 16 vCPU"."""
+    """Return a machine's GPUs, CPU and limits: "NVIDIA H200 · Intel Xeon, 8 of 16 vCPU"."""
     gpus = Counter(gpu.name for gpu in manifest.gpus)
     system, options = manifest.system, manifest.options
     vcpus = system.get("host_processor_vcpu_count")
@@ -64,10 +64,10 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
 
 def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     for name, value in manifest.system.items():
-        if name not in _ELSEWHERE:
+        if name not in _IN_OTHER_SECTIONS:
             yield Section.MACHINE, name, value
     for name, fact in manifest.host_facts.items():
-        if name not in _PASSING and name != "kernel":
+        if name not in _VOLATILE and name != "kernel":
             yield Section.MACHINE, name, fact
     for name in _LIMITS:
         yield Section.LIMITS, name, getattr(manifest.options, name)
@@ -83,7 +83,7 @@ def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
 def _software(run: Run) -> Iterator[tuple[Section, str, Any]]:
     manifest = run.manifest
     for image in manifest.images:
-        # The engine's content id differs wherever the same lock is built: the lock says what is in it.
+        # Prefer the lock: the engine's content id differs between builds of the same lock.
         yield Section.IMAGES, image.target, image.lock_sha256 or image.digest
         yield Section.IMAGES, f"{image.target} base", image.base
         yield Section.SOFTWARE, f"{image.target} image contents", image.contents or image.digest
@@ -109,7 +109,7 @@ def _software(run: Run) -> Iterator[tuple[Section, str, Any]]:
 def _settings(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     yield Section.SETTINGS, "profile", manifest.profile.name
     for name, value in asdict(manifest.profile).items():
-        if name not in _NO_SETTINGS:
+        if name not in _NOT_SETTINGS:
             yield Section.SETTINGS, name, value
     for name in _OPTIONS:
         yield Section.SETTINGS, name, getattr(manifest.options, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.analysis.case import SATURATED_FREE, Case, cpus_used, host_busy
+from harness.analysis.case import MIN_FREE_CPUS, Case, cpus_used, host_busy
 from harness.model.analysis import Cause
 from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
 
@@ -65,7 +65,7 @@ def _others_share(case: Case) -> float | None:
         return None
     steal = (case.host(BASELINE, "host", "cpu_steal_pct") or 0.0) / 100
     others = max(0.0, busy - used / cpus - steal)
-    if 1.0 - busy >= SATURATED_FREE * min(1.0, (case.cpus or cpus) / cpus) or others < OTHERS_LEAST:
+    if 1.0 - busy >= MIN_FREE_CPUS * min(1.0, (case.cpus or cpus) / cpus) or others < OTHERS_LEAST:
         return 0.0
     return _felt(case, others / (others + used / cpus))
 
