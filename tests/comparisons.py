@@ -12,7 +12,7 @@ import numpy as np
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
-from harness.analysis.scaling import scaled
+from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.analysis import Estimate, StepTime
 from harness.model.comparison import Extract, Speed, Versus
@@ -48,15 +48,15 @@ def whole(kind: int = 0) -> Extract:
 def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu0")) -> Extract:
     """Give a run whose speeds on some devices are `factor` times as high."""
 
-    def scaled(value: Estimate) -> Estimate:
+    def analyse_scaling(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
 
     def speed(each: Speed) -> Speed:
         return replace(each, throughput=tuple(value * factor for value in each.throughput))
 
     def time(each: StepTime) -> StepTime:
-        parts = {part: scaled(value) for part, value in each.parts.items()}
-        return replace(each, total=scaled(each.total), parts=parts)
+        parts = {part: analyse_scaling(value) for part, value in each.parts.items()}
+        return replace(each, total=analyse_scaling(each.total), parts=parts)
 
     speeds = (speed(each) if each.device in devices else each for each in run.speeds)
     times = (time(each) if each.device in devices else each for each in run.step_times)
@@ -97,7 +97,7 @@ def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] =
 @cache
 def comparison(name: str) -> Versus:
     made = versus(COMPARISONS[name], reference=None)
-    return replace(made, scaling=scaled(teams())) if name == "together" else made
+    return replace(made, scaling=analyse_scaling(teams())) if name == "together" else made
 
 
 @cache

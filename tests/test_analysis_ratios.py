@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.analysis.ratios import STOPPED_WIDER, Gap, gap, mean_gap, ratio, sample
+from harness.analysis.ratios import ADAPTIVE_WIDENING, Gap, gap, mean_gap, ratio, sample
 from harness.model.analysis import Estimate
 
 
@@ -76,7 +76,7 @@ def test_one_trial_has_no_interval_and_what_is_no_speed_is_left_out() -> None:
 def test_a_run_that_stopped_when_it_agreed_counts_as_noisier() -> None:
     values = [1.0, 1.01, 1.02]
     fixed, adaptive = (apart(values, values, adaptive=each) for each in (False, True))
-    assert adaptive.error == pytest.approx(STOPPED_WIDER * fixed.error)
+    assert adaptive.error == pytest.approx(ADAPTIVE_WIDENING * fixed.error)
 
 
 def test_the_mean_of_several_is_narrower_than_each() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.scaling import scaled
+from harness.analysis.scaling import analyse_scaling
 from harness.model.workers import Point
 from tests.builders_workers import run_of
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
@@ -13,7 +13,7 @@ from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 def points() -> dict[tuple[str, int], Point]:
     each = run_of([1000.0, 2000.0, 1000.0], batch=100, exchange_s=0.001)
     two = run_of([1600.0, 3200.0, 1600.0], batch=200, exchange_s=0.02)
-    return {(point.variant, point.workers): point for point in scaled({2: two, 1: each}).points}
+    return {(point.variant, point.workers): point for point in analyse_scaling({2: two, 1: each}).points}
 
 
 def test_efficiency_is_taken_index_by_index() -> None:
@@ -39,6 +39,6 @@ def test_only_variants_that_train_are_shown() -> None:
 
 
 def test_without_one_worker_there_is_no_efficiency() -> None:
-    (point,) = scaled({2: run_of([1600.0], batch=200, exchange_s=0.02)}).points
+    (point,) = analyse_scaling({2: run_of([1600.0], batch=200, exchange_s=0.02)}).points
     assert point.efficiency is None
     assert point.added_s is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.scaling import scaled
+from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
 from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
@@ -83,7 +83,7 @@ def test_incomplete_runs_are_noted_once() -> None:
 
 
 def test_workers_that_share_a_machine_have_a_caveat() -> None:
-    made = scaled(teams())
+    made = analyse_scaling(teams())
     assert [text.replace("\u202f", " ") for text in scaling_lines(made)] == [
         "cifar100-mlp, baseline: 4 workers on CPU are 2.00× as fast as one (50 % efficiency)."
     ]

@@ -25,12 +25,12 @@ times = st.builds(
     host_fed=st.none() | seconds,
     model=seconds,
     feed=st.none() | seconds,
-    unfed=st.none() | seconds,
+    from_memory=st.none() | seconds,
     launch=st.none() | seconds,
     exchange=st.none() | seconds,
     python=st.just(0.0) | seconds,
     retracing=st.just(0.0) | seconds,
-    taken=share,
+    host_share=share,
     on_gpu=st.booleans(),
 )
 

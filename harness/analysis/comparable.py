@@ -42,16 +42,16 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
     fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
     fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
     fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
-    own = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
-    fields += [(Section.WORKLOADS, name) for name in own]
+    names = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
+    fields += [(Section.WORKLOADS, name) for name in names]
     if speed.variant == BASELINE:
         fields.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
     if gpu:
         fields.append((Section.DRIVER, "driver_version"))
     result = []
     for section, name in fields:
-        own, other = (facts.get(section, {}).get(name, "") for facts in (run.facts, reference))
-        if _is_decisive(section, name) and own and other and own != other:
+        values = [facts.get(section, {}).get(name, "") for facts in (run.facts, reference)]
+        if _is_decisive(section, name) and all(values) and values[0] != values[1]:
             result.append(section)
     return tuple(dict.fromkeys(result))
 

@@ -62,7 +62,7 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
         if summary.variant not in COMPARED:
             continue
         cost = find_by_key(analysis.costs, summary.key)
-        energy, money = summary.energy_j_per_sample, cost.per_million_samples if cost else None
+        energy, per_million = summary.energy_j_per_sample, cost.per_million_samples if cost else None
         yield Speed(
             throughput=summary.trial_throughputs,
             batch_size=summary.batch_size,

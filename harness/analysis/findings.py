@@ -1,4 +1,4 @@
-"""What holds a workload back: causes read off the breakdown of its step, with predicted and measured gains."""
+"""Find what limits a workload from its step-time breakdown, with predicted and measured gains."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case, cpus_used
-from harness.analysis.host_taken import taken
+from harness.analysis.host_taken import host_shares
 from harness.analysis.learning import not_learning
 from harness.analysis.limits import impossible
 from harness.analysis.pipelines import is_serial, slowest_stages
@@ -43,28 +43,28 @@ from workloads.protocol import (
     changes_baseline,
 )
 
-# MLPerf Storage lets input cost 10 % (accelerator utilisation of 90 %): what costs less holds nothing back.
-MATTERS = 0.10
-# xprof (step time breakdown): kernel launch time from 15 % of the step is high.
-LAUNCH_MATTERS = 0.15
-# More than this share of the step that no part accounts for is a finding of its own.
-UNEXPLAINED_LEAST = 0.10
-# A disk is the reason for waiting when tasks were stalled on I/O for half of it at least.
-DISK_EXPLAINS = 0.5
-# A detail explains the framework's part when it makes up half of it.
-DETAIL_EXPLAINS = 0.5
-# DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE: about 80 % of the peak is the most that can be reached; three quarters
-# of that is where bandwidth becomes the limit.
+# Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
+MIN_SHARE = 0.10
+# xprof (step time breakdown) considers a kernel launch time of 15 % of the step high.
+MIN_LAUNCH_SHARE = 0.15
+# Unexplained time is a finding of its own above this share.
+MIN_UNEXPLAINED = 0.10
+# The disk is the cause if tasks were stalled on I/O for at least this share of the input time.
+MIN_DISK_SHARE = 0.5
+# A detail is named as the cause if it makes up at least this share of the framework part.
+MIN_DETAIL_SHARE = 0.5
+# About 80 % of the peak is reachable (DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE); three quarters of that counts as
+# limited by memory bandwidth.
 DRAM_LIMIT = 0.6
 
-# The baseline without some parts of its step, the fewest parts first.
+# Variants that remove parts of the baseline's step, fewest parts first.
 ABLATIONS: Mapping[str, tuple[Part, ...]] = {
     WITHOUT_COPY: (Part.COPY,),
     WITHOUT_FRAMEWORK: (Part.FRAMEWORK,),
     WITHOUT_INPUT: INPUT_PARTS,
     WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
 }
-# Which of a variant's changes answer which cause.
+# Cause -> changes that address it.
 ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.LAUNCH: frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"}),
     Cause.COPY: frozenset({"feed", "prefetch_to_device"}),
@@ -85,15 +85,18 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
 
 
 def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding, ...]:
-    """Return what was found, for each workload and device the largest share first.
+    """Return the findings of each workload and device, largest share first.
 
-    Training that does not work, and measurements that cannot be, come before everything. A device that is
-    itself the limit comes after what costs MATTERS of the time, and before what costs less.
+    Failed training and impossible measurements come before all others. A device that is itself the limit ranks
+    as if it cost MIN_SHARE of the time.
     """
     result: list[Finding] = []
     for case in cases:
         time = find_by_key(times, Key(case.name, case.device, BASELINE))
-        own = [*not_learning(case), *(_of_step(case, time) if time and Part.COMPUTE in time.parts else ())]
+        own = [
+            *not_learning(case),
+            *(_step_findings(case, time) if time and Part.COMPUTE in time.parts else ()),
+        ]
         result += (
             replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
             for each in sorted(own, key=_rank)
@@ -104,16 +107,16 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
 def _rank(finding: Finding) -> tuple[int, float]:
     if finding.cause in (Cause.NOT_LEARNING, Cause.IMPOSSIBLE):
         return 0, 0.0
-    share = finding.share.median if finding.share else MATTERS
+    share = finding.share.median if finding.share else MIN_SHARE
     if finding.cause in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
-        share = MATTERS
+        share = MIN_SHARE
     return (3, -share) if finding.cause is Cause.UNEXPLAINED and share < 0.5 else (1, -share)
 
 
-def without(share: float) -> float:
-    """Return the speed over today's if a cause went away that takes this share of the time, 0 to 1.
+def speedup_without(share: float) -> float:
+    """Return the predicted speedup from removing a cause with this share of the time, 0 to 1.
 
-    No more than a thousand times: what is left of the time is known no better.
+    Capped at 1000, the accuracy to which the remaining time is known.
     """
     return 1.0 / max(1.0 - share, 0.001)
 
@@ -121,7 +124,7 @@ def without(share: float) -> float:
 _Facts = Mapping[str, float | None]
 
 
-def _of_step(case: Case, time: StepTime) -> Iterator[Finding]:
+def _step_findings(case: Case, time: StepTime) -> Iterator[Finding]:
     yield from impossible(case, time)
     for parts, (cause, facts) in (
         (INPUT_PARTS, _input(case, time)),
@@ -132,14 +135,14 @@ def _of_step(case: Case, time: StepTime) -> Iterator[Finding]:
         ((Part.HOST,), _host(case)),
     ):
         share = _share(time, *parts)
-        if share.low > 0.0 and share.median >= (LAUNCH_MATTERS if cause is Cause.LAUNCH else MATTERS):
+        if share.low > 0.0 and share.median >= (MIN_LAUNCH_SHARE if cause is Cause.LAUNCH else MIN_SHARE):
             stages = slowest_stages(case) if parts is INPUT_PARTS else ()
-            made = _finding(case, cause, parts, share, facts)
-            yield replace(made, gain=without(share.median), stages=stages)
+            finding = _finding(case, cause, parts, share, facts)
+            yield replace(finding, gain=speedup_without(share.median), stages=stages)
     yield from clock_findings(case)
     yield _device(case, time)
     unexplained = _share(time, Part.UNEXPLAINED)
-    if abs(unexplained.median) > UNEXPLAINED_LEAST:
+    if abs(unexplained.median) > MIN_UNEXPLAINED:
         yield _finding(case, Cause.UNEXPLAINED, (Part.UNEXPLAINED,), unexplained, {})
 
 
@@ -155,7 +158,7 @@ def _finding(case: Case, cause: Cause, parts: tuple[Part, ...], share: Estimate,
 
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
-    """Return the share of some parts, with the wider of their intervals added up."""
+    """Return the combined share of some parts, with the widest of their intervals on each side."""
     own = [time.parts[part] for part in parts if part in time.parts]
     total = time.total.median
     middle = sum(each.median for each in own)
@@ -170,7 +173,7 @@ def _share(time: StepTime, *parts: Part) -> Estimate:
 def _input(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
     share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
-    if stalled is not None and share and stalled >= DISK_EXPLAINS * share:
+    if stalled is not None and share and stalled >= MIN_DISK_SHARE * share:
         cause = Cause.DISK
     else:
         cause = Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
@@ -185,14 +188,14 @@ def _input(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
 
 
 def _stalled_share(case: Case) -> float | None:
-    """Return the share of the time in which some task was stalled on I/O: in the container, else at all."""
+    """Return the share of time in which a task was stalled on I/O, in the container or else on the host."""
     variant = CUSTOM_LOOP if CUSTOM_LOOP in case.variants else BASELINE
     for source in ("cgroup", "host"):
         value = case.host(variant, source, "io_pressure_some_s_per_s")
         if value is not None:
             return min(1.0, value)
     waiting, total = case.host(variant, "host", "cpu_iowait_pct"), case.run.manifest.host_facts.get("cpus")
-    # One task that waits leaves one CPU in I/O wait.
+    # Each waiting task leaves one CPU in I/O wait.
     return min(1.0, waiting / 100 * total) if waiting is not None and isinstance(total, int) else None
 
 
@@ -204,23 +207,23 @@ def _framework(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
         Cause.PYTHON_IN_STEP: python_s or 0.0,
         Cause.RETRACING: case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
     }
-    cause, most_s = max(details.items(), key=lambda each: each[1])
+    cause, longest_s = max(details.items(), key=lambda each: each[1])
     if case.metric(BASELINE, RUN_EAGERLY):
         cause = Cause.RUN_EAGERLY
-    elif most_s < DETAIL_EXPLAINS * part_s:
-        # With callbacks around every batch Keras waits for each step's results, whatever they do with them.
+    elif longest_s < MIN_DETAIL_SHARE * part_s:
+        # With callbacks on every batch, Keras waits for the results of each step even if they are not used.
         cause = Cause.KERAS_LOOP if callbacks_s is None else Cause.CALLBACKS
     shapes = case.metric(CUSTOM_LOOP, RETRACES)
     return cause, {"callbacks_s": callbacks_s, "python_s": python_s, "shapes": shapes}
 
 
 def _host(case: Case) -> tuple[Cause, _Facts]:
-    shares = taken(case)
+    shares = host_shares(case)
     return max(shares, key=lambda cause: shares[cause], default=Cause.OTHER_PROGRAMS), {}
 
 
 def _device(case: Case, time: StepTime) -> Finding:
-    """Say that the device is the limit, by memory bandwidth where a counter tells, wherever it works at all."""
+    """Return the finding that the device is the limit: memory bandwidth if a counter shows it, else compute."""
     facts = {
         name: None
         if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
@@ -233,24 +236,25 @@ def _device(case: Case, time: StepTime) -> Finding:
 
 
 def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation | None:
-    """Return the variant that takes a finding's parts away, and the fewest others; None where none was measured.
+    """Return the measured variant that removes a finding's parts and the fewest others, or None.
 
-    None of them takes Python out of a step, or its changing shapes.
+    No variant removes Python from a step, or changing batch shapes.
     """
     if time is None or not finding.parts or finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
         return None
     for variant, parts in ABLATIONS.items():
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
-            predicted = without(_removed(case, time, parts))
+            predicted = speedup_without(_removed_share(case, time, parts))
             return Ablation(variant=variant, predicted=predicted, gain=gain)
     return None
 
 
-def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
-    """Return the share of the step that an ablation takes away.
+def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
+    """Return the share of the step that an ablation removes.
 
-    Of launch that is what many steps in a call save; of a copy, what the rest of the step can hide.
+    Only the launch time that multiple steps per call save is removed, and only as much copy time as the remaining
+    step can hide.
     """
     removed = time.share(*parts)
     if parts == (Part.COPY,):
@@ -258,25 +262,25 @@ def _removed(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     calls = [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)]
     if Part.LAUNCH not in parts or not calls:
         return removed
-    least = time.batch / max(item for item in calls if item) / time.total.median
-    saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - least)
+    fastest = time.batch / max(speed for speed in calls if speed) / time.total.median
+    saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - fastest)
     return removed - max(0.0, time.share(Part.LAUNCH) - saved)
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
-    """Return the variant that answers a cause with the fewest other changes; None where none was measured."""
+    """Return the measured variant that addresses a cause with the fewest other changes, or None."""
     answers = ANSWERS.get(finding.cause, frozenset())
     result: dict[tuple[int, bool, int], Remedy] = {}
     for variant, summary in case.variants.items():
-        # Nobody can feed a training from memory by one batch.
+        # Real training cannot reuse a single batch from memory.
         if variant == WITHOUT_INPUT or not (variant == TUNED or changes_baseline(variant)):
             continue
         changed = [change for change in summary.changes if change.what != "global batch"]
-        mine = [change for change in changed if change.what in answers]
+        relevant = [change for change in changed if change.what in answers]
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
-        if mine and gain is not None:
-            others = len(changed) - len(mine)
+        if relevant and gain is not None:
+            others = len(changed) - len(relevant)
             remedy = Remedy(variant=variant, gain=gain, alone=not others)
-            # What answers the cause by itself says more of it than all fixes together.
-            result.setdefault((others, variant == TUNED, -len(mine)), remedy)
+            # A single fix is preferred to all fixes together.
+            result.setdefault((others, variant == TUNED, -len(relevant)), remedy)
     return result[min(result)] if result else None

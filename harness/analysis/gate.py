@@ -1,14 +1,14 @@
-"""Whether runs are slower than a baseline by more than a limit, for a machine that must decide.
+"""Decide whether runs are slower than a baseline by more than a limit.
 
-Each comparison has an interval that holds together with all others, 95 times in 100. It is
+The intervals of all comparisons are simultaneous at 95 %. With the limit at 1 - tolerated loss, a ratio is
 
-    slower                    when the interval lies below 1 and reaches the limit
-    slower, within the limit  when it lies below 1 and ends before the limit
-    within the limit          when it ends before the limit and holds 1, or lies above 1
-    undecided                 when it holds both 1 and the limit, or there is none
+    slower                    if its interval is below 1 and reaches the limit
+    slower, within the limit  if it is below 1 but above the limit
+    within the limit          if it is above the limit and includes 1, or is above 1
+    undecided                 if it includes both 1 and the limit, or there is no interval
 
-so that noise alone fails a check at most 5 times in 100 over all comparisons together, and a slowdown of
-just the limit is found whenever the interval is narrow enough to tell it from none.
+Noise alone fails at most 5 % of checks, counted over all comparisons together. A slowdown by exactly the limit is
+detected whenever the interval is narrow enough to exclude 1.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from harness.model.comparison import Check, Decision, Gate, Versus
 
 
 def gate(versus: Versus, limit: float) -> Gate:
-    """Return a check of every ratio over the reference.
+    """Check every ratio of a comparison.
 
     Args:
-        versus: over the baseline.
-        limit: the share of speed that may be lost, between 0 and 1.
+        versus: comparison with the baseline as reference.
+        limit: tolerated loss of speed, as a share from 0 to 1.
     """
     checks = tuple(
         Check(result=each, decision=_decision(each.ratio, 1 - limit))
@@ -34,16 +34,16 @@ def gate(versus: Versus, limit: float) -> Gate:
     return Gate(limit=limit, checks=checks, missing=tuple(_missing(versus)))
 
 
-def _decision(ratio: Estimate, least: float) -> Decision:
+def _decision(ratio: Estimate, min_ratio: float) -> Decision:
     if ratio.n < 2:
         return Decision.OPEN
     if ratio.high < 1:
-        return Decision.SLOWER if ratio.low <= least else Decision.SLIGHTLY
-    return Decision.WITHIN if ratio.low > least else Decision.OPEN
+        return Decision.SLOWER if ratio.low <= min_ratio else Decision.SLIGHTLY
+    return Decision.WITHIN if ratio.low > min_ratio else Decision.OPEN
 
 
 def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
-    """Yield what the baseline has and a run has not: a workload that fails must not pass unseen."""
+    """Yield baseline keys that a run lacks, so that a failed workload does not pass unnoticed."""
     speeds = [[each.key for each in run.speeds] for run in versus.runs]
     for run, own in enumerate(speeds):
         yield from ((run, key) for key in speeds[versus.reference] if key not in own)

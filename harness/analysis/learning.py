@@ -1,4 +1,4 @@
-"""Did training work? A speed of a model that learns nothing may be the speed of a broken one."""
+"""Check that training worked: the speed of a model that does not learn is meaningless."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from harness.model.run import Run
 from workloads.protocol import BASELINE, TUNED, Workload
 
 STEPS_TRAINED = "steps_trained"
-# Standard errors of the share of right answers that mere guessing gives; chance exceeds it in 3e-7 of cases.
+# Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
 _SIGMAS = 5.0
 
 
 def required_accuracy(run: Run, workload: Workload | None) -> float | None:
-    """Return the least accuracy on held-out data that shows learning; None where nothing is to be learned.
+    """Return the minimum accuracy on held-out data that shows learning; None if the workload needs none.
 
-    On procedural data it is what the workload declares. On real data, where a short measurement trains for
-    a few seconds only, it is the chance level plus five standard errors of a binomial proportion.
+    On procedural data this is declared by the workload. On real data, where a short measurement trains for only
+    a few seconds, it is the chance level plus five standard errors of a binomial proportion.
     """
     if workload is None or workload.min_accuracy <= 0 or workload.task != "train":
         return None
@@ -31,10 +31,9 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
 
 
 def learned(accuracy: float | None, needed: float | None, epochs: float | None) -> bool | None:
-    """Return whether training worked; None when nothing tells.
+    """Return whether training worked; None if unknown.
 
-    A measurement that ended before every sample was seen once may prove that training works, never that it
-    does not.
+    Training for less than one epoch can show that training works, but not that it fails.
     """
     if accuracy is None or needed is None:
         return None
@@ -44,7 +43,7 @@ def learned(accuracy: float | None, needed: float | None, epochs: float | None) 
 
 
 def not_learning(case: Case) -> Iterator[Finding]:
-    """Yield a finding for the worse of baseline and tuned where it did not learn."""
+    """Yield a finding if baseline or tuned did not learn, for the worse of the two."""
     needed = required_accuracy(case.run, case.workload)
     failed = [
         (summary.accuracy, variant)

@@ -1,4 +1,4 @@
-"""What physics forbids: a measurement beyond it is wrong, and is said to be."""
+"""Detect measurements that are physically impossible and therefore wrong."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from harness.analysis.case import Case
 from harness.model.analysis import Cause, Estimate, Finding, Part, StepTime
 from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY
 
-# PCI Express: bytes/s of one lane of each generation in one direction, after encoding (PCI-SIG base specification).
+# PCIe generation -> bytes/s of one lane in one direction after encoding (PCI-SIG base specification).
 PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-# A variant that has to do what another does cannot be faster; noise of so much is no contradiction.
+# Tolerance for noise: a variant must be faster than its ceiling by more than this.
 TOLERANCE = 0.10
-# Nothing feeds a step of any model faster than this.
-SAMPLES_PER_S = 1e12
+# No model processes samples faster than this.
+MAX_SAMPLES_PER_S = 1e12
 
-# A variant, and what it cannot be faster than: it does the same and more.
+# (variant, ceiling): the variant does all the work of its ceiling and more, so it cannot be faster.
 _CEILINGS = (
     (BASELINE, MODEL_ONLY),
     (CUSTOM_LOOP, MODEL_ONLY),
@@ -25,7 +25,7 @@ _CEILINGS = (
 
 
 def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
-    """Yield a finding for each measurement that cannot be: faster than its own ceiling, the link, or at all."""
+    """Yield a finding for each measurement that exceeds its ceiling, the PCIe link or any plausible speed."""
     for variant, ceiling in _CEILINGS:
         lower, upper = case.variants.get(variant), case.variants.get(ceiling)
         if lower is None or upper is None:
@@ -36,12 +36,12 @@ def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
     rate, link = copy_rate(case, time), link_rate(case)
     if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
         yield _finding(case, rate / link - 1.0, bytes_per_s=rate, link_bytes_per_s=link)
-    if any(summary.throughput.median > SAMPLES_PER_S for summary in case.variants.values()):
+    if any(summary.throughput.median > MAX_SAMPLES_PER_S for summary in case.variants.values()):
         yield _finding(case, 1.0)
 
 
 def _windows(case: Case, variant: str) -> list[float]:
-    """Return samples/s of all windows: a single trial has no interval that says how much they differ."""
+    """Return samples/s of all windows, since a single trial has no interval."""
     return [speed for measure in case.measures[variant] for speed in measure.window_throughputs]
 
 
@@ -57,17 +57,17 @@ def _finding(case: Case, excess: float, *variants: str, **facts: float) -> Findi
 
 
 def copy_rate(case: Case, time: StepTime) -> float | None:
-    """Return the bytes/s at which the copy part moves a batch; None where either is not known."""
+    """Return the rate in bytes/s at which the copy part moves a batch; None if unknown."""
     size = case.metric(BASELINE, BATCH_BYTES)
     copy = time.parts.get(Part.COPY)
     if HOST_FED not in case.variants or size is None or copy is None or copy.high <= 0:
         return None
-    # A copy that is hardly to be seen says nothing of its rate.
+    # A very short copy is too uncertain for a rate.
     return size / copy.high if copy.median > TOLERANCE * time.total.median else None
 
 
 def link_rate(case: Case) -> float | None:
-    """Return the bytes/s of a GPU's PCIe link in one direction; None where it is not known."""
+    """Return the one-way PCIe bandwidth of all GPUs of the device in bytes/s; None if unknown."""
     if not case.gpus or not case.run.manifest.gpus:
         return None
     gpu = case.run.manifest.gpus[0]

@@ -1,4 +1,4 @@
-"""From a run's trials to one value a trial: steady windows' samples over their time, variant by variant."""
+"""Measures: one value per trial and variant, from the samples and times of its steady-state windows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workloads.protocol import VARIANTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One variant of one trial that went well.
+    """Measured values of one variant in one successful trial.
 
     Attributes:
-        throughput: samples/s; step_s: seconds a step; batch: samples a step.
-        wait_share: of the windows in which waiting could be seen, None when in none.
+        throughput: samples/s; step_s: seconds per step; batch: samples per step.
+        wait_share: share of time waiting, over windows in which waiting is observable; None without any.
         window_throughputs: samples/s of each window.
     """
 
@@ -34,9 +34,9 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 
 
 def measures(run: Run) -> Measures:
-    """Return the measures of all trials that went well, in the order of workloads, devices and variants.
+    """Return the measures of all successful trials, ordered by workload, device and variant.
 
-    The points of a sweep are left out: they run with other parameters, and harness.analysis.sweeps has them.
+    Sweep points are excluded, since their parameters differ; see harness.analysis.sweeps.
     """
     result: dict[Key, list[Measure]] = {}
     for trial in run.trials:
@@ -65,7 +65,7 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def measure_of(trial: Trial, variant: str) -> Measure | None:
-    """Return what one variant of a trial measured; None where it has no steady windows."""
+    """Return the measure of one variant in a trial; None without steady-state windows."""
     windows = [window for window in trial.windows if window.variant == variant]
     time_ns = sum(window.end_ns - window.start_ns for window in windows)
     steps = sum(window.steps for window in windows)
@@ -88,6 +88,6 @@ def measure_of(trial: Trial, variant: str) -> Measure | None:
 
 
 def _wait_share(windows: Iterable[Window]) -> float | None:
-    shown = [window for window in windows if window.wait_ns >= 0]
-    time_ns = sum(window.end_ns - window.start_ns for window in shown)
-    return min(1.0, sum(window.wait_ns for window in shown) / time_ns) if time_ns > 0 else None
+    observed = [window for window in windows if window.wait_ns >= 0]
+    time_ns = sum(window.end_ns - window.start_ns for window in observed)
+    return min(1.0, sum(window.wait_ns for window in observed) / time_ns) if time_ns > 0 else None

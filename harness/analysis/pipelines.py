@@ -1,4 +1,4 @@
-"""The input pipeline by itself: what each stage costs, how many CPUs it uses, which stage is the slowest."""
+"""The input pipeline alone: cost of each stage, CPUs used, slowest stage."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from harness.analysis.stats import estimate
 from harness.model.analysis import Estimate, Pipeline, Stage
 from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 
-# More CPUs than one thread uses, or more speed than one thread has, tell that work runs side by side.
+# A pipeline with more CPU use or speedup than this, compared with one thread, is parallel.
 SERIAL_CPUS, SERIAL_SPEEDUP = 1.25, 1.25
-# A stage that adds less than this share of the pipeline's time is not worth naming.
-LEAST_SHARE = 0.05
+# Stages below this share of the pipeline's time are not named.
+MIN_STAGE_SHARE = 0.05
 
 
 def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
-    """Return the pipeline of each workload and device whose input was drained."""
+    """Return the input pipeline of each workload and device with an input-only measurement."""
     return tuple(
         Pipeline(
             workload=case.name,
@@ -33,7 +33,7 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
 
 
 def _stages(case: Case) -> Iterator[Stage]:
-    """Yield what draining each stage adds to the time of a sample, in the pipeline's order, over windows."""
+    """Yield the time per sample that each stage adds, in pipeline order, estimated over windows."""
     declared = case.workload.stages if case.workload else ()
     ran = [name.removeprefix(STAGE_PREFIX) for name in case.variants if name.startswith(STAGE_PREFIX)]
     before = estimate([0.0], "s/sample")
@@ -42,13 +42,13 @@ def _stages(case: Case) -> Iterator[Stage]:
         group = case.measures[f"{STAGE_PREFIX}{name}"]
         after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")
         assert after is not None  # a measure has at least one window
-        yield Stage(name=name, cost=_added(before, after))
-        # Draining more cannot take less: where it seems to, that is noise.
+        yield Stage(name=name, cost=_difference(before, after))
+        # An additional stage cannot save time; apparent savings are noise.
         before = max(before, after, key=lambda each: each.median)
 
 
-def _added(before: Estimate, after: Estimate) -> Estimate:
-    """Return the difference of two independent estimates, none below zero."""
+def _difference(before: Estimate, after: Estimate) -> Estimate:
+    """Return the difference of two independent estimates, clipped at zero."""
     middle = after.median - before.median
     down = np.hypot(after.median - after.low, before.high - before.median)
     up = np.hypot(after.high - after.median, before.median - before.low)
@@ -59,21 +59,22 @@ def _added(before: Estimate, after: Estimate) -> Estimate:
 
 
 def slowest_stages(case: Case) -> tuple[str, ...]:
-    """Return the stage that costs most; with those whose interval reaches into its own, if there are any."""
+    """Return the slowest stage and those that cannot be distinguished from it."""
     costs = list(_stages(case))
     total = sum(each.cost.median for each in costs)
-    most = max(costs, key=lambda each: each.cost.median, default=None)
-    if most is None or most.cost.median < LEAST_SHARE * total or not total:
+    slowest = max(costs, key=lambda each: each.cost.median, default=None)
+    if slowest is None or slowest.cost.median < MIN_STAGE_SHARE * total or not total:
         return ()
     return tuple(
         each.name
         for each in costs
-        if each is most or (each.cost.high >= most.cost.low and each.cost.median >= most.cost.median / 2)
+        if each is slowest
+        or (each.cost.high >= slowest.cost.low and each.cost.median >= slowest.cost.median / 2)
     )
 
 
 def is_serial(case: Case) -> bool | None:
-    """Tell whether the pipeline prepares one sample after another; None where nothing tells."""
+    """Return whether the pipeline prepares one sample at a time; None if unknown."""
     used, feed = cpus_used(case, INPUT_ONLY), case.speed(INPUT_ONLY)
     if used is None or feed is None:
         return None

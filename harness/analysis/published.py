@@ -1,4 +1,4 @@
-"""What was measured beside what was published, in the published unit."""
+"""Compare measured with published numbers, in the published unit."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.run import CPU, Run
 from workloads.protocol import BASELINE, TUNED, Published, Workload
 
-# More of these is better, of all other units less; shares are compared by themselves, not as a ratio.
+# Units in which higher and lower is better. Numbers in other units (shares) get no factor.
 SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")
 TIMES = ("s",)
 
 
 def published_comparisons(run: Run, cases: Sequence[Case]) -> tuple[PublishedComparison, ...]:
-    """Return each published number beside this machine's.
+    """Return each published number with the corresponding measurement.
 
-    A number for a GPU stands beside every single GPU; one with nothing to match has measured None. Where
-    the variant that does what was published did not run, the baseline stands in.
+    A number for a GPU is compared with each single GPU. Without a matching device `measured` is None. If the variant
+    with the published settings did not run, the baseline is used.
     """
     return tuple(
         compared
         for workload in run.workloads
         for number in workload.published
-        for compared in _beside(workload, number, cases)
+        for compared in _compared(workload, number, cases)
     )
 
 
-def _beside(workload: Workload, number: Published, cases: Sequence[Case]) -> Iterator[PublishedComparison]:
+def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> Iterator[PublishedComparison]:
     matches = [
         case
         for case in cases
@@ -81,12 +81,12 @@ def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:
 
 
 def _single(value: float | None) -> Estimate | None:
-    """Return a median of trials that comes without an interval."""
+    """Return a share without an interval as an estimate."""
     return None if value is None else Estimate(median=value, low=value, high=value, n=1, unit="share")
 
 
 def _factor(number: Published, measured: Estimate | None) -> Estimate | None:
-    """Return measured over published as a speed; with a range its nearer end counts, and 1 within it."""
+    """Return measured / published speed; for a range, against the nearer end, and 1 inside the range."""
     if measured is None or number.unit not in (*SPEEDS, *TIMES) or measured.median <= 0 or number.value <= 0:
         return None
     nearest = min(max(measured.median, number.value), max(number.upto, number.value))

@@ -1,14 +1,14 @@
-"""Speeds over other speeds, compared on logarithms: trial by trial, or as independent samples.
+"""Ratios of speeds with intervals, paired by trial or from independent samples, on a log scale.
 
-Speeds are positive and their noise is a factor. Trials of one run are interleaved, so that those of one index met
-the same machine. Runs are independent samples: the interval is Welch's (Welch 1947, "The generalization of
-Student's problem when several different population variances are involved"), the ratio that of the medians.
+Speeds are positive and their noise is multiplicative. Trials of one run are interleaved, so trials with the same
+index ran under the same conditions. Different runs are independent samples: the ratio is that of the medians, with
+Welch's interval (Welch 1947, "The generalization of Student's problem when several different population variances
+are involved").
 
-A run that was repeated until its interval was narrow stopped when its trials happened to agree: their
-spread is too small by then (Anscombe 1953, "Sequential estimation"). Simulated with the profile's own rule
-(three to seven trials, `make power` does it again), Welch's 95 % interval alone called 9.5 % of comparisons
-of like with like different, at 3 % of noise; with the standard error of such a run taken STOPPED_WIDER times
-as wide it is at most 5 % at any noise.
+A run that is repeated until its interval is narrow stops when its trials happen to agree, so their spread is biased
+low (Anscombe 1953, "Sequential estimation"). In a simulation of the profile's rule (three to seven trials; `make
+power` repeats it) with 3 % noise, plain 95 % Welch intervals reported 9.5 % of identical pairs as different. With
+the standard error of such runs multiplied by ADAPTIVE_WIDENING it is at most 5 % at any noise.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from harness.model.analysis import Comparison, Estimate, Key, RatioKind
 from harness.model.run import CPU
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
 
-STOPPED_WIDER = 1.25
+ADAPTIVE_WIDENING = 1.25
 LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Logarithms of independent values: their mean and median, the variance of one, and their number."""
+    """Statistics of the logarithms of `n` independent values; `variance` is that of a single value."""
 
     mean: float
     median: float
@@ -42,12 +42,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """How far two samples lie apart on logarithms.
+    """Difference of two samples on a log scale.
 
     Attributes:
-        mean, median: the differences of their means, around which the interval lies, and of their medians.
-        error, degrees: standard error and degrees of freedom; 0 where a side has a single value.
-        n: the smaller side's.
+        mean: difference of the means, the centre of the interval; median: difference of the medians.
+        error, degrees: standard error and degrees of freedom; 0 if a side has a single value.
+        n: size of the smaller sample.
     """
 
     mean: float
@@ -57,7 +57,7 @@ class Gap:
     n: int
 
     def estimate(self, level: float = LEVEL) -> Estimate:
-        """Return the ratio with the interval that leaves out `level`."""
+        """Return the ratio with its 1 - `level` interval."""
         half = t_quantile(self.degrees, level / 2) * self.error if self.n > 1 else 0.0
         low, high = (self.mean - half, self.mean + half) if self.n > 1 else (self.median, self.median)
         return Estimate(
@@ -70,30 +70,30 @@ class Gap:
 
 
 def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
-    """Return the logarithms of a run's trials; None when there are none above zero.
+    """Return log-scale statistics of a run's trials; None without positive values.
 
     Args:
-        values: one a trial.
-        adaptive: whether their number was left to the width of the interval.
+        values: one per trial.
+        adaptive: whether trials were repeated until the interval was narrow enough.
     """
     logs = np.log([value for value in values if value > 0 and math.isfinite(value)])
     if logs.size == 0:
         return None
     variance = float(logs.var(ddof=1)) if logs.size > 1 else 0.0
-    wider = STOPPED_WIDER**2 if adaptive else 1.0
+    widening = ADAPTIVE_WIDENING**2 if adaptive else 1.0
     return Sample(
-        mean=float(logs.mean()), median=float(np.median(logs)), variance=variance * wider, n=int(logs.size)
+        mean=float(logs.mean()), median=float(np.median(logs)), variance=variance * widening, n=int(logs.size)
     )
 
 
 def gap(top: Sample, bottom: Sample) -> Gap:
-    """Return how far two independent samples lie apart."""
+    """Return the difference of two independent samples."""
     parts = ((top.variance / top.n, top.n - 1.0), (bottom.variance / bottom.n, bottom.n - 1.0))
     return _gap(top.mean - bottom.mean, top.median - bottom.median, parts, min(top.n, bottom.n))
 
 
 def mean_gap(gaps: Sequence[Gap]) -> Gap:
-    """Return the mean of independent differences, whose exponential is a geometric mean of ratios."""
+    """Return the mean of independent differences; its exponential is a geometric mean of ratios."""
     parts = tuple(((each.error / len(gaps)) ** 2, each.degrees) for each in gaps)
     mean, median = (
         sum(values) / len(gaps) for values in zip(*((each.mean, each.median) for each in gaps), strict=True)
@@ -102,7 +102,7 @@ def mean_gap(gaps: Sequence[Gap]) -> Gap:
 
 
 def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
-    """Put independent variances together, each with its degrees of freedom (Satterthwaite 1946)."""
+    """Combine independent variances with their degrees of freedom (Satterthwaite 1946)."""
     error = degrees = 0.0
     if n > 1:
         total = sum(variance for variance, _ in parts)
@@ -113,10 +113,10 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
 
 
 def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | None:
-    """Return one variant's speeds over another's, both by trial index, with its 95 % interval.
+    """Return the ratio of two variants' speeds with a 95 % interval; both map trial index -> speed.
 
-    The ratio is that of the medians, which stand beside it. Its interval is taken index by index, so that what both
-    sides share cancels out; with fewer than two common indices the sides are compared as independent samples.
+    The ratio is that of the medians, as displayed. Its interval is from ratios paired by trial index, in which common
+    noise cancels out. With fewer than two common indices, the sides are compared as independent samples.
     """
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
@@ -124,12 +124,12 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | N
         assert paired is not None  # speeds are finite
         point = float(np.median(list(top.values())) / np.median(list(bottom.values())))
         return replace(paired, median=point, low=min(paired.low, point), high=max(paired.high, point))
-    each, other = sample(list(top.values())), sample(list(bottom.values()))
-    return gap(each, other).estimate() if each and other else None
+    numerator, denominator = sample(list(top.values())), sample(list(bottom.values()))
+    return gap(numerator, denominator).estimate() if numerator and denominator else None
 
 
 def comparisons(measured: Measures) -> tuple[Comparison, ...]:
-    """Return every ratio that the measures allow: GPU over CPU, tuned and optimizations over baseline, scaling."""
+    """Return all available ratios: GPU / CPU, tuned and single optimizations / baseline, scaling."""
     return tuple(
         Comparison(kind=kind, ratio=value, **top._asdict())
         for top, kind, bottom, gpus in _pairs(measured)
@@ -144,7 +144,7 @@ def comparisons(measured: Measures) -> tuple[Comparison, ...]:
 
 
 def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
-    """Yield what is over what, and by how many GPUs the speed of the former is divided."""
+    """Yield (numerator, kind, denominator, number of GPUs to divide the numerator's speed by)."""
     for key in measured:
         if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
             yield key, RatioKind.GPU_OVER_CPU, key._replace(device=CPU), 1

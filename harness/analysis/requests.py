@@ -1,4 +1,4 @@
-"""Latencies of requests, and how many a second a device serves within a bound."""
+"""Request latencies, and the highest rate that a device serves within a latency bound."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from harness.model.run import CPU, RequestTimes, Run, Status, Trial
 from workloads.protocol import SERVER, SINGLE_STREAM
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
-# So many requests must lie beyond a quantile for it to be told.
-_BEYOND = 1.0
-_FEWEST_SERVED = 100
-_LATE_SHARE = 0.01
+# A quantile is reported only if at least this many requests lie beyond it.
+_MIN_BEYOND = 1.0
+_MIN_REQUESTS = 100
+_MAX_LATE_SHARE = 0.01
 
 
 def latencies(run: Run) -> tuple[Latency, ...]:
-    """Return SingleStream by batch size over all trials, and each series of Server by itself."""
+    """Return SingleStream latencies by batch size over all trials, and those of each Server series."""
     groups: dict[tuple[Key, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
-    for trial, each in _all(run):
-        about = Key(trial.workload, trial.device, each.variant)
-        own = trial.id if each.scenario == SERVER else ""
-        key = (about, each.scenario, each.batch_size, each.rate_per_s, own)
-        groups.setdefault(key, []).append((trial, each))
+    for trial, each in _series(run):
+        key = Key(trial.workload, trial.device, each.variant)
+        trial_id = trial.id if each.scenario == SERVER else ""
+        group_key = (key, each.scenario, each.batch_size, each.rate_per_s, trial_id)
+        groups.setdefault(group_key, []).append((trial, each))
     result = [_latency(group) for group in groups.values()]
     order = {workload.name: rank for rank, workload in enumerate(run.workloads)}
     return tuple(
@@ -41,7 +41,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
     )  # fmt: skip
 
 
-def _all(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
+def _series(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
     for trial in run.trials:
         if trial.status is Status.OK and not trial.point:
             for each in trial.requests:
@@ -68,7 +68,7 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
         quantiles_s={
             name: float(np.percentile(pooled, share)) / SECOND_NS
             for name, share in QUANTILES
-            if len(pooled) * (100 - share) / 100 >= _BEYOND
+            if len(pooled) * (100 - share) / 100 >= _MIN_BEYOND
         },
         requests=len(pooled),
         planned=sum(each.planned for _, each in group),
@@ -85,9 +85,9 @@ _Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
 
 
 def _served(run: Run) -> _Served:
-    """Return the series of each trial by its id, for each variant that has bounds to keep to."""
+    """Return key -> trial id -> series of requests, for workloads with declared latency bounds."""
     result: dict[Key, dict[str, list[RequestTimes]]] = {}
-    for trial, item in _all(run):
+    for trial, item in _series(run):
         if _bounds(run, trial.workload):
             key = Key(trial.workload, trial.device, item.variant)
             result.setdefault(key, {}).setdefault(trial.id, []).append(item)
@@ -99,27 +99,26 @@ def _served(run: Run) -> _Served:
 
 
 def _bounds(run: Run, name: str) -> tuple[float, ...]:
-    """Return the declared bounds of a workload in seconds, the least first."""
-    wanted = next((workload.requests for workload in run.workloads if workload.name == name), None)
-    return tuple(bound / 1e3 for bound in sorted(wanted.bounds_ms)) if wanted else ()
+    """Return the declared latency bounds of a workload in seconds, tightest first."""
+    requests = next((workload.requests for workload in run.workloads if workload.name == name), None)
+    return tuple(bound / 1e3 for bound in sorted(requests.bounds_ms)) if requests else ()
 
 
 def capacities(run: Run) -> tuple[Capacity, ...]:
-    """Return, for each variant that was served, the largest rate within the least bound to which one kept.
+    """Return the capacity of each variant that served requests, at the tightest bound it meets.
 
-    One value a trial: the largest offered rate of which at most one sample in a hundred was late. A bound to
-    which no rate kept in half of the trials or more has none: the others' luck would stand for all. The search
-    ends with the first bound that a useful rate keeps to: larger ones were not asked for more.
+    The value of a trial is the highest offered rate with at most 1 % late samples. A bound must be met in more than
+    half of the trials. Looser bounds are ignored, because measuring stops at the first bound that is met.
     """
     result = []
     for key, trials in _served(run).items():
-        of_bounds = [_capacity(key, trials, bound) for bound in _bounds(run, key.workload)]
-        result.append(next((each for each in of_bounds if each.rate_per_s), of_bounds[-1]))
+        by_bound = [_capacity(key, trials, bound) for bound in _bounds(run, key.workload)]
+        result.append(next((each for each in by_bound if each.rate_per_s), by_bound[-1]))
     return tuple(result)
 
 
 def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: float) -> Capacity:
-    rates = [rate for each in trials.values() if (rate := _best(each, bound_s)) > 0]
+    rates = [rate for each in trials.values() if (rate := _max_rate(each, bound_s)) > 0]
     alone_s = [
         float(np.percentile(item.latency_ns, 99)) / SECOND_NS
         for each in trials.values()
@@ -136,19 +135,19 @@ def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: f
     )
 
 
-def _best(series: Sequence[RequestTimes], bound_s: float) -> float:
-    """Return the largest rate within the bound, 0 where there is none."""
+def _max_rate(series: Sequence[RequestTimes], bound_s: float) -> float:
+    """Return the highest rate within the bound, or 0."""
     rates = [0.0]
     for each in series:
         late = int((each.latency_ns > bound_s * SECOND_NS).sum()) + each.planned - len(each.latency_ns)
-        enough = each.scenario == SERVER and each.planned >= _FEWEST_SERVED
-        if enough and late <= _LATE_SHARE * each.planned:
+        enough = each.scenario == SERVER and each.planned >= _MIN_REQUESTS
+        if enough and late <= _MAX_LATE_SHARE * each.planned:
             rates.append(each.rate_per_s)
     return max(rates)
 
 
 def request_ratios(run: Run) -> tuple[Comparison, ...]:
-    """Compare each GPU's rate with the CPU's, at the least bound that both keep to."""
+    """Return the ratio of each GPU's rate to the CPU's at the tightest bound that both meet."""
     served = _served(run)
     index = {trial.id: trial.index for trial in run.trials}
     result = []
@@ -158,7 +157,7 @@ def request_ratios(run: Run) -> tuple[Comparison, ...]:
             if any(_capacity(key, each, bound).rate_per_s is None for each in (trials, on_cpu)):
                 continue
             top, bottom = (
-                {index[id_]: rate for id_, item in each.items() if (rate := _best(item, bound))}
+                {index[id_]: rate for id_, item in each.items() if (rate := _max_rate(item, bound))}
                 for each in (trials, on_cpu)
             )
             value = ratio(top, bottom)

@@ -1,4 +1,4 @@
-"""results.json and comparison.json as plain values; what is not known is null, never 0 or NaN."""
+"""Contents of results.json and comparison.json; unknown values are null, never 0 or NaN."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.model.comparison import Gate, Versus
 
 RESULTS_VERSION = 2
 COMPARISON_VERSION = 2
-# Arrays stay in the run folder: they are what makes it large.
+# Large arrays, which stay in the run folder.
 _ARRAYS = ("telemetry", "steps", "requests")
 
 
 def results_document(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as a JSON-serialisable document; the fields are those of harness.model.analysis."""
+    """Return an analysis as a JSON-serialisable document with the fields of harness.model.analysis."""
     plain = _plain(analysis)
     for trial in plain["run"]["trials"]:
         for name in _ARRAYS:
@@ -25,7 +25,7 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
 
 
 def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
-    """Return a comparison as a JSON-serialisable document; the fields are those of harness.model.comparison.
+    """Return a comparison as a JSON-serialisable document with the fields of harness.model.comparison.
 
     A result's "run" and the "reference" are positions in "runs".
     """
@@ -34,5 +34,5 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
 
 
 def _plain(value: Any) -> Any:
-    """Return plain values, as JSON has them: null for numbers that are none."""
+    """Return a value as JSON types, with null for arrays, NaN and infinity."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: None))

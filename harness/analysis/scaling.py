@@ -1,4 +1,4 @@
-"""How training speeds up over workers: throughput, efficiency, what exchanging takes. Pure."""
+"""Scaling of training over workers: throughput, efficiency, exchange of gradients."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 TRAINING = (BASELINE, MODEL_ONLY, TUNED)
 
 
-def scaled(runs: Mapping[int, Run]) -> Scaling:
+def analyse_scaling(runs: Mapping[int, Run]) -> Scaling:
     """Return a point for each workload, training variant and number of workers.
 
     Args:
-        runs: number of workers -> the run that the first of them recorded. Trials of one index were
-            interleaved, so that ratios are taken index by index.
+        runs: number of workers -> run recorded by the first worker. Trials were interleaved, so ratios are paired
+            by trial index.
     """
-    result = {workers: measures(run) for workers, run in sorted(runs.items())}
-    keys = dict.fromkeys(key for each in result.values() for key in each if key.variant in TRAINING)
+    measured = {workers: measures(run) for workers, run in sorted(runs.items())}
+    keys = dict.fromkeys(key for each in measured.values() for key in each if key.variant in TRAINING)
     points = (
-        _point(key, workers, each[key], result.get(1, {}).get(key))
+        _point(key, workers, each[key], measured.get(1, {}).get(key))
         for key in keys
-        for workers, each in result.items()
+        for workers, each in measured.items()
         if key in each
     )
     placements = {
-        workers: place for workers, run in sorted(runs.items()) if (place := run.manifest.placement)
+        workers: placement for workers, run in sorted(runs.items()) if (placement := run.manifest.placement)
     }
     return Scaling(points=tuple(points), placements=placements)
 
 
-def _point(key: Key, workers: int, these: Sequence[Measure], alone: Sequence[Measure] | None) -> Point:
-    throughput = estimate([item.throughput for item in these], "samples/s")
-    step = estimate([item.step_s for item in these], "s")
+def _point(key: Key, workers: int, group: Sequence[Measure], single: Sequence[Measure] | None) -> Point:
+    throughput = estimate([item.throughput for item in group], "samples/s")
+    step = estimate([item.step_s for item in group], "s")
     assert throughput is not None
     assert step is not None
     efficiency = None
     added = None
-    if alone:
-        each = {index: value / workers for index, value in by_index(these).items()}
-        efficiency = ratio(each, by_index(alone))
-        added = step.median - statistics.median(item.step_s for item in alone)
+    if single:
+        per_worker = {index: value / workers for index, value in by_index(group).items()}
+        efficiency = ratio(per_worker, by_index(single))
+        added = step.median - statistics.median(item.step_s for item in single)
     return Point(
         workers=workers,
         throughput=throughput,
         efficiency=efficiency,
         step_time=step,
-        exchange_s=_metric(these, "collective_s"),
+        exchange_s=_metric(group, "collective_s"),
         added_s=added,
-        gradient_bytes=_metric(these, "gradient_bytes"),
+        gradient_bytes=_metric(group, "gradient_bytes"),
         **key._asdict(),
     )
 
 
-def _metric(these: Sequence[Measure], name: str) -> float | None:
-    values = [each.value for item in these for each in item.trial.metrics if each.name == name]
+def _metric(group: Sequence[Measure], name: str) -> float | None:
+    values = [each.value for item in group for each in item.trial.metrics if each.name == name]
     return statistics.median(values) if values else None

@@ -1,9 +1,9 @@
-"""Medians, intervals and tests for a handful of repeated trials.
+"""Medians, intervals and trend tests for a few repeated trials.
 
-The interval is Student's t on the logarithms: speeds are positive and their noise is a factor (Student 1908, "The
-probable error of a mean"), widened where needed to hold the median. Users run three to ten trials, where the
-percentile bootstrap of a median cannot leave the range of what it saw. Simulated over log-normal noise of 5 %
-(tests/test_analysis_stats.py does it again), 95 % intervals covered
+The interval is Student's t on the logarithms, because speeds are positive and their noise is multiplicative (Student
+1908, "The probable error of a mean"). It is widened if necessary to include the median. Users run three to ten
+trials; a percentile bootstrap of so few cannot extend beyond the observed range. Coverage of 95 % intervals in a
+simulation with 5 % log-normal noise (repeated in tests/test_analysis_stats.py):
 
     n                             3     4     5     7    10
     percentile bootstrap       0.75  0.88  0.94  0.86  0.94
@@ -23,9 +23,9 @@ from harness.model.analysis import Estimate
 
 
 def estimate(values: Sequence[float], unit: str) -> Estimate | None:
-    """Return the median of independent values with its 95 % interval; None when there are no values.
+    """Return the median of independent values with its 95 % interval; None without finite values.
 
-    One value has no interval: `low` and `high` are then the value itself and `n` is 1.
+    A single value has no interval: `low` and `high` equal it and `n` is 1.
     """
     array = np.asarray(values, dtype=np.float64)
     array = array[np.isfinite(array)]
@@ -52,22 +52,22 @@ def _student(array: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def t_quantile(degrees: float, tail: float = 0.025) -> float:
-    """Return Student's t that a share `tail` lies above."""
-    # SciPy takes a second to import: what starts a run does without it.
+    """Return the quantile of Student's t with upper tail probability `tail`."""
+    # SciPy takes a second to import, which would delay the start of runs.
     from scipy.special import stdtrit  # noqa: PLC0415
 
     return -float(stdtrit(degrees, tail))
 
 
 def chi_median(degrees: int) -> float:
-    """Return the median of a standard deviation of so many degrees of freedom, over the true one."""
+    """Return the median ratio of a sample standard deviation to the true one."""
     from scipy.special import chdtri  # noqa: PLC0415 - see t_quantile
 
     return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
 
 
 def narrow_enough(values: Sequence[float], target: float) -> bool:
-    """Return whether the interval's half width is at most `target` of the median; never for one value."""
+    """Return whether half width / median of the interval is at most `target`; False for a single value."""
     result = estimate(values, "")
     width = result.half_width if result else None
     return width is not None and width <= target
@@ -75,16 +75,16 @@ def narrow_enough(values: Sequence[float], target: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A trend over trials: `change` is last over first less one, `p` how often chance alone does it."""
+    """A trend over trials: `change` is relative, from first to last; `p` is the p-value."""
 
     change: float
     p: float
 
 
 def drift(values: Sequence[float]) -> Drift | None:
-    """Return the trend of values in the order they were measured; None under four, where none can be told.
+    """Return the trend of values in the order they were measured; None for fewer than four.
 
-    Kendall's test (Mann 1945) and the slope of Theil and Sen (Sen 1968).
+    Uses Kendall's test (Mann 1945) and the Theil-Sen slope (Sen 1968).
     """
     from scipy.stats import kendalltau, theilslopes  # noqa: PLC0415 - see t_quantile
 

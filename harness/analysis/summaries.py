@@ -1,4 +1,4 @@
-"""From measures to summaries: medians over trials, with everything that is not steady state kept apart."""
+"""Summarise measures as medians over trials, with everything before steady state kept separate."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from workloads.protocol import BASELINE, EVALUATE, STEADY, TUNED, Change, Worklo
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
-# What the driver names the time of a training that it ran to the end.
+# Name of the metric with the time of a complete training.
 TRAINING_TIME = "training_s"
 
 
 def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
-    """Return one summary for each workload, device and variant that has at least one finished trial."""
+    """Return one summary for each workload, device and variant with at least one successful trial."""
     declared = {workload.name: workload for workload in run.workloads}
     trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
@@ -77,7 +77,7 @@ def _summary(
 
 
 def _projected(group: Sequence[Measure], workload: Workload | None) -> list[float]:
-    """Return how long the published epochs would take at the steady speed of each trial, without cold start."""
+    """Return the projected time of the published epochs for each trial at steady speed, without cold start."""
     if workload is None or workload.task != "train" or workload.data.train <= 0:
         return []
     if group[0].variant not in (BASELINE, TUNED):
@@ -95,7 +95,7 @@ def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
 
 
 def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None:
-    """Return how often a variant went through its training data until its accuracy was taken."""
+    """Return the number of epochs trained before accuracy was measured."""
     steps = _median(_metric_values(group, STEPS_TRAINED))
     if steps is None or workload is None or workload.data.train <= 0:
         return None

@@ -1,4 +1,4 @@
-"""A sweep's points: how fast each is, which is the fastest, and which cannot be told from it."""
+"""Throughput of the points of a sweep, the fastest point and those that may be as fast."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from harness.analysis.stats import estimate
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Point, Run, Status, Trial
 
-# Of a point's trials the one that says most about it comes first.
+# The status of a point is the first of these among its trials.
 _STATUSES = (Status.OK, Status.OUT_OF_MEMORY, Status.FAILED, Status.TIMEOUT, Status.NO_GPU, Status.BAD_EVENTS,
              Status.ENGINE_LOST, Status.INTERRUPTED)  # fmt: skip
 
 
 def sweeps(run: Run) -> Iterator[Sweep]:
-    """Yield one sweep for each workload, device and variant that was swept; none for a plain run."""
+    """Yield one sweep for each swept workload, device and variant."""
     groups: dict[tuple[str, str], dict[Point, list[str]]] = {}
     for planned in run.planned:
         if planned.point:
             variants = groups.setdefault((planned.workload, planned.device), {}).setdefault(planned.point, [])
             variants += [variant for variant in planned.variants if variant not in variants]
     for (workload, device), points in groups.items():
-        own = [each for each in run.trials if (each.workload, each.device) == (workload, device)]
+        trials = [each for each in run.trials if (each.workload, each.device) == (workload, device)]
         for variant in dict.fromkeys(variant for variants in points.values() for variant in variants):
-            yield _sweep(workload, device, variant, tuple(points), own)
+            yield _sweep(workload, device, variant, tuple(points), trials)
 
 
 def _sweep(
@@ -39,14 +39,14 @@ def _sweep(
     speeds = {point: by_index(result) for point, result in measured.items() if result}
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
-    kept = may_be_best(speeds)
-    made = tuple(
+    candidates = may_be_best(speeds)
+    sweep_points = tuple(
         _point(
             point,
             by_point[point],
             measured[point],
             best=speeds.get(best, {}),
-            tied=None if kept is None or point not in speeds else point in kept,
+            tied=None if candidates is None or point not in speeds else point in candidates,
         )
         for point in points
     )
@@ -55,8 +55,8 @@ def _sweep(
         device=device,
         variant=variant,
         axes=tuple(dict(points[0])),
-        points=made,
-        best=next((each for each in made if each.point == best), None),
+        points=sweep_points,
+        best=next((each for each in sweep_points if each.point == best), None),
     )
 
 
@@ -73,12 +73,12 @@ def _point(
     best: Mapping[int, float],
     tied: bool | None,
 ) -> SweepPoint:
-    last = min(trials, key=lambda each: _STATUSES.index(each.status), default=None)
+    representative = min(trials, key=lambda each: _STATUSES.index(each.status), default=None)
     throughput = estimate([each.throughput for each in result], "samples/s")
     return SweepPoint(
         point=point,
-        status=last.status if last else None,
-        message="" if throughput else last.message if last else "Not run yet.",
+        status=representative.status if representative else None,
+        message="" if throughput else representative.message if representative else "Not run yet.",
         throughput=throughput,
         over_best=ratio(by_index(result), best) if result else None,
         tied=tied,

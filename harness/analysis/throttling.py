@@ -1,4 +1,4 @@
-"""GPUs that ran below their clock: by heat, or by their power limit."""
+"""Detect GPUs whose clock was lowered by heat or by the power limit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness.analysis.case import Case
 from harness.model.analysis import Cause, Estimate, Finding, Part
 from workloads.protocol import BASELINE
 
-# xprof calls a loss of 5 % of the time moderate; the same mark is used for time at a lowered clock.
-LEAST_TIME = 0.05
-# Above this share of the highest clock a power limit costs nothing that a 1 % interval could show.
+# Minimum share of time at a lowered clock. xprof calls a loss of 5 % moderate.
+MIN_TIME_SHARE = 0.05
+# Above this share of the maximum clock, the cost of a power limit is below what a 1 % interval can show.
 FULL_CLOCK = 0.99
 
 _REASONS = {
@@ -21,15 +21,15 @@ _REASONS = {
 
 
 def clock_findings(case: Case) -> Iterator[Finding]:
-    """Yield a finding for each reason, by NVML, that lowered a GPU's clock for LEAST_TIME of the baseline's time.
+    """Yield a finding for each NVML reason that lowered a GPU's clock for MIN_TIME_SHARE of the baseline's time.
 
-    What it costs is the clock that was missing. A power limit that leaves the clock up costs nothing.
+    Its share is the time lost to the lower clock. A power limit that does not lower the clock costs nothing.
     """
     clock = _clock_share(case)
     for cause, metrics in _REASONS.items():
-        held = [values for metric in metrics if (values := case.gpu_values(BASELINE, metric))]
-        time = max((max(values) for values in held), default=0.0)
-        if time < LEAST_TIME or (cause is Cause.POWER and clock is not None and clock >= FULL_CLOCK):
+        active = [values for metric in metrics if (values := case.gpu_values(BASELINE, metric))]
+        time = max((max(values) for values in active), default=0.0)
+        if time < MIN_TIME_SHARE or (cause is Cause.POWER and clock is not None and clock >= FULL_CLOCK):
             continue
         lost = 0.0 if clock is None else time * (1.0 - clock)
         watts = case.gpu_values(BASELINE, ("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
@@ -45,12 +45,14 @@ def clock_findings(case: Case) -> Iterator[Finding]:
 
 
 def _clock_share(case: Case) -> float | None:
-    """Return the slowest GPU's mean SM clock over its highest possible one."""
-    tops = {f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)}
+    """Return the lowest mean SM clock of the GPUs as a share of its maximum."""
+    max_clocks = {
+        f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)
+    }
     clocks = case.gpu_values(BASELINE, ("nvml", "sm_clock_mhz"))
     shares = [
-        clock / top
+        clock / max_clock
         for name, clock in zip(gpu_names(case.device), clocks, strict=False)
-        if (top := tops.get(name))
+        if (max_clock := max_clocks.get(name))
     ]
     return min(1.0, *shares) if shares else None

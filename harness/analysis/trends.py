@@ -1,4 +1,4 @@
-"""One machine through time: runs of it, one after the other."""
+"""Trends over successive runs on one machine."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from harness.analysis.stats import drift
 from harness.model.analysis import Key
 from harness.model.comparison import Extract, Result, Trend
 
-# Runs of one machine that make a trend.
-ENOUGH_RUNS = 6
+# Minimum number of runs for a trend.
+MIN_RUNS = 6
 
 
 def trends(runs: Sequence[Extract], results: Sequence[Result]) -> Iterator[Trend]:
-    """Yield a trend for each workload, device and variant of machines with enough runs.
+    """Yield a trend for each workload, device and variant of machines with at least MIN_RUNS runs.
 
-    Runs of one kind of machine count as one machine's where none began before the one before it ended.
+    Runs on one kind of machine are taken to be from a single machine if they do not overlap in time.
     """
     speeds: dict[Key, dict[int, float]] = {}
     for each in results:
         speeds.setdefault(each.key, {})[each.run] = each.speed.median
     for machine in dict.fromkeys(run.machine for run in runs):
         own = sorted(
-            (at for at, run in enumerate(runs) if run.machine == machine), key=lambda at: runs[at].created
+            (index for index, run in enumerate(runs) if run.machine == machine),
+            key=lambda index: runs[index].created,
         )
-        if len(own) < ENOUGH_RUNS or any(_overlap(runs[item], runs[two]) for item, two in pairwise(own)):
+        if len(own) < MIN_RUNS or any(
+            _overlap(runs[earlier], runs[later]) for earlier, later in pairwise(own)
+        ):
             continue
-        for key, of_run in speeds.items():
-            shown = tuple(at for at in own if at in of_run)
-            if len(shown) >= ENOUGH_RUNS:
-                result = drift([of_run[at] for at in shown])
-                real = result is not None and result.p < DRIFT_P and abs(result.change) > DRIFT_CHANGE
-                change = result.change if result is not None and real else None
-                yield Trend(machine=machine, runs=shown, change=change, **key._asdict())
+        for key, by_run in speeds.items():
+            measured = tuple(index for index in own if index in by_run)
+            if len(measured) >= MIN_RUNS:
+                result = drift([by_run[index] for index in measured])
+                significant = result is not None and result.p < DRIFT_P and abs(result.change) > DRIFT_CHANGE
+                change = result.change if result is not None and significant else None
+                yield Trend(machine=machine, runs=measured, change=change, **key._asdict())
 
 
-def _overlap(each: Extract, two: Extract) -> bool:
+def _overlap(earlier: Extract, later: Extract) -> bool:
     try:
-        begins = [datetime.fromisoformat(run.created) for run in (each, two)]
-        return begins[0] + timedelta(seconds=each.duration_s) > begins[1]
-    except (TypeError, ValueError):  # no time, or one with and one without a zone
+        start, next_start = (datetime.fromisoformat(run.created) for run in (earlier, later))
+        return start + timedelta(seconds=earlier.duration_s) > next_start
+    except (TypeError, ValueError):  # not a time, or only one of them has a time zone
         return True

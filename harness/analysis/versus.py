@@ -1,4 +1,4 @@
-"""Many runs against one of them: speeds, places, differences, trends."""
+"""Compare several runs with a reference: speeds, standings, differences, trends."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from harness.analysis.trends import trends
 from harness.model.analysis import Estimate, Key
 from harness.model.comparison import Extract, Outcome, Result, Standing, Versus
 
-# With more runs than this, and none named as the baseline, each is held against its own kind of machine.
+# With more runs than this and no given reference, runs are compared with others on the same kind of machine.
 MANY = 20
 
 _Samples = Mapping[Key, Sample]
 
 
 def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
-    """Return runs side by side.
+    """Compare runs.
 
     Args:
         runs: at least one.
-        reference: position of the run that ratios are over; None for the first of up to MANY runs, and for
-            the median runs of more: see Versus.
+        reference: position of the reference run. None means the first of up to MANY runs, or the median runs if
+            there are more (see Versus).
     """
-    runs = _with_own_labels(runs)
+    runs = _with_unique_labels(runs)
     samples = [
-        {each.key: made for each in run.speeds if (made := sample(each.throughput, adaptive=run.adaptive))}
+        {each.key: logs for each in run.speeds if (logs := sample(each.throughput, adaptive=run.adaptive))}
         for run in runs
     ]
     by_kind = reference is None and len(runs) > MANY
@@ -70,19 +70,19 @@ def _middles(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
     return [middles[run.machine] for run in runs]
 
 
-def _with_own_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
-    """Name each run as the user did, else by its machine where that tells it apart, else by its id."""
+def _with_unique_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
+    """Label each run as given, else by its machine if that is unique, else by its id."""
     machines = Counter(run.machine for run in runs)
     first = Counter(run.machine.partition(" · ")[0] for run in runs)
-    taken: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     result = []
     for run in runs:
         label = run.label
         if label == run.run_id and machines[run.machine] == 1:
             short = run.machine.partition(" · ")[0]
             label = short if first[short] == 1 else run.machine
-        taken[label] += 1
-        result.append(replace(run, label=label if taken[label] == 1 else f"{label} ({taken[label]})"))
+        used[label] += 1
+        result.append(replace(run, label=label if used[label] == 1 else f"{label} ({used[label]})"))
     return tuple(result)
 
 
@@ -94,7 +94,7 @@ def _results(
     bases: Sequence[int],
     tests: int,
 ) -> Iterator[Result]:
-    level = LEVEL / max(tests, 1)  # shared evenly, so that all hold together (Dunn 1961)
+    level = LEVEL / max(tests, 1)  # Bonferroni correction (Dunn 1961)
     for run, extract in enumerate(runs):
         for each in extract.speeds:
             speed = estimate(each.throughput, "samples/s")
@@ -121,26 +121,26 @@ def _outcome(ratio: Estimate) -> Outcome:
 
 
 def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[Standing, ...]:
-    """Rank the runs by the geometric mean of their best speeds over the reference's best, the fastest first."""
+    """Rank the runs by the geometric mean of their best speeds / the reference's best, fastest first."""
     fastest = [_fastest(run, own) for run, own in zip(runs, samples, strict=True)]
     base = fastest[reference]
     result = []
     for run, own in enumerate(fastest):
         if gaps := [gap(each, base[name]) for name, each in own.items() if name in base]:
-            # The reference's own ratio is 1 by definition, with nothing to be uncertain of.
-            itself = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
-            score = itself if run == reference else mean_gap(gaps).estimate()
+            # The ratio of the reference to itself is exactly 1.
+            unity = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
+            score = unity if run == reference else mean_gap(gaps).estimate()
             result.append(Standing(run=run, score=score, workloads=len(gaps)))
     return tuple(sorted(result, key=lambda standing: -standing.score.median))
 
 
 def _fastest(run: Extract, samples: _Samples) -> dict[str, Sample]:
-    """Return each workload's fastest device and variant; the speed of what does not learn is none."""
+    """Return the fastest device and variant of each workload, without models that do not learn."""
     result: dict[str, Sample] = {}
     for speed in run.speeds:
-        made = samples.get(speed.key)
-        if made is None or speed.learned is False:
+        logs = samples.get(speed.key)
+        if logs is None or speed.learned is False:
             continue
-        if speed.workload not in result or made.median > result[speed.workload].median:
-            result[speed.workload] = made
+        if speed.workload not in result or logs.median > result[speed.workload].median:
+            result[speed.workload] = logs
     return result

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.scaling import scaled
+from harness.analysis.scaling import analyse_scaling
 from harness.cli.comparing import NamedRun, write_comparison
 from harness.cli.console import Terminal, err, out
 from harness.cli.measuring import command_line, raise_for_trials, stop_on_signals
@@ -135,7 +135,7 @@ def _table(folder: FleetFolder) -> Table:
 
 def _read_scaling(folder: FleetFolder) -> Scaling | None:
     """Analyse multi-node training and write scaling.json; return None if there was none."""
-    scaling = scaled(runs_by_workers(folder))
+    scaling = analyse_scaling(runs_by_workers(folder))
     if not scaling.points:
         return None
     write_json(folder.path / "scaling.json", scaling.points)
