@@ -11,7 +11,7 @@ from harness.errors import ImageError
 from harness.images.environment import ensure_environment, library_variables
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import make_checkout, make_wheel, write_lock
+from tests.wheelhouse import make_checkout, make_wheel, offer_only, write_lock
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +54,7 @@ def test_another_lock_or_a_lost_interpreter_makes_another(tmp_path: Path, checko
 def test_a_failed_one_leaves_nothing_half_made(
     tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    offer_only(tmp_path, monkeypatch)
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
     with pytest.raises(ImageError, match="gamma"):
         ensure_environment("cpu", checkout, tmp_path / "cache", Silent())

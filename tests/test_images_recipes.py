@@ -12,7 +12,7 @@ from harness.errors import ImageError
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.recipes import TARGETS, Base, Recipes
 from harness.progress import Silent
-from tests.wheelhouse import ROOT, make_checkout, make_wheel, write_lock
+from tests.wheelhouse import ROOT, make_checkout, make_wheel, offer_only, write_lock
 
 BASE = Base(reference="python:x", identity="python:x@1")
 ATTRIBUTES = {"Id": "1", "Created": "x", "Config": {"User": "u"}, "RootFS": {"Layers": ["a", "b"]}}
@@ -92,8 +92,7 @@ class TestFetch:
     def test_a_failure_leaves_neither_env_nor_context(
         self, builder: ImageBuilder, checkout: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        offer_only(checkout / "images", monkeypatch)
         write_lock(checkout / "images/cpu.lock", [make_wheel(checkout, "gamma")])
         with pytest.raises(ImageError, match="gamma"):
             builder.fetch("cpu")

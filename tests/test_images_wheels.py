@@ -15,7 +15,7 @@ from harness.images.recipes import TARGETS
 from harness.images.wheels import fetch_wheels
 from harness.progress import Progress, Silent, Task
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import ROOT, make_wheel, sha256, write_lock
+from tests.wheelhouse import ROOT, make_wheel, offer_only, sha256, write_lock
 
 pytestmark = pytest.mark.slow
 
@@ -25,11 +25,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder that is the only thing pip finds packages in."""
     folder = tmp_path / "offered"
     folder.mkdir()
-    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    offer_only(folder, monkeypatch)
     return folder
 
 

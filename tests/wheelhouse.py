@@ -8,11 +8,20 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from uv import find_uv_bin
 
 from harness.images.recipes import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def offer_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pip find packages in a folder and nowhere else."""
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("CONFIG_FILE", "/dev/null"), ("NO_INDEX", "1"), ("FIND_LINKS", str(folder))):
+        monkeypatch.setenv(f"PIP_{name}", value)
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
