@@ -17,16 +17,16 @@ _LABELS_PX = 150
 _TEXT_PX = 120
 _ROW_PX = 18
 # Input below this share of a step is no finding, and not worth a picture.
-MIN_STAGE_SHARE = 0.10
+MIN_INPUT_SHARE = 0.10
 
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
-    """Return the pipelines whose input takes MIN_STAGE_SHARE of the step or more."""
+    """Return the pipelines whose input takes MIN_INPUT_SHARE of the step or more."""
     return tuple(
         pipeline
         for pipeline in analysis.pipelines
         if (time := find_by_key(analysis.step_times, Key(pipeline.workload, pipeline.device, BASELINE)))
-        and time.share(*INPUT_PARTS) >= MIN_STAGE_SHARE
+        and time.share(*INPUT_PARTS) >= MIN_INPUT_SHARE
     )
 
 

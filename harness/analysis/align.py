@@ -23,8 +23,8 @@ def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
     """Return variant -> "source.device.metric" -> mean over the variant's windows.
 
     Counters become rates: their increase over the windows / length of the windows, with "_per_s" appended to
-    the name. A metric without readings in a variant's windows is absent. So is a counter read at intervals longer
-    than the windows, because its increase would include other variants.
+    the name. A metric without readings in a variant's windows is absent. So is a counter read at intervals
+    longer than the windows, because its increase would include other variants.
     """
     steady = _steady(trial)
     means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
@@ -86,9 +86,9 @@ def _means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
 def _tick_codes(t_ns: Ints, steady: _Steady) -> Ints:
     """Return the variant code of the window that each tick falls into, -1 outside all windows.
 
-    Some readings cover the time since the previous one (utilisation, GPM). A tick therefore counts only if the
-    previous tick was in the same window; otherwise load of the preceding variant would be included. Variants with too
-    few readings for this rule keep all their ticks.
+    Some readings cover the time since the previous one (utilisation, GPM). A tick therefore counts only if
+    the previous tick was in the same window; otherwise load of the preceding variant would be included.
+    Variants with too few readings for this rule keep all their ticks.
     """
     at = np.searchsorted(steady.starts_ns, t_ns, side="right") - 1
     codes = steady.codes[at]

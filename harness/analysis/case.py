@@ -13,7 +13,8 @@ from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import CPU, Run, Trial
 from workloads.protocol import Workload
 
-# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
+# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy
+# devices).
 MIN_FREE_CPUS = 0.15
 
 

@@ -29,8 +29,8 @@ _GPU_EVENTS = {
 def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
     """Return the caveats of a run and its machine without duplicates, warnings before notes."""
     groups = (
-        _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run), _host(summaries),
-        _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
+        _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run),
+        _host(summaries), _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
     )  # fmt: skip
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))

@@ -43,7 +43,8 @@ from workloads.protocol import (
     changes_baseline,
 )
 
-# Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
+# Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator
+# utilisation).
 MIN_SHARE = 0.10
 # xprof (step time breakdown) considers a kernel launch time of 15 % of the step high.
 MIN_LAUNCH_SHARE = 0.15
@@ -53,8 +54,8 @@ MIN_UNEXPLAINED = 0.10
 MIN_DISK_SHARE = 0.5
 # A detail is named as the cause if it makes up at least this share of the framework part.
 MIN_DETAIL_SHARE = 0.5
-# About 80 % of the peak is reachable (DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE); three quarters of that counts as
-# limited by memory bandwidth.
+# About 80 % of the peak is reachable (DCGM user guide, DCGM_FI_PROF_DRAM_ACTIVE); three quarters of that
+# counts as limited by memory bandwidth.
 DRAM_LIMIT = 0.6
 
 # Variants that remove parts of the baseline's step, fewest parts first.
@@ -87,8 +88,8 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
 def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding, ...]:
     """Return the findings of each workload and device, largest share first.
 
-    Failed training and impossible measurements come before all others. A device that is itself the limit ranks
-    as if it cost MIN_SHARE of the time.
+    Failed training and impossible measurements come before all others. A device that is itself the limit
+    ranks as if it cost MIN_SHARE of the time.
     """
     result: list[Finding] = []
     for case in cases:
@@ -223,7 +224,7 @@ def _host(case: Case) -> tuple[Cause, _Facts]:
 
 
 def _device(case: Case, time: StepTime) -> Finding:
-    """Return the finding that the device is the limit: memory bandwidth if a counter shows it, else compute."""
+    """Return the finding for the device itself: memory bandwidth if a counter shows it, else compute."""
     facts = {
         name: None
         if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
@@ -253,8 +254,8 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
 def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     """Return the share of the step that an ablation removes.
 
-    Only the launch time that multiple steps per call save is removed, and only as much copy time as the remaining
-    step can hide.
+    Only the launch time that multiple steps per call save is removed, and only as much copy time as the
+    remaining step can hide.
     """
     removed = time.share(*parts)
     if parts == (Part.COPY,):

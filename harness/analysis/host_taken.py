@@ -20,8 +20,8 @@ def host_shares(case: Case) -> dict[Cause, float]:
 def _quota_share(case: Case) -> float | None:
     """Return the share of the baseline's time lost to its CPU quota; None without a quota.
 
-    Without the quota, a step would take at least its unthrottled time, and at least the unthrottled time of the
-    model alone: a device keeps computing while the CPU is throttled.
+    Without the quota, a step would take at least its unthrottled time, and at least the unthrottled time of
+    the model alone: a device keeps computing while the CPU is throttled.
     """
     throttled = _throttled_share(case, BASELINE)
     if throttled is None:
@@ -77,8 +77,8 @@ MIN_OTHERS = 0.05
 def _limited_by_waiting(case: Case, share: float) -> float:
     """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
 
-    The container's CPU pressure measures this wait. Without it, CPU usage is the limit: with equal demand from
-    others, a fair scheduler keeps nobody waiting longer than it runs.
+    The container's CPU pressure measures this wait. Without it, CPU usage is the limit: with equal demand
+    from others, a fair scheduler keeps nobody waiting longer than it runs.
     """
     waited = case.host(BASELINE, "cgroup", "cpu_pressure_some_s_per_s")
     waited = cpus_used(case, BASELINE) if waited is None else waited

@@ -18,8 +18,8 @@ _SIGMAS = 5.0
 def required_accuracy(run: Run, workload: Workload | None) -> float | None:
     """Return the minimum accuracy on held-out data that shows learning; None if the workload needs none.
 
-    On procedural data this is declared by the workload. On real data, where a short measurement trains for only
-    a few seconds, it is the chance level plus five standard errors of a binomial proportion.
+    On procedural data this is declared by the workload. On real data, where a short measurement trains for
+    only a few seconds, it is the chance level plus five standard errors of a binomial proportion.
     """
     if workload is None or workload.min_accuracy <= 0 or workload.task != "train":
         return None

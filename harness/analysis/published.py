@@ -18,8 +18,8 @@ TIMES = ("s",)
 def published_comparisons(run: Run, cases: Sequence[Case]) -> tuple[PublishedComparison, ...]:
     """Return each published number with the corresponding measurement.
 
-    A number for a GPU is compared with each single GPU. Without a matching device `measured` is None. If the variant
-    with the published settings did not run, the baseline is used.
+    A number for a GPU is compared with each single GPU. Without a matching device `measured` is None. If the
+    variant with the published settings did not run, the baseline is used.
     """
     return tuple(
         compared

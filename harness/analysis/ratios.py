@@ -1,14 +1,15 @@
 """Ratios of speeds with intervals, paired by trial or from independent samples, on a log scale.
 
-Speeds are positive and their noise is multiplicative. Trials of one run are interleaved, so trials with the same
-index ran under the same conditions. Different runs are independent samples: the ratio is that of the medians, with
-Welch's interval (Welch 1947, "The generalization of Student's problem when several different population variances
-are involved").
+Speeds are positive and their noise is multiplicative. Trials of one run are interleaved, so trials with the
+same index ran under the same conditions. Different runs are independent samples: the ratio is that of the
+medians, with Welch's interval (Welch 1947, "The generalization of Student's problem when several different
+population variances are involved").
 
-A run that is repeated until its interval is narrow stops when its trials happen to agree, so their spread is biased
-low (Anscombe 1953, "Sequential estimation"). In a simulation of the profile's rule (three to seven trials; `make
-power` repeats it) with 3 % noise, plain 95 % Welch intervals reported 9.5 % of identical pairs as different. With
-the standard error of such runs multiplied by ADAPTIVE_WIDENING it is at most 5 % at any noise.
+A run that is repeated until its interval is narrow stops when its trials happen to agree, so their spread is
+biased low (Anscombe 1953, "Sequential estimation"). In a simulation of the profile's rule (three to seven
+trials; `make power` repeats it) with 3 % noise, plain 95 % Welch intervals reported 9.5 % of identical pairs
+as different. With the standard error of such runs multiplied by ADAPTIVE_WIDENING it is at most 5 % at any
+noise.
 """
 
 from __future__ import annotations
@@ -115,8 +116,9 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
 def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | None:
     """Return the ratio of two variants' speeds with a 95 % interval; both map trial index -> speed.
 
-    The ratio is that of the medians, as displayed. Its interval is from ratios paired by trial index, in which common
-    noise cancels out. With fewer than two common indices, the sides are compared as independent samples.
+    The ratio is that of the medians, as displayed. Its interval is from ratios paired by trial index, in
+    which common noise cancels out. With fewer than two common indices, the sides are compared as independent
+    samples.
     """
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):

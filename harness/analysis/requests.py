@@ -107,8 +107,9 @@ def _bounds(run: Run, name: str) -> tuple[float, ...]:
 def capacities(run: Run) -> tuple[Capacity, ...]:
     """Return the capacity of each variant that served requests, at the tightest bound it meets.
 
-    The value of a trial is the highest offered rate with at most 1 % late samples. A bound must be met in more than
-    half of the trials. Looser bounds are ignored, because measuring stops at the first bound that is met.
+    The value of a trial is the highest offered rate with at most 1 % late samples. A bound must be met in
+    more than half of the trials. Looser bounds are ignored, because measuring stops at the first bound that
+    is met.
     """
     result = []
     for key, trials in _served(run).items():

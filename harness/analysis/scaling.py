@@ -21,8 +21,8 @@ def analyse_scaling(runs: Mapping[int, Run]) -> Scaling:
     """Return a point for each workload, training variant and number of workers.
 
     Args:
-        runs: number of workers -> run recorded by the first worker. Trials were interleaved, so ratios are paired
-            by trial index.
+        runs: number of workers -> run recorded by the first worker. Trials were interleaved, so ratios are
+            paired by trial index.
     """
     measured = {workers: measures(run) for workers, run in sorted(runs.items())}
     keys = dict.fromkeys(key for each in measured.values() for key in each if key.variant in TRAINING)

@@ -1,9 +1,9 @@
 """Medians, intervals and trend tests for a few repeated trials.
 
-The interval is Student's t on the logarithms, because speeds are positive and their noise is multiplicative (Student
-1908, "The probable error of a mean"). It is widened if necessary to include the median. Users run three to ten
-trials; a percentile bootstrap of so few cannot extend beyond the observed range. Coverage of 95 % intervals in a
-simulation with 5 % log-normal noise (repeated in tests/test_analysis_stats.py):
+The interval is Student's t on the logarithms, because speeds are positive and their noise is multiplicative
+(Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. Users run
+three to ten trials; a percentile bootstrap of so few cannot extend beyond the observed range. Simulated
+coverage of 95 % intervals with 5 % log-normal noise (repeated in tests/test_analysis_stats.py):
 
     n                             3     4     5     7    10
     percentile bootstrap       0.75  0.88  0.94  0.86  0.94

@@ -20,9 +20,9 @@ The parts are
     compute    the remainder of m
     host taken a share of all parts that need a CPU, that is all but a GPU's compute, copy and exchange
 
-Each is clipped at zero, and `unexplained` is b minus their sum. Without the bare loop (inference, several devices)
-framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than the model; then
-slowed, if u was measured, up to the time of the pipeline alone; and unexplained beyond that.
+Each is clipped at zero, and `unexplained` is b minus their sum. Without the bare loop (inference, several
+devices) framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than
+the model; then slowed, if u was measured, up to the time of the pipeline alone; and unexplained beyond that.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         wait = _clipped(wait - longer)
         framework, slowed = _clipped(times.baseline - loop), slowed - retracing
         if times.from_memory is not None:
-            # Keras' loop costs no more than without input; the excess is slowdown by the pipeline, which cannot exceed
-            # the time of the pipeline.
+            # Keras' loop costs no more than without input; the excess is slowdown by the pipeline, which
+            # cannot exceed the time of the pipeline.
             limit = times.baseline - times.from_memory
             limit = limit if times.feed is None else np.minimum(limit, times.feed)
             excess = np.minimum(
@@ -265,10 +265,10 @@ def _estimate(draws: Floats, trials: int) -> Estimate:
 def _launch(case: Case, draws: _Draws, model: Floats, python: float) -> Floats | None:
     """Return the part of the model's step in which the device waits for the program; None if unknown.
 
-    There are three estimates, each with a weakness: the optimizer's pass over the weights does not grow with the
-    batch either, multiple steps per call still launch their kernels, and CPU threads idle for other reasons. The
-    result is the median of three or the lower of two. A GPU's idle time is enough on its own. Python inside the step
-    is subtracted.
+    There are three estimates, each with a weakness: the optimizer's pass over the weights does not grow with
+    the batch either, multiple steps per call still launch their kernels, and CPU threads idle for other
+    reasons. The result is the median of three or the lower of two. A GPU's idle time is enough on its own.
+    Python inside the step is subtracted.
     """
     pair = (_batch_independent(case, draws, model), _saved_by_calls(case, draws, model))
     estimates = [each for each in pair if each is not None]
@@ -327,8 +327,8 @@ def _exchange(case: Case, single_gpu: Case | None, model: Floats) -> Floats | No
 class _Draws:
     """Random draws of a case's times that represent their uncertainty; the first is the median over trials.
 
-    Noise is multiplicative, so draws are Student's t around the logarithm. With fewer than MIN_TRIALS values the
-    spread is pooled over the case's variants.
+    Noise is multiplicative, so draws are Student's t around the logarithm. With fewer than MIN_TRIALS values
+    the spread is pooled over the case's variants.
     """
 
     def __init__(self, case: Case) -> None:

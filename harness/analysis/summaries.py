@@ -77,7 +77,7 @@ def _summary(
 
 
 def _projected(group: Sequence[Measure], workload: Workload | None) -> list[float]:
-    """Return the projected time of the published epochs for each trial at steady speed, without cold start."""
+    """Return each trial's projected time for the published epochs at steady speed, without cold start."""
     if workload is None or workload.task != "train" or workload.data.train <= 0:
         return []
     if group[0].variant not in (BASELINE, TUNED):

@@ -21,7 +21,7 @@ _REASONS = {
 
 
 def clock_findings(case: Case) -> Iterator[Finding]:
-    """Yield a finding for each NVML reason that lowered a GPU's clock for MIN_TIME_SHARE of the baseline's time.
+    """Yield a finding for each NVML reason that lowered a GPU's clock during MIN_TIME_SHARE of the baseline.
 
     Its share is the time lost to the lower clock. A power limit that does not lower the clock costs nothing.
     """

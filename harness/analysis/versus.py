@@ -25,8 +25,8 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
 
     Args:
         runs: at least one.
-        reference: position of the reference run. None means the first of up to MANY runs, or the median runs if
-            there are more (see Versus).
+        reference: position of the reference run. None means the first of up to MANY runs, or the median runs
+            if there are more (see Versus).
     """
     runs = _with_unique_labels(runs)
     samples = [

@@ -406,7 +406,9 @@ class Sweep(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Keyed):
-    """Cost of one workload, device and variant, in the manifest's currency; None if a price or reading is missing.
+    """Cost of one workload, device and variant in the manifest's currency.
+
+    None if a price or reading is missing.
 
     Attributes:
         per_hour: price per hour.

@@ -53,8 +53,8 @@ class EngineInfo:
 class ImageInfo:
     """An image used by a run.
 
-    `digest` is the engine's content id. `lock_sha256` is "" for a user's own image. `contents` is a hash of files
-    and settings only, independent of when and where the image was built; "" without an image.
+    `digest` is the engine's content id. `lock_sha256` is "" for a user's own image. `contents` is a hash of
+    files and settings only, independent of when and where the image was built; "" without an image.
     """
 
     target: str
@@ -67,6 +67,6 @@ class ImageInfo:
 
 
 def target_for(image: str, *, gpu: bool) -> str:
-    """Return the image target of a family: "cpu" or "cuda" for TensorFlow, "NAME-cpu" or "NAME-cuda" for others."""
+    """Return a family's image target: "cpu" or "cuda" for TensorFlow, else "NAME-cpu" or "NAME-cuda"."""
     kind = "cuda" if gpu else "cpu"
     return kind if image == TENSORFLOW else f"{image}-{kind}"

@@ -114,7 +114,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTimes:
-    """int64[n] latencies of one series of requests; fields as in the "requests" event of workloads.protocol."""
+    """int64[n] latencies of one series of requests; fields as in workloads.protocol's "requests" event."""
 
     variant: str
     scenario: str
@@ -229,8 +229,8 @@ class Trial:
 class DataInfo:
     """The data that a workload trained on; `why` is the reason for this choice.
 
-    `kind` is "real", "procedural", or "synthetic" if the workload generates its own samples. `size_bytes` is the
-    total size of its files.
+    `kind` is "real", "procedural", or "synthetic" if the workload generates its own samples. `size_bytes` is
+    the total size of its files.
     """
 
     workload: str
@@ -360,7 +360,10 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the run is still going on or was cut short: a trial was, or one is missing for no recorded reason."""
+        """Whether the run is still going on or was cut short.
+
+        A trial was cut short, or a planned one is missing without a recorded stop.
+        """
         if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
             return True
         ended = {trial.id for trial in self.trials}

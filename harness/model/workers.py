@@ -18,8 +18,10 @@ class Point(Keyed):
         efficiency: throughput / (`workers` x throughput of one worker), 1 is ideal; None without a
             one-worker run.
         step_time: seconds per step.
-        exchange_s: time to exchange all gradients once, measured alone: an upper bound of what it adds to a step.
-        added_s: step time minus that of one worker: actual cost of exchange and of waiting for the slowest worker.
+        exchange_s: time to exchange all gradients once, measured alone: an upper bound of what it adds to a
+            step.
+        added_s: step time minus that of one worker: actual cost of exchange and of waiting for the slowest
+            worker.
         gradient_bytes: gradients exchanged by one worker per step.
     """
 
