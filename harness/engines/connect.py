@@ -1,6 +1,6 @@
-"""Which engine a run uses: by default Docker if it answers, else the local one.
+"""Choose the engine of a run: by default Docker if it answers, else the local engine.
 
-"docker" is any engine that speaks Docker's interface, Podman among them where no Docker answers.
+"docker" is any engine with Docker's API; Podman is used if no Docker answers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,26 @@ NAMES = ("auto", DOCKER, LOCAL)
 
 
 def connect(name: str, progress: Progress) -> Engine:
-    """Reach an engine by name; "auto" takes Docker when one answers.
+    """Connect to an engine by name and report which one; "auto" uses Docker if it answers.
 
     Raises:
-        UsageError: there is no such engine.
-        EngineError: "docker" was asked for and none answers.
+        UsageError: unknown engine.
+        EngineError: "docker" was requested and none answers.
     """
     if name not in NAMES:
         raise unknown("engine", name, NAMES)
     if name != LOCAL:
         try:
-            return DockerEngine.connect()
+            engine = DockerEngine.connect()
         except EngineError as error:
             if name != "auto":
                 raise
-            progress.line(f"No container engine answers ({error.message})")
+            progress.line(error.message)
+        else:
+            progress.line(f"Engine: {engine.info.name} {engine.info.version}")
+            return engine
+    progress.line(
+        "Engine: local. NOTHING IS ISOLATED: workloads run as plain processes, without containers. "
+        "For containers: make engine"
+    )
     return LocalEngine()

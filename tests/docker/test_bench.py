@@ -41,6 +41,7 @@ def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
     with Tfbench(folder=tmp_path, engine="docker", arguments=("-w", "fashion-mnist-mlp")) as bench:
         code, _, err = bench.finish()
         assert code == 0, err
+        assert "Engine: docker" in err
         assert containers(bench) == []
     run = bench.read()
     (trial,) = run.trials
