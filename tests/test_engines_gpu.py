@@ -1,4 +1,4 @@
-"""How GPUs are chosen and handed over, on made-up hosts laid out under a folder."""
+"""Selection of GPUs and how containers access them, on synthetic hosts."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("run
 H200 = replace(gpu(), uuid="GPU-aaaa-0", minor_number=2)
 DRIVER = H200.driver_version
 SECOND = replace(H200, index=1, uuid="GPU-abbb-1", minor_number=0)
-SLICES = tuple(
+MIG_INSTANCES = tuple(
     replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=f"MIG-{number}")
     for number in range(2)
 )  # fmt: skip
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
-def put(root: Path, *paths: str, text: str = "") -> None:
+def create(root: Path, *paths: str, text: str = "") -> None:
     write_files(root, dict.fromkeys(paths, text))
 
 
-def put_nodes(root: Path, *minors: int) -> None:
-    put(root, "dev/nvidiactl", "dev/nvidia-uvm", *(f"dev/nvidia{minor}" for minor in minors))
+def create_nodes(root: Path, *minors: int) -> None:
+    create(root, "dev/nvidiactl", "dev/nvidia-uvm", *(f"dev/nvidia{minor}" for minor in minors))
 
 
 def access(root: Path, gpus=(H200,), engine: EngineInfo = DOCKER):
@@ -46,15 +46,15 @@ def access(root: Path, gpus=(H200,), engine: EngineInfo = DOCKER):
 
 
 def test_select_by_index_uuid_and_mig():
-    gpus = (H200, SECOND, *SLICES)
+    gpus = (H200, SECOND, *MIG_INSTANCES)
     assert select_gpus(gpus, "all") == gpus
     assert select_gpus(gpus, "1,0") == (SECOND, H200)
     assert select_gpus(gpus, " 0, GPU-aaaa-0 ") == (H200,)
-    assert select_gpus(gpus, "MIG-1") == (SLICES[1],)
+    assert select_gpus(gpus, "MIG-1") == (MIG_INSTANCES[1],)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "printed"),
+    ("selection", "message"),
     [
         ("7", "'7' matches no GPUs"),
         ("2", "matches 2 GPUs"),
@@ -62,23 +62,23 @@ def test_select_by_index_uuid_and_mig():
         ("0,", "''"),
     ],
 )
-def test_select_tells_what_there_is(wanted, printed):
-    with pytest.raises(UsageError) as caught:
-        select_gpus((H200, SECOND, *SLICES), wanted)
-    assert printed in caught.value.message
+def test_select_error_lists_gpus(selection, message):
+    with pytest.raises(UsageError) as raised:
+        select_gpus((H200, SECOND, *MIG_INSTANCES), selection)
+    assert message in raised.value.message
     for name in ("GPU-aaaa-0", "GPU-abbb-1", "MIG-0"):
-        assert name in caught.value.message
+        assert name in raised.value.message
 
 
-def test_a_gpu_in_mig_mode_without_instances_cannot_be_used():
-    for wanted in ("0", "all"):
-        with pytest.raises(UsageError, match="MIG is on"):
-            select_gpus((replace(H200, mig_enabled=True),), wanted)
+def test_select_rejects_gpu_in_mig_mode_without_instances():
+    for selection in ("0", "all"):
+        with pytest.raises(UsageError, match="MIG mode"):
+            select_gpus((replace(H200, mig_enabled=True),), selection)
     with pytest.raises(UsageError, match="none"):
         select_gpus((), "all")
 
 
-def test_driver_check_has_the_numbers():
+def test_check_driver():
     assert check_driver((H200, replace(H200, driver_version="525.60.13"))) == ()
     with pytest.raises(GpuError, match=r"is 470\.256\.02; .* needs 525\.60\.13"):
         check_driver((H200, replace(H200, driver_version="470.256.02")))
@@ -89,95 +89,96 @@ def test_driver_check_has_the_numbers():
     assert "compiles for minutes" in remark
 
 
-def test_a_local_process_sees_the_gpus_of_its_trial(tmp_path):
-    got = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
-    assert got.kind == "host"
-    assert got.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"
+def test_local_process_sees_only_gpus_of_its_trial(tmp_path):
+    chosen = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
+    assert chosen.kind == "host"
+    assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"
 
 
-def test_toolkit_by_runtime_or_hook(tmp_path):
-    got = access(tmp_path, engine=replace(DOCKER, runtimes=("nvidia", "runc")))
-    assert (got.kind, got.uuids, got.device_nodes, got.mounts) == ("toolkit", ("GPU-aaaa-0",), (), ())
-    put(tmp_path, "usr/bin/nvidia-container-runtime-hook")
+def test_toolkit_is_detected_by_runtime_or_hook(tmp_path):
+    chosen = access(tmp_path, engine=replace(DOCKER, runtimes=("nvidia", "runc")))
+    assert (chosen.kind, chosen.uuids) == ("toolkit", ("GPU-aaaa-0",))
+    assert (chosen.device_nodes, chosen.mounts) == ((), ())
+    create(tmp_path, "usr/bin/nvidia-container-runtime-hook")
     assert access(tmp_path).kind == "toolkit"
 
 
 @pytest.mark.parametrize(
-    ("names", "got"),
+    ("names", "expected"),
     [
         (("0", "1", "all"), ("nvidia.com/gpu=0", "nvidia.com/gpu=1")),
         (("GPU-aaaa-0", "GPU-abbb-1", "0", "1"), ("nvidia.com/gpu=GPU-aaaa-0", "nvidia.com/gpu=GPU-abbb-1")),
     ],
 )
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_cdi_names_come_from_the_specification(tmp_path, names, got, suffix):
+def test_cdi_names_are_read_from_specification(tmp_path, names, expected, suffix):
     spec = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": name} for name in names]}
-    put(tmp_path, f"etc/cdi/nvidia.{suffix}", text=json.dumps(spec))
-    put(tmp_path, "etc/cdi/other.json", text='{"kind": "vendor.com/nic", "devices": [{"name": "0"}]}')
-    put(tmp_path, "etc/cdi/broken.yaml", text="{")
+    create(tmp_path, f"etc/cdi/nvidia.{suffix}", text=json.dumps(spec))
+    create(tmp_path, "etc/cdi/other.json", text='{"kind": "vendor.com/nic", "devices": [{"name": "0"}]}')
+    create(tmp_path, "etc/cdi/broken.yaml", text="{")
     engine = replace(DOCKER, cdi_folders=("/etc/cdi", "/var/run/cdi"))
     chosen = access(tmp_path, (H200, SECOND), engine)
-    assert (chosen.kind, chosen.device_nodes) == ("cdi", got)
+    assert (chosen.kind, chosen.device_nodes) == ("cdi", expected)
     assert chosen.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_podman_takes_cdi_before_a_docker_runtime(tmp_path):
-    put(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
+def test_podman_prefers_cdi_to_docker_runtime(tmp_path):
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
     podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
     assert access(tmp_path, engine=podman).kind == "cdi"
 
 
-def test_device_nodes_and_the_driver_s_files(tmp_path):
-    put_nodes(tmp_path, 0, 1, 2)
-    put(tmp_path, f"opt/real/libcuda.so.{DRIVER}", f"{LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}")
-    put(tmp_path, f"{LIBRARIES}/libc.so.6", f"{LIBRARIES}/libGLX_nvidia.so.{DRIVER}")
+def test_device_nodes_with_driver_libraries(tmp_path):
+    create_nodes(tmp_path, 0, 1, 2)
+    create(tmp_path, f"opt/real/libcuda.so.{DRIVER}", f"{LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}")
+    create(tmp_path, f"{LIBRARIES}/libc.so.6", f"{LIBRARIES}/libGLX_nvidia.so.{DRIVER}")
     (tmp_path / LIBRARIES / "libcuda.so.1").symlink_to(tmp_path / f"opt/real/libcuda.so.{DRIVER}")
-    got = access(tmp_path, (SECOND, H200))
-    assert got.kind == "devices"
-    assert got.device_nodes == ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm")
-    assert {mount.container: mount.host for mount in got.mounts if mount.read_only} == {
+    chosen = access(tmp_path, (SECOND, H200))
+    assert chosen.kind == "devices"
+    assert chosen.device_nodes == ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm")
+    assert {mount.container: mount.host for mount in chosen.mounts if mount.read_only} == {
         f"{CONTAINER_LIBRARIES}/libcuda.so.1": tmp_path / f"opt/real/libcuda.so.{DRIVER}",
         f"{CONTAINER_LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}": tmp_path
         / f"{LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}",
     }
-    assert got.environment == {
+    assert chosen.environment == {
         "CUDA_VISIBLE_DEVICES": "GPU-abbb-1,GPU-aaaa-0",
         "NVIDIA_VISIBLE_DEVICES": "void",
         "LD_LIBRARY_PATH": CONTAINER_LIBRARIES,
     }
 
 
-def test_the_driver_s_folder_is_the_one_that_the_linker_finds_nvml_in(tmp_path):
-    shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any library that can be loaded
+def test_driver_folder_is_where_linker_finds_nvml(tmp_path):
+    shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any loadable library
     code = "from harness.engines.gpu_files import driver_folder; print(driver_folder())"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(tmp_path)
+    assert result.stdout.strip() == str(tmp_path)
 
 
-def test_every_missing_piece_is_named(tmp_path):
-    with pytest.raises(GpuError) as caught:
+def test_error_lists_missing_parts(tmp_path):
+    with pytest.raises(GpuError) as raised:
         access(tmp_path)
-    for words in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia2 is missing"):
-        assert words in caught.value.message
-    assert "nvidia-modprobe" in caught.value.hint
-    for unknown in (replace(H200, minor_number=None), SLICES[0]):
-        with pytest.raises(GpuError, match=r"device nodes of .* are not known"):
+    for reason in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia2 is missing"):
+        assert reason in raised.value.message
+    assert "nvidia-modprobe" in raised.value.hint
+    for unknown in (replace(H200, minor_number=None), MIG_INSTANCES[0]):
+        with pytest.raises(GpuError, match=r"device nodes of .* are unknown"):
             access(tmp_path, (unknown,))
-    put_nodes(tmp_path, 2)
+    create_nodes(tmp_path, 2)
     (tmp_path / "dev/nvidia-uvm").unlink()
     with pytest.raises(GpuError, match="/dev/nvidia-uvm is missing"):
         access(tmp_path)
-    put_nodes(tmp_path, 2)
-    put(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '7'\n")
-    with pytest.raises(GpuError) as caught:
+    create_nodes(tmp_path, 2)
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '7'\n")
+    with pytest.raises(GpuError) as raised:
         access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
-    assert "does not name GPU-aaaa-0" in caught.value.message
-    assert "no libcuda.so.1" in caught.value.message
+    assert "does not list GPU-aaaa-0" in raised.value.message
+    assert "no libcuda.so.1" in raised.value.message
 
 
-def test_cuda_takes_one_mig_instance_only(tmp_path):
+def test_several_mig_instances_are_an_error(tmp_path):
     with pytest.raises(GpuError, match="one MIG instance"):
-        access(tmp_path, SLICES, replace(DOCKER, runtimes=("nvidia",)))
+        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))

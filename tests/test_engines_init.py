@@ -1,4 +1,4 @@
-"""The first process of a trial, run for real on this host."""
+"""The first process of a trial, with real processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from harness.engines.container_settings import init_source
 
 
-def begin(*command: str) -> subprocess.Popen[str]:
+def start(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", init_source(), "", *command],
         stdin=subprocess.PIPE,
@@ -23,7 +23,7 @@ def begin(*command: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -31,26 +31,26 @@ def ended(pid: int) -> bool:
 
 
 def wait_until_ended(*pids: int) -> None:
-    while not all(ended(pid) for pid in pids):
+    while not all(has_ended(pid) for pid in pids):
         time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)]
 )
-def test_exits_as_the_command_does(script, code):
-    process = begin("sh", "-c", script)
+def test_exit_status_is_that_of_command(script, code):
+    process = start("sh", "-c", script)
     assert process.wait() == code
 
 
-def test_command_reads_nothing_and_writes_through():
-    process = begin("sh", "-c", "echo out; cat; echo err >&2")
+def test_command_has_no_input_and_output_is_passed_through():
+    process = start("sh", "-c", "echo out; cat; echo err >&2")
     assert process.stdout
     assert process.stdout.read() == "out\nerr\n"
     assert process.wait() == 0
 
 
-def test_ends_where_nobody_says_that_it_was_started():
+def test_ends_unless_start_is_signalled():
     source = init_source().replace("STARTED_S = 30.0", "STARTED_S = 0.2")
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", source, "", "sleep", "60"],
@@ -58,23 +58,23 @@ def test_ends_where_nobody_says_that_it_was_started():
         start_new_session=True,
     ) as process:
         assert process.wait(timeout=30) == -9
-    begun = begin("sh", "-c", "sleep 0.3; exit 3")
-    assert begun.stdin
-    begun.stdin.write("\n")
-    begun.stdin.flush()
-    assert begun.wait() == 3
+    signalled = start("sh", "-c", "sleep 0.3; exit 3")
+    assert signalled.stdin
+    signalled.stdin.write("\n")
+    signalled.stdin.flush()
+    assert signalled.wait() == 3
 
 
-def test_orphans_do_not_outlive_the_command():
-    process = begin("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!")
+def test_orphans_are_killed_with_command():
+    process = start("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!")
     assert process.stdout
     orphan = int(process.stdout.readline())
     assert process.wait() == 0
-    assert ended(orphan)
+    assert has_ended(orphan)
 
 
-def test_command_dies_with_it():
-    process = begin("sh", "-c", "echo $$; exec sleep 1000")
+def test_command_is_killed_with_first_process():
+    process = start("sh", "-c", "echo $$; exec sleep 1000")
     assert process.stdout
     command = int(process.stdout.readline())
     process.kill()
@@ -82,10 +82,10 @@ def test_command_dies_with_it():
     wait_until_ended(command)
 
 
-def test_passes_a_request_to_stop_on():
-    process = begin("sh", "-c", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+def test_sigterm_is_forwarded():
+    process = start("sh", "-c", "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     process.terminate()
-    assert process.stdout.readline() == "asked\n"
+    assert process.stdout.readline() == "caught\n"
     assert process.wait() == 5

@@ -19,7 +19,7 @@ from harness.engines.local import LocalEngine
 from harness.errors import EngineError
 from harness.system.gpu_proof import run_to_end
 from tests.builders import container_spec, image
-from tests.test_engines_init import ended, wait_until_ended
+from tests.test_engines_init import has_ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
 IMAGE = image(sys.executable)
@@ -28,7 +28,7 @@ WORKLOADS = Mount(container=WORKLOADS_DIR, host=ROOT / "workloads")
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which trials' private folders are made."""
+    """Folder of the trials' private folders."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -49,7 +49,7 @@ def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
     )
 
 
-def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path, temporary):
+def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_path, temporary):
     data = tmp_path / "data"
     data.mkdir()
     (data / "x").write_text("payload")
@@ -78,7 +78,7 @@ def test_container_paths_lead_to_the_host_s_folders(engine, make_spec, tmp_path,
     assert list(temporary.iterdir()) == []
 
 
-def test_a_process_gets_its_own_environment_gpus_and_cpus(engine, make_spec, monkeypatch):
+def test_environment_gpus_and_cpus_of_process(engine, make_spec, monkeypatch):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     cpu = min(os.sched_getaffinity(0))
@@ -93,7 +93,7 @@ def test_a_process_gets_its_own_environment_gpus_and_cpus(engine, make_spec, mon
         assert cpus == [cpu]
 
 
-def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, temporary):
+def test_log_is_truncated_and_kill_ends_descendants(engine, make_spec, temporary):
     script = "yes xxxxxxxxxxxxxxxxxxx | head -c 1000000; setsid sleep 1000 & echo $!; wait"
     container = engine.start(make_spec("sh", "-c", script))
     while not (text := container.log()).endswith("\n") or not text.splitlines()[-1].isdigit():
@@ -103,24 +103,24 @@ def test_log_is_cut_and_kill_ends_the_family(engine, make_spec, temporary):
     container.kill()
     exit_ = container.poll()
     assert exit_ == Exit(code=-9, out_of_memory=False)
-    assert ended(int(text.splitlines()[-1]))
+    assert has_ended(int(text.splitlines()[-1]))
     container.remove()
     container.remove()
     assert list(temporary.iterdir()) == []
 
 
-def test_python_that_is_not_there_is_refused_and_nothing_is_left(engine, make_spec, temporary):
+def test_missing_python_is_an_error_and_leaves_nothing(engine, make_spec, temporary):
     missing = replace(IMAGE, reference="/nowhere/python")
-    with pytest.raises(EngineError, match="a-trial could not be started"):
+    with pytest.raises(EngineError, match="Could not start trial a-trial"):
         engine.start(make_spec("true", image=missing))
     assert list(temporary.iterdir()) == []
 
 
-def test_a_copy_in_memory_goes_with_its_trial(engine, make_spec, tmp_path):
+def test_copy_in_shared_memory_is_removed_with_trial(engine, make_spec, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/x").write_text("payload")
     code = f"from workloads.storage import in_ram; print(in_ram({str(tmp_path / 'data')!r}))"
-    # As where /tmp lies on a disk: what is in memory is not in the trial's own folder.
+    # As if /tmp were on a disk: the copy is then outside the trial's private folder.
     environment = {"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"}
     spec = make_spec("python3", "-c", code, environment=environment, mounts=(WORKLOADS,))
     trial = engine.start(spec)
@@ -150,7 +150,7 @@ time.sleep(1000)
 """
 
 
-def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine, make_spec, temporary):
+def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine, make_spec, temporary):
     harness = subprocess.Popen(
         [sys.executable, "-c", HARNESS, make_spec().out],
         stdout=subprocess.PIPE,
@@ -176,6 +176,6 @@ def test_killed_harness_takes_its_trial_along_and_the_next_one_clears_up(engine,
     assert engine.remove_stale() == 0
 
 
-def test_trial_that_does_not_end_is_ended_and_named(engine, make_spec):
+def test_timeout_is_an_error(engine, make_spec):
     with pytest.raises(EngineError, match=r"a-trial .* 0\.2 s"):
         run_to_end(engine, make_spec("sleep", "1000"), 0.2)

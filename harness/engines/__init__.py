@@ -1,4 +1,4 @@
-"""Engines run a trial's process and let the host watch it. `docker` isolates, `local` does not."""
+"""Engines run a trial's process and let the host observe it: in a container (docker) or directly (local)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from harness.defaults import TMP_BYTES
 from harness.model.platform import EngineInfo, ImageInfo
 
-# Paths inside a container; the local engine replaces them by host paths.
+# Paths inside a container; the local engine replaces them with host paths.
 WORKLOADS_DIR = "/tfbench/workloads"
 DATA_DIR = "/tfbench/data"
 WEIGHTS_DIR = "/tfbench/weights"
@@ -30,11 +30,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAccess:
-    """How a container gets its GPUs.
+    """How a container gets access to its GPUs.
 
     Attributes:
-        kind: "toolkit", "cdi", "devices", or "host" for a process that is not isolated.
-        uuids: of GPUs or MIG instances, in the trial's order.
+        kind: "toolkit", "cdi", "devices", or "host" for a process without a container.
+        uuids: UUIDs of the GPUs or MIG instances, in the trial's order.
         device_nodes: paths under /dev for "devices", qualified CDI names for "cdi".
         mounts: the driver's libraries, for "devices".
     """
@@ -48,18 +48,18 @@ class GpuAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """One trial's process.
+    """The process of a trial.
 
     Attributes:
-        command: argument vector with the container's paths.
-        environment: added to the image's own.
+        command: argument vector, with container paths.
+        environment: variables added to the image's.
         out: host folder mounted read-write at OUT_DIR.
         cpus: cpuset syntax ("0-3,8"), "" for all.
-        cpu_quota: CPUs' worth of time, e.g. 0.5; None for no limit.
-        memory_bytes, pids: limits; None for the engine's own.
-        tmp_bytes: limit of the container's /tmp, which is in memory.
-        trial_id, run_id: for labels.
-        network: "none", or "host" for workers that train together.
+        cpu_quota: limit in CPUs, e.g. 0.5; None for no limit.
+        memory_bytes, pids: limits; None for the engine's default.
+        tmp_bytes: size limit of the container's /tmp, which is in memory.
+        trial_id, run_id: used as labels.
+        network: "none", or "host" for distributed training.
     """
 
     image: ImageInfo
@@ -80,7 +80,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended; a negative `code` is the signal that ended a local process."""
+    """How a container ended; a negative `code` is the signal that killed a local process."""
 
     code: int
     out_of_memory: bool
@@ -91,14 +91,14 @@ class Container(Protocol):
 
     @property
     def id(self) -> str:
-        """The engine's id."""
+        """The engine's id of the container."""
 
     @property
     def pid(self) -> int | None:
-        """Host process id of the first process; None if it ended at once."""
+        """Host process id of the first process; None if it has already ended."""
 
     def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs."""
+        """Return how it ended; None while it is running."""
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr."""
@@ -107,21 +107,21 @@ class Container(Protocol):
         """Kill it; no error if it has ended."""
 
     def remove(self) -> None:
-        """Remove what is left of it; no error if nothing is."""
+        """Remove the container and its resources; no error if they are already gone."""
 
 
 class Engine(Protocol):
-    """Runs containers; `connect.py` reaches one."""
+    """Runs containers; see connect.py."""
 
     @property
     def info(self) -> EngineInfo:
-        """The engine as the manifest describes it."""
+        """Description of the engine for the manifest."""
 
     def start(self, spec: ContainerSpec) -> Container:
         """Start a trial or raise EngineError."""
 
     def remove_stale(self) -> int:
-        """Remove containers of killed harnesses; return how many."""
+        """Remove leftovers of killed harnesses; return their number."""
 
     def close(self) -> None:
         """Close the connection."""

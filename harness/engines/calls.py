@@ -1,4 +1,4 @@
-"""Calls of the docker package, with EngineError for its errors."""
+"""Wrappers of docker package calls that raise EngineError."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
 
 
 @contextmanager
-def engine_call(doing: str) -> Iterator[None]:
-    """Turn the docker package's errors into EngineError; `doing` completes "could not ..."."""
+def engine_call(action: str) -> Iterator[None]:
+    """Convert errors of the docker package to EngineError; `action` completes "could not ..."."""
     try:
         yield
     except APIError as error:
         raise EngineError(
-            f"The container engine could not {doing}: {error.explanation or error}",
+            f"The container engine could not {action}: {error.explanation or error}",
             hint="See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
     except LOST as error:
         raise EngineError(
-            f"The container engine stopped answering; could not {doing}: {error}",
-            hint="Restart it (`make engine`), then continue with --resume.",
+            f"Lost the connection to the container engine; could not {action}: {error}",
+            hint="Restart the engine (`make engine`), then continue with --resume.",
         ) from error
 
 
-def remove_container(client: docker.DockerClient, identity: str) -> None:
+def remove_container(client: docker.DockerClient, container_id: str) -> None:
     """Kill and remove a container; no error if it is gone or being removed."""
-    with engine_call(f"remove container {identity[:12]}"), suppress(NotFound):
+    with engine_call(f"remove container {container_id[:12]}"), suppress(NotFound):
         try:
-            client.api.remove_container(identity, force=True, v=True)
+            client.api.remove_container(container_id, force=True, v=True)
         except APIError as error:
             if error.status_code != 409:
                 raise
-            # It is being removed already.
-            client.api.wait(identity, condition="removed")
+            # It is already being removed.
+            client.api.wait(container_id, condition="removed")
 
 
-def say_started(stream: Any) -> None:
-    """Write to a container's attached input that it has started; see init.py."""
-    with suppress(OSError):  # it has ended already
+def signal_start(stream: Any) -> None:
+    """Write the line that init.py waits for to a container's standard input."""
+    with suppress(OSError):  # it has already ended
         getattr(stream, "_sock", stream).sendall(b"\n")
 
 
-def hang_up(stream: Any) -> None:
+def close_stream(stream: Any) -> None:
     """Close an attached stream and its socket, to which the docker package keeps references."""
     with suppress(*LOST):
         inner = getattr(stream, "_sock", None)

@@ -1,4 +1,4 @@
-"""Read the names of GPUs in Container Device Interface specifications."""
+"""Read GPU names from Container Device Interface (CDI) specifications."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KIND = "nvidia.com/gpu"
 
 
 def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[tuple[str, ...], str]:
-    """Return the qualified CDI name of each GPU, or none and the reason.
+    """Return the qualified CDI name of each GPU, or () and the reason.
 
     Args:
-        folders: where the engine looks for specifications; empty if it does not support CDI.
+        folders: the engine's specification folders; empty if it does not support CDI.
     """
     if not folders:
         return (), "the engine does not support CDI"
@@ -27,16 +27,16 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
         return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
     names = []
     for gpu in gpus:
-        fitting = [name for name in _spellings(gpu) if name in available]
-        if not fitting:
+        matching = [name for name in _possible_names(gpu) if name in available]
+        if not matching:
             missing = gpu.cuda_id
-            return (), f"the CDI specification does not name {missing} (update it: nvidia-ctk cdi generate)"
-        names.append(f"{KIND}={fitting[0]}")
+            return (), f"the CDI specification does not list {missing} (update it: nvidia-ctk cdi generate)"
+        names.append(f"{KIND}={matching[0]}")
     return tuple(names), ""
 
 
-def _spellings(gpu: Gpu) -> tuple[str, ...]:
-    """Return the possible names by nvidia-ctk's strategies (uuid, index)."""
+def _possible_names(gpu: Gpu) -> tuple[str, ...]:
+    """Return the names under nvidia-ctk's naming strategies (uuid, index)."""
     return (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
 
 
@@ -49,7 +49,7 @@ def _devices(folder: Path) -> Iterator[str]:
             # PyYAML does not take JSON with tabs.
             spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
         except (OSError, ValueError, yaml.YAMLError):
-            # The engine ignores it as well.
+            # The engine ignores invalid files too.
             continue
         if isinstance(spec, dict) and spec.get("kind") == KIND:
             yield from (str(device["name"]) for device in spec.get("devices") or () if "name" in device)

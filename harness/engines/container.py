@@ -1,4 +1,4 @@
-"""A container of a Docker-compatible engine, watched without polling the engine."""
+"""A container of a Docker-compatible engine, observed without polling the engine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from harness.engines.calls import LOST, engine_call
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024
-# Only a process stuck in a driver takes longer to die.
-KILLED_S = 10.0
+# Only a process that is stuck in a driver takes longer to end.
+_KILL_WAIT_S = 10.0
 _NOT_RUNNING = 409
 
 
@@ -27,40 +27,40 @@ class DockerContainer:
     """A started trial.
 
     Args:
-        identity: the container's id.
-        undo: what `remove` undoes: its standard input, at whose end the container ends, the container itself, and
-            the owners of its folders.
+        container_id: the engine's id of the container.
+        cleanup: callbacks of `remove`, which close standard input (this ends the container), remove the
+            container, and restore the owners of its folders.
     """
 
-    def __init__(self, *, client: docker.DockerClient, identity: str, undo: ExitStack) -> None:
+    def __init__(self, *, client: docker.DockerClient, container_id: str, cleanup: ExitStack) -> None:
         self._client = client
-        self._identity = identity
+        self._id = container_id
         self._oom_kills = 0
         self._status: int | None = None
         self._lost: BaseException | None = None
         self._ended = threading.Event()
         with engine_call("get the container's process"):
             pid = self._state()["Pid"]
-        # psutil tells it from a later process with the same id. None if it has ended already.
+        # None if it has already ended. psutil detects when the id is reused by another process.
         self._process: psutil.Process | None = None
         with suppress(psutil.NoSuchProcess):
             self._process = psutil.Process(pid) if pid else None
         self._oom_file = _oom_file(pid) if pid else None
-        self._undo = undo.pop_all()
-        threading.Thread(target=self._wait, name=f"wait-{identity[:12]}", daemon=True).start()
+        self._cleanup = cleanup.pop_all()
+        threading.Thread(target=self._wait, name=f"wait-{container_id[:12]}", daemon=True).start()
 
     @property
     def id(self) -> str:
-        """The engine's id."""
-        return self._identity
+        """The engine's id of the container."""
+        return self._id
 
     @property
     def pid(self) -> int | None:
-        """Host process id of the first process; None if it ended at once."""
+        """Host process id of the first process; None if it has already ended."""
         return self._process.pid if self._process else None
 
     def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs."""
+        """Return how it ended; None while it is running."""
         if self._oom_file is not None:
             self._oom_kills = max(self._oom_kills, oom_kills(self._oom_file))
         if not self._ended.is_set():
@@ -69,15 +69,15 @@ class DockerContainer:
             if self._lost is not None:
                 raise self._lost
             killed = False
-            with suppress(NotFound):  # removed by somebody else
+            with suppress(NotFound):  # removed by another process
                 killed = self._state().get("OOMKilled", False)
         return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
 
     def log(self) -> str:
-        """Return the last 64 KiB of stdout and stderr; "" if it was removed."""
+        """Return the last 64 KiB of stdout and stderr; "" if the container was removed."""
         data = b""
         with engine_call("read the container's log"), suppress(NotFound):
-            data = self._client.api.logs(self._identity, stdout=True, stderr=True)
+            data = self._client.api.logs(self._id, stdout=True, stderr=True)
         return data[-LOG_BYTES:].decode("utf-8", "replace")
 
     def kill(self) -> None:
@@ -86,18 +86,18 @@ class DockerContainer:
             return
         with engine_call("kill the container"), suppress(NotFound):
             try:
-                self._client.api.kill(self._identity)
+                self._client.api.kill(self._id)
             except APIError as error:
                 if error.status_code != _NOT_RUNNING:
                     raise
-        self._ended.wait(KILLED_S)
+        self._ended.wait(_KILL_WAIT_S)
 
     def remove(self) -> None:
-        """Remove what is left of it; folders get their owners back even if the engine is gone."""
+        """Remove the container and restore the owners of its folders, even if the engine is gone."""
         try:
-            self._undo.close()
+            self._cleanup.close()
         except EngineError:
-            # Containers outlive dockerd.
+            # Containers keep running without dockerd.
             with suppress(psutil.Error):
                 if self._process:
                     self._process.kill()
@@ -106,7 +106,7 @@ class DockerContainer:
     def _wait(self) -> None:
         while not self._ended.is_set():
             try:
-                self._status = int(self._client.api.wait(self._identity)["StatusCode"])
+                self._status = int(self._client.api.wait(self._id)["StatusCode"])
             except ReadTimeout:
                 continue
             except LOST as error:
@@ -114,12 +114,12 @@ class DockerContainer:
             self._ended.set()
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._client.api.inspect_container(self._identity)["State"]
+        state: dict[str, Any] = self._client.api.inspect_container(self._id)["State"]
         return state
 
 
 def oom_kills(file: Path) -> int:
-    """Return N of a file's line "oom_kill N", else 0."""
+    """Return N from the line "oom_kill N" of a file; 0 if there is none."""
     try:
         rows = (line.split() for line in file.read_text(encoding="ascii").splitlines())
     except OSError:

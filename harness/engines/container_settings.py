@@ -1,4 +1,4 @@
-"""Translate a trial's specification into hardened container options."""
+"""Convert a trial's specification to hardened container options."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from harness.engines.daemon import PODMAN, Daemon
 from harness.engines.owner import Owner
 
 UNPRIVILEGED = 10001
-# Labels.
+# Container labels.
 OWNER, RUN, TRIAL = "tfbench.owner", "tfbench.run", "tfbench.trial"
-# Against images and default runtimes of NVIDIA's that add GPUs.
+# Prevents NVIDIA's images and runtimes from adding GPUs by default.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 
@@ -30,8 +30,8 @@ class Identity:
 
     Attributes:
         user: "uid:gid" inside the container.
-        host_ids: uid and gid that must own writable host folders; None if they do already.
-        user_namespace: the user namespace mode, "" for the engine's default.
+        host_ids: uid and gid that must own writable host folders; None if no change is needed.
+        user_namespace: user namespace mode, "" for the engine's default.
     """
 
     user: str
@@ -40,18 +40,18 @@ class Identity:
 
 
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
-    """Return the user of containers of a harness run by `uid`:`gid`, never root on the host."""
-    own = Identity(user=f"{uid}:{gid}", host_ids=None)
+    """Return the container user for a harness run by `uid`:`gid`; it is never root on the host."""
+    same = Identity(user=f"{uid}:{gid}", host_ids=None)
     if daemon.info.rootless and daemon.info.name == PODMAN:
-        return replace(own, user_namespace="keep-id")
+        return replace(same, user_namespace="keep-id")
     if daemon.info.rootless:
-        # Rootless Docker maps 0 to its user, and other ids to some that cannot write here.
-        return replace(own, user="0:0")
-    if daemon.user_namespaces:
-        own = replace(own, user_namespace="host")
+        # Rootless Docker maps 0 to its user, and other ids to ones that cannot write here.
+        return replace(same, user="0:0")
+    namespace = "host" if daemon.user_namespaces else ""
     if uid == 0:
-        own = replace(own, user=f"{UNPRIVILEGED}:{UNPRIVILEGED}", host_ids=(UNPRIVILEGED, UNPRIVILEGED))
-    return own
+        user, ids = f"{UNPRIVILEGED}:{UNPRIVILEGED}", (UNPRIVILEGED, UNPRIVILEGED)
+        return Identity(user=user, host_ids=ids, user_namespace=namespace)
+    return replace(same, user_namespace=namespace)
 
 
 def host_options(
@@ -60,10 +60,10 @@ def host_options(
     """Return the keyword arguments of docker's create_host_config."""
     security = ["no-new-privileges"]
     if daemon.selinux:
-        # Otherwise bind mounts cannot be read; relabelling folders would outlast the run.
+        # Otherwise bind mounts are unreadable; relabelling the folders would persist after the run.
         security.append("label=disable")
     nodes = spec.gpu.device_nodes if spec.gpu and spec.gpu.kind == "devices" else ()
-    # Equal limits mean no swap: swapping would measure the disk.
+    # Equal limits disable swap: with swapping, the run would measure the disk.
     limits: dict[str, dict[str, Any]] = {
         "memory": {"mem_limit": spec.memory_bytes, "memswap_limit": spec.memory_bytes},
         "pids": {"pids_limit": spec.pids},
@@ -92,26 +92,26 @@ def host_options(
 def container_options(
     spec: ContainerSpec, identity: Identity, owner: Owner, image_environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the keyword arguments of docker's create_container, less host_config."""
+    """Return the keyword arguments of docker's create_container, without host_config."""
     return {
         "image": spec.image.digest or spec.image.reference,
         # Overrides the image's entry point and command.
         "entrypoint": ["python3", "-I", "-S", "-c", init_source(), "", *spec.command],
         "user": identity.user,
         "environment": environment(spec, image_environment),
-        "working_dir": "/tmp",  # noqa: S108 - a tmpfs of the container's own
+        "working_dir": "/tmp",  # noqa: S108 - a private tmpfs
         "stdin_open": True,
         "labels": {OWNER: str(owner), RUN: spec.run_id, TRIAL: spec.trial_id},
     }
 
 
 def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what is added to the image's environment; the driver's libraries come before the image's."""
-    given = dict(spec.gpu.environment) if spec.gpu else dict(NO_GPU)
+    """Return the variables added to the image's; the driver's libraries precede the image's."""
+    gpu = dict(spec.gpu.environment) if spec.gpu else dict(NO_GPU)
     library_path = "LD_LIBRARY_PATH"
-    if library_path in given and image_environment.get(library_path):
-        given[library_path] += ":" + image_environment[library_path]
-    return {"HOME": "/tmp", **given, **spec.environment}  # noqa: S108
+    if library_path in gpu and image_environment.get(library_path):
+        gpu[library_path] += ":" + image_environment[library_path]
+    return {"HOME": "/tmp", **gpu, **spec.environment}  # noqa: S108
 
 
 def init_source() -> str:
@@ -126,7 +126,7 @@ def _api_mount(mount: Mount) -> ApiMount:
 
 
 def _groups(nodes: tuple[str, ...]) -> list[int]:
-    """Return the groups of nodes that are not writable by all."""
+    """Return the groups of device nodes that are not world-writable."""
     states = [os.stat(node) for node in nodes]  # noqa: PTH116 - strings from a GpuAccess
     return sorted({state.st_gid for state in states if not state.st_mode & stat.S_IWOTH})
 
@@ -136,6 +136,6 @@ def _device_requests(gpu: GpuAccess | None) -> list[DeviceRequest]:
         case GpuAccess(kind="cdi"):
             return [DeviceRequest(driver="cdi", device_ids=list(gpu.device_nodes))]
         case GpuAccess(kind="toolkit"):
-            kinds = [["gpu", "compute", "utility"]]
-            return [DeviceRequest(driver="nvidia", device_ids=list(gpu.uuids), capabilities=kinds)]
+            capabilities = [["gpu", "compute", "utility"]]
+            return [DeviceRequest(driver="nvidia", device_ids=list(gpu.uuids), capabilities=capabilities)]
     return []

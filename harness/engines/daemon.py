@@ -1,4 +1,4 @@
-"""Describe a container engine, and check that it runs on this machine."""
+"""Describe a container engine and check that it runs on this machine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
 PODMAN = "podman"
-# Limits, and the fields that say whether the engine can set them: rootless ones often cannot.
+# Limit -> field that reports whether the engine supports it; rootless engines often do not.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """What determines how containers are made.
+    """Properties of the engine that affect container options.
 
     Attributes:
-        user_namespaces: container users are mapped by default (userns-remap).
-        selinux: containers are labelled.
-        limits: the limits it can set, of "memory", "pids", "cpu_quota" and "cpuset".
-        image_folder: where it keeps images; / if unknown.
+        user_namespaces: container users are remapped by default (userns-remap).
+        selinux: containers get SELinux labels.
+        limits: supported limits: "memory", "pids", "cpu_quota", "cpuset".
+        image_folder: folder of its images; / if unknown.
     """
 
     info: EngineInfo
@@ -38,7 +38,7 @@ class Daemon:
 
 
 def describe(client: docker.DockerClient) -> Daemon:
-    """Describe the engine; raise EngineError if mounts and process ids would be another machine's."""
+    """Describe the engine; raise EngineError if it does not share this machine's files and process ids."""
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     _check_shared(info)
@@ -55,7 +55,7 @@ def describe(client: docker.DockerClient) -> Daemon:
             rootless="rootless" in security,
             cgroup_version=int(cgroup) if cgroup.isdigit() else None,
             runtimes=tuple(sorted(info.get("Runtimes") or {})),
-            # Podman always reads CDI, and does not list the folders.
+            # Podman always supports CDI but does not report the folders.
             cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
         ),
         user_namespaces="userns" in security,
@@ -68,8 +68,8 @@ def describe(client: docker.DockerClient) -> Daemon:
 def _check_shared(info: Mapping[str, Any]) -> None:
     """Check that the engine shares this machine's kernel and files.
 
-    Docker Desktop's engine runs in a virtual machine with another kernel; a container with the host's socket
-    has another host name.
+    Docker Desktop's engine runs in a virtual machine with a different kernel. A container with access to the
+    host's socket has a different host name.
     """
     if (info.get("Name"), info.get("KernelVersion"), info.get("MemTotal")) != (
         platform.node(),
@@ -77,6 +77,6 @@ def _check_shared(info: Mapping[str, Any]) -> None:
         psutil.virtual_memory().total,
     ):
         raise EngineError(
-            "The container engine runs on another machine, in a virtual machine or outside of this container.",
-            hint="Run tfbench where the engine runs: it mounts folders and reads the telemetry of this machine.",
+            "The container engine runs on another machine, in a virtual machine or outside this container.",
+            hint="Run tfbench where the engine runs: it mounts local folders and reads local telemetry.",
         )

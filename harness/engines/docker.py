@@ -1,4 +1,4 @@
-"""Docker and compatible engines: one hardened container per trial."""
+"""The engine for Docker and compatible engines: one hardened container per trial."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Self
 import docker
 
 from harness.engines import OUT_DIR, ContainerSpec, Mount
-from harness.engines.calls import engine_call, hang_up, remove_container, say_started
+from harness.engines.calls import close_stream, engine_call, remove_container, signal_start
 from harness.engines.container import DockerContainer
 from harness.engines.container_settings import OWNER, container_options, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
-from harness.engines.owner import current_owner, owner_from
+from harness.engines.owner import current_owner, parse_owner
 from harness.engines.ownership import accessible
 from harness.model.platform import EngineInfo
 
@@ -29,14 +29,14 @@ class DockerEngine:
 
     @classmethod
     def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Reach the first engine that answers, or raise EngineError with the endpoints that were tried."""
+        """Connect to the first available engine; raise EngineError with the endpoints tried."""
         client = connect_first(endpoints(environment))
         with engine_call("describe itself"):
             return cls(client, describe(client))
 
     @property
     def info(self) -> EngineInfo:
-        """The engine as the manifest describes it."""
+        """Description of the engine for the manifest."""
         return self.daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
@@ -45,29 +45,29 @@ class DockerEngine:
         mounts = (*spec.mounts, out, *(spec.gpu.mounts if spec.gpu else ()))
         identity = identity_for(self.daemon, os.getuid(), os.getgid())
         api = self.client.api
-        # Ctrl-C undoes a start too: nobody else knows of the container yet.
-        with ExitStack() as undo:
-            undo.enter_context(accessible(mounts, identity.host_ids))
+        # Also cleans up after Ctrl-C during the start, when nothing else refers to the container.
+        with ExitStack() as cleanup:
+            cleanup.enter_context(accessible(mounts, identity.host_ids))
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
-                made = api.create_container(host_config=host, **options)["Id"]
-                undo.callback(remove_container, self.client, made)
-                lease = api.attach_socket(made, params={"stdin": 1, "stream": 1})
-                undo.callback(hang_up, lease)
-                api.start(made)
-                say_started(lease)
-            return DockerContainer(client=self.client, identity=made, undo=undo)
+                container_id = api.create_container(host_config=host, **options)["Id"]
+                cleanup.callback(remove_container, self.client, container_id)
+                stdin = api.attach_socket(container_id, params={"stdin": 1, "stream": 1})
+                cleanup.callback(close_stream, stdin)
+                api.start(container_id)
+                signal_start(stdin)
+            return DockerContainer(client=self.client, container_id=container_id, cleanup=cleanup)
 
     def remove_stale(self) -> int:
-        """Remove containers of killed harnesses; return how many."""
-        here = current_owner()
+        """Remove containers of killed harnesses; return their number."""
+        current = current_owner()
         removed = 0
         with engine_call("list containers"):
             result = self.client.api.containers(all=True, filters={"label": [OWNER]})
         for entry in result:
-            owner = owner_from(entry["Labels"][OWNER])
-            if owner is not None and owner.gone_for(here):
+            owner = parse_owner(entry["Labels"][OWNER])
+            if owner is not None and owner.has_ended(current):
                 remove_container(self.client, entry["Id"])
                 removed += 1
         return removed
@@ -77,7 +77,7 @@ class DockerEngine:
         self.client.close()
 
     def _image_environment(self, spec: ContainerSpec) -> Mapping[str, str]:
-        """Return the image's environment, whose library path is extended for GPUs."""
+        """Return the image's environment variables if GPUs are used, which extend its library path."""
         if spec.gpu is None:
             return {}
         config = self.client.images.get(spec.image.digest or spec.image.reference).attrs["Config"] or {}

@@ -1,4 +1,4 @@
-"""Find the container engine of this machine that answers first."""
+"""Find the first available container engine on this machine."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from requests.exceptions import RequestException
 from harness.errors import EngineError
 
 CONNECT_S = 10
-# Of one answer; a container's end is waited for again and again.
-ANSWER_S = 120
+# Timeout of one request; waits for a container's end are repeated.
+REQUEST_S = 120
 _UNIX = "unix://"
 HINT = (
-    "Install and start one with `make engine` (Podman: `systemctl --user start podman.socket`); if one runs but "
-    "refuses you, add yourself to its group with `sudo usermod -aG docker $USER` and log in again; if it listens "
-    "elsewhere, set DOCKER_HOST=unix:///path/to/socket; or run without containers: ENGINE=local."
+    "Install and start an engine with `make engine` (Podman: `systemctl --user start podman.socket`). If access "
+    "is denied, run `sudo usermod -aG docker $USER` and log in again. If it uses another socket, set "
+    "DOCKER_HOST=unix:///path/to/socket. To run without containers, use ENGINE=local."
 )
 ELSEWHERE_HINT = (
-    "Run tfbench on that machine, or use `tfbench fleet` for several; telemetry covers only the machine that "
-    "tfbench runs on. For this machine's own engine unset DOCKER_HOST."
+    "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
+    "this machine's engine, unset DOCKER_HOST."
 )
 
 
 def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
-    """Return the sockets to try in order, each with its name; DOCKER_HOST stands alone.
+    """Return the sockets to try, in order, with their names; only DOCKER_HOST if it is set.
 
     Args:
-        environment: where DOCKER_HOST and XDG_RUNTIME_DIR are read from.
+        environment: environment variables; DOCKER_HOST and XDG_RUNTIME_DIR are used.
 
     Raises:
-        EngineError: DOCKER_HOST names another machine.
+        EngineError: DOCKER_HOST refers to another machine.
     """
     if url := environment.get("DOCKER_HOST"):
         if not url.startswith(_UNIX):
-            raise EngineError(f"DOCKER_HOST names an engine on another machine, {url}.", hint=ELSEWHERE_HINT)
+            raise EngineError(f"DOCKER_HOST refers to another machine, {url}.", hint=ELSEWHERE_HINT)
         return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     return {
         Path("/var/run/docker.sock"): "Docker",
         runtime / "docker.sock": "rootless Docker",
         runtime / "podman/podman.sock": "Podman",
-        Path("/run/podman/podman.sock"): "Podman of the system",
+        Path("/run/podman/podman.sock"): "system Podman",
     }
 
 
-def connect_first(tried: Mapping[Path, str]) -> docker.DockerClient:
-    """Return a client of the first socket that answers.
+def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
+    """Return a client for the first socket that responds.
 
     Raises:
-        EngineError: none does; the message gives the reason for each.
+        EngineError: none responds; the message gives the reason for each.
     """
     failures = []
-    for socket, name in tried.items():
+    for socket, name in sockets.items():
         try:
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
@@ -64,13 +64,13 @@ def connect_first(tried: Mapping[Path, str]) -> docker.DockerClient:
         except (DockerException, RequestException, OSError) as error:
             failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
         else:
-            client.api.timeout = ANSWER_S
+            client.api.timeout = REQUEST_S
             return client
-    raise EngineError(f"No container engine answers. Tried {'; '.join(failures)}.", hint=HINT)
+    raise EngineError(f"No container engine is available. Tried {'; '.join(failures)}.", hint=HINT)
 
 
 def _reason(error: Exception) -> str:
-    """Return the innermost cause, which outer exceptions repeat."""
+    """Describe the innermost cause; the outer exceptions only repeat it."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

@@ -1,4 +1,4 @@
-"""How containers get GPUs: NVIDIA's toolkit, CDI, or device nodes with the driver's libraries."""
+"""Choose how containers access GPUs: NVIDIA's toolkit, CDI, or device nodes with the driver's libraries."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-contain
 def choose_access(
     info: EngineInfo, gpus: Sequence[Gpu], root: Path = Path("/"), libraries: Path | None = None
 ) -> GpuAccess:
-    """Choose how containers of this engine get exactly these GPUs.
+    """Choose how containers of this engine access exactly these GPUs.
 
     Args:
         gpus: GPUs or MIG instances, in the workload's order.
-        libraries: the folder of the driver's libraries; None to find it.
+        libraries: folder of the driver's libraries; None to search for it.
 
     Raises:
-        GpuError: nothing works; the message names what is missing.
+        GpuError: no method works; the message gives the reason for each.
     """
     uuids = tuple(gpu.cuda_id for gpu in gpus)
     if len(gpus) > 1 and any(gpu.mig_uuid for gpu in gpus):
         raise GpuError(
             "A CUDA process can use only one MIG instance.",
-            hint="Choose one instance with --gpus.",
+            hint="Select one instance with --gpus.",
         )
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
@@ -39,16 +39,14 @@ def choose_access(
     if info.name != PODMAN and _has_toolkit(info, root):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
-    # Otherwise NVIDIA's runtime as the engine's default would add GPUs.
+    # NVIDIA's runtime, if it is the engine's default, must not add other GPUs.
     environment["NVIDIA_VISIBLE_DEVICES"] = "void"
     if names:
         return GpuAccess(kind="cdi", uuids=uuids, device_nodes=names, environment=environment)
     try:
         nodes, mounts = device_nodes(gpus, root), driver_mounts(libraries or driver_folder())
     except GpuError as error:
-        message = (
-            f"GPUs cannot be passed to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}."
-        )
+        message = f"Cannot pass GPUs to a container: no NVIDIA Container Toolkit; {no_cdi}; {error.message}."
         raise GpuError(message, hint=error.hint) from error
     environment["LD_LIBRARY_PATH"] = CONTAINER_LIBRARIES
     return GpuAccess(kind="devices", uuids=uuids, device_nodes=nodes, mounts=mounts, environment=environment)

@@ -1,4 +1,4 @@
-"""Find GPUs' device nodes and the driver's libraries, for containers without the toolkit."""
+"""Find GPU device nodes and driver libraries, for containers without NVIDIA's toolkit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.engines import Mount
 from harness.errors import GpuError
 from harness.model.platform import Gpu
 
-# In a container; NVIDIA's own images search it too.
+# Folder in a container; NVIDIA's images search it too.
 CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"
 # What libnvidia-container mounts for "compute" and "utility".
 _LIBRARIES = (
@@ -30,18 +30,18 @@ _LIBRARIES = (
     "libnvidia-ptxjitcompiler.so*",
 )
 _LIBRARIES_HINT = (
-    "Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or name the folder that "
-    "has them in LD_LIBRARY_PATH."
+    "Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or add their folder "
+    "to LD_LIBRARY_PATH."
 )
 
 
 def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
-    """Return the device nodes of these GPUs; raise GpuError if one is missing or a MIG instance's."""
+    """Return the device nodes of these GPUs; raise GpuError if one is missing or is a MIG instance."""
     for gpu in gpus:
         if gpu.mig_uuid or gpu.minor_number is None:
             raise GpuError(
-                f"the device nodes of {gpu.cuda_id} are not known",
-                hint="Install the NVIDIA Container Toolkit, which knows them.",
+                f"the device nodes of {gpu.cuda_id} are unknown",
+                hint="Install the NVIDIA Container Toolkit.",
             )
     nodes = [*(f"/dev/nvidia{gpu.minor_number}" for gpu in gpus), "/dev/nvidiactl", "/dev/nvidia-uvm"]
     for node in nodes:
@@ -54,22 +54,22 @@ def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
 
 
 def driver_folder() -> Path:
-    """Return the folder in which the dynamic linker finds NVML; raise GpuError if it does not."""
+    """Return the folder in which the dynamic linker finds NVML; raise GpuError if there is none."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError as error:
-        raise GpuError(f"the driver's library cannot be loaded: {error}", hint=_LIBRARIES_HINT) from error
+        raise GpuError(f"cannot load the driver's library: {error}", hint=_LIBRARIES_HINT) from error
     loaded = (Path(library.path) for library in psutil.Process().memory_maps())
     return next(path.parent for path in loaded if path.name.startswith("libnvidia-ml.so"))
 
 
 def driver_mounts(folder: Path) -> tuple[Mount, ...]:
-    """Return mounts of the driver's libraries in `folder`; raise GpuError without libcuda.so.1.
+    """Return mounts of the driver's libraries in `folder`; raise GpuError if libcuda.so.1 is missing.
 
-    The whole folder may contain the host's C library, which would break the container.
+    The whole folder cannot be mounted: the host's C library, if in it, would break the container.
     """
     if not (folder / "libcuda.so.1").exists():
-        raise GpuError(f"{folder} has the driver's NVML and no libcuda.so.1", hint=_LIBRARIES_HINT)
+        raise GpuError(f"{folder} contains NVML but no libcuda.so.1", hint=_LIBRARIES_HINT)
     files = sorted({file for pattern in _LIBRARIES for file in folder.glob(pattern)})
     return tuple(
         Mount(container=f"{CONTAINER_LIBRARIES}/{file.name}", host=file.resolve())

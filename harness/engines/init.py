@@ -1,11 +1,11 @@
 """The first process of each trial: run the command, reap orphans, kill everything when the harness is gone.
 
-The harness holds the other end of standard input and writes a line after the start: end of file, or no line,
-means that it was killed or lets go. In a container this is process 1, whose end kills all others; on the host
-it adopts the command's descendants and kills them.
+The harness holds the other end of standard input and writes a line after the start. End of file, or no line,
+means that it was killed or wants the trial to end. In a container this is process 1, whose end kills all
+others; on the host it adopts the command's descendants and kills them.
 
-Run as source by the image's Python (3.10 or newer), standard library only; CPUS is a comma-separated list or
-"":
+Run as source by the image's Python (3.10 or newer) with only the standard library; CPUS is a comma-separated
+list or "":
 
     python3 -I -S -c SOURCE CPUS COMMAND...
 """
@@ -18,53 +18,54 @@ import sys
 import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-# An engine may start a killed harness' container, whose input never ends.
+# If the harness is killed during the start, the container may start anyway, and its input never ends.
 STARTED_S = 30.0
 STOPS = (signal.SIGTERM, signal.SIGINT)
-CANNOT_RUN = 127  # what a shell returns for a command that it does not find
+CANNOT_RUN = 127  # a shell's exit code for a command that is not found
 
 
 def main(cpus: str, command: list[str]) -> None:
-    """Run `command` until it or standard input ends, and exit as it did."""
-    contained = os.getpid() == 1
+    """Run `command` until it or standard input ends; exit with its status."""
+    in_container = os.getpid() == 1
     if cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-    if not contained:
+    if not in_container:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # Signals are held until there is a child to forward them to.
+    # Signals are blocked until there is a child to forward them to.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     child = os.fork()
     if child == 0:
-        _become(command, contained)
+        _exec(command, in_container)
     for number in STOPS:
         signal.signal(number, lambda number, _: os.kill(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    end, started = time.monotonic() + STARTED_S, False
+    deadline, started = time.monotonic() + STARTED_S, False
     while True:
-        ready, _, _ = select.select([0, woken], [], [], None if started else max(0.0, end - time.monotonic()))
+        timeout = None if started else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([0, wakeup_read], [], [], timeout)
         if not ready:
-            _leave(signal.SIGKILL, contained)
-        if woken in ready:
-            os.read(woken, 4096)
+            _exit(signal.SIGKILL, in_container)
+        if wakeup_read in ready:
+            os.read(wakeup_read, 4096)
             status = _reap(child)
             if status is not None:
-                _leave(status, contained)
+                _exit(status, in_container)
         if 0 in ready:
             started = True
             if not os.read(0, 4096):
-                _leave(signal.SIGKILL, contained)
+                _exit(signal.SIGKILL, in_container)
 
 
-def _become(command: list[str], contained: bool) -> None:
+def _exec(command: list[str], in_container: bool) -> None:
     for number in (signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    if not contained:
+    if not in_container:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     try:
@@ -75,7 +76,7 @@ def _become(command: list[str], contained: bool) -> None:
 
 
 def _reap(child: int) -> "int | None":
-    """Reap all that have ended; return the wait status of `child` if it has."""
+    """Reap all ended processes; return the wait status of `child` if it has ended."""
     result = None
     while True:
         try:
@@ -88,10 +89,10 @@ def _reap(child: int) -> "int | None":
             result = status
 
 
-def _leave(status: int, contained: bool) -> None:
-    """Exit with wait status `status` after killing all descendants."""
+def _exit(status: int, in_container: bool) -> None:
+    """Kill all descendants and exit with the wait status `status`."""
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    if contained:
+    if in_container:
         os._exit(128 + number if number else os.WEXITSTATUS(status))
     while _kill_children():
         pass
@@ -103,7 +104,7 @@ def _leave(status: int, contained: bool) -> None:
 
 
 def _kill_children() -> bool:
-    """Kill and reap all children, whose own become ours; return False if there are none."""
+    """Kill and reap all children, whose children become ours; return False if there are none."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     children = [pid for pid in pids if _parent(pid) == os.getpid()]
     for pid in children:
@@ -122,7 +123,7 @@ def _parent(pid: int) -> int:
 
 
 def _prctl(option: int, value: int) -> None:
-    # Imports slowly, and containers do not need it.
+    # Slow to import, and not needed in containers.
     import ctypes  # noqa: PLC0415
 
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

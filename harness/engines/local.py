@@ -1,4 +1,4 @@
-"""The engine without containers: trials are processes of this host, without isolation."""
+"""The engine without containers: trials are processes on this host, without isolation."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from harness.cpuset import cpu_numbers
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container import LOG_BYTES, oom_kills
 from harness.engines.container_settings import NO_GPU, init_source
-from harness.engines.owner import current_owner, owner_from
+from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
-# The container's paths below this become paths below a private folder.
+# Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"
-# Variables that trials inherit: no settings of Keras, Python or a proxy.
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+# Variables that trials inherit; settings of Keras, Python and proxies are not among them.
+INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
 _PYTHONS = ("python", "python3")
-# A trial's private folder among temporary files, and the record of its owner.
+# Prefix of a trial's private temporary folder, and the name of its owner record.
 _PREFIX, _OWNER = "tfbench-", "owner"
-# Time for the first process to kill all others, before its group is killed.
+# Time for the first process to kill all others before its process group is killed.
 _GRACE_S = 10.0
-# Counts OOM kills since boot, in any control group.
+# Counts OOM kills since boot, in all cgroups.
 _VMSTAT = Path("/proc/vmstat")
 
 
 class LocalEngine:
     """Run trials as processes of the Python at `ImageInfo.reference`.
 
-    CPU numbers are respected; other limits are not, as rlimits would break CUDA or affect the user's other
+    The CPU set is applied; other limits are not, because rlimits would break CUDA or affect the user's other
     programs.
     """
 
     @property
     def info(self) -> EngineInfo:
-        """The engine as the manifest describes it."""
+        """Description of the engine for the manifest."""
         return EngineInfo(name="local", version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
@@ -55,14 +55,15 @@ class LocalEngine:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
             self._link(spec, root)
-            if (document := spec.out / "spec.json").exists():  # it has the container's paths
-                document.write_text(_translated(document.read_text("utf-8"), root), "utf-8")
+            if (spec_file := spec.out / "spec.json").exists():  # contains container paths
+                spec_file.write_text(_host_paths(spec_file.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
-            words = [_translated(word, root) for word in spec.command]
-            if words[0] in _PYTHONS:
-                words[0] = python
+            command = [_host_paths(word, root) for word in spec.command]
+            if command[0] in _PYTHONS:
+                command[0] = python
+            cpus = ",".join(map(str, cpu_numbers(spec.cpus)))
             process = subprocess.Popen(
-                [python, "-I", "-S", "-c", init_source(), ",".join(map(str, cpu_numbers(spec.cpus))), *words],
+                [python, "-I", "-S", "-c", init_source(), cpus, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -71,27 +72,27 @@ class LocalEngine:
                 start_new_session=True,
             )
             assert process.stdin is not None  # a pipe
-            with suppress(BrokenPipeError):  # it has ended already
+            with suppress(BrokenPipeError):  # it has already ended
                 os.write(process.stdin.fileno(), b"\n")
         except OSError as error:
-            clear_away(root)
+            remove_files(root)
             raise EngineError(
-                f"Trial {spec.trial_id} could not be started: {error}.",
+                f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
         return LocalProcess(process, root)
 
     def remove_stale(self) -> int:
-        """Remove folders of killed harnesses, whose processes have ended; return how many."""
-        here = current_owner()
+        """Remove private folders of killed harnesses; return their number."""
+        current = current_owner()
         removed = 0
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
-            with suppress(OSError):  # removed meanwhile
+            with suppress(OSError):  # removed in the meantime
                 if record.stat().st_uid != os.getuid():
                     continue
-                owner = owner_from(record.read_text(encoding="utf-8", errors="replace"))
-                if owner is not None and owner.gone_for(here):
-                    clear_away(record.parent)
+                owner = parse_owner(record.read_text(encoding="utf-8", errors="replace"))
+                if owner is not None and owner.has_ended(current):
+                    remove_files(record.parent)
                     removed += 1
         return removed
 
@@ -99,29 +100,29 @@ class LocalEngine:
         """Do nothing: there is no connection."""
 
     def _link(self, spec: ContainerSpec, root: Path) -> None:
-        """Link the container's folders below the private root."""
+        """Create links to the mounted folders below the private root."""
         for mount in (*spec.mounts, Mount(container=OUT_DIR, host=spec.out, read_only=False)):
-            link = Path(_translated(mount.container, root))
+            link = Path(_host_paths(mount.container, root))
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(mount.host.absolute())
 
 
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
-    given = {name: _translated(value, root) for name, value in spec.environment.items()}
+    specified = {name: _host_paths(value, root) for name, value in spec.environment.items()}
     home = str(root / "home")
     private = {"HOME": home, "TMPDIR": home, MEMORY_ENV: root.name}
-    return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **given}
+    return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **specified}
 
 
-def _translated(text: str, root: Path) -> str:
-    """Replace the container's paths in `text` by ours."""
+def _host_paths(text: str, root: Path) -> str:
+    """Replace container paths in `text` with paths below `root`."""
     return _CONTAINER_PATH.sub(lambda _: str(root), text)
 
 
 class LocalProcess:
-    """A started trial: its first process (init.py), which ends when its standard input does, and its folder."""
+    """A started trial: its first process (init.py), which ends with its standard input, and its folder."""
 
     def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process
@@ -140,15 +141,16 @@ class LocalProcess:
 
     @property
     def pid(self) -> int | None:
-        """The first process' id."""
+        """The process id of the first process."""
         return self._process.pid
 
     def poll(self) -> Exit | None:
-        """Return how it ended, or None while it runs."""
+        """Return how it ended; None while it is running."""
         if self._exit is None and (code := self._process.poll()) is not None:
-            # The counter is the whole host's, so it counts only with a SIGKILL that was not ours.
-            murdered = code == -signal.SIGKILL and not self._killed
-            self._exit = Exit(code=code, out_of_memory=murdered and oom_kills(_VMSTAT) > self._kills_before)
+            # The counter covers the whole host, so a SIGKILL that we did not send is required too.
+            foreign_kill = code == -signal.SIGKILL and not self._killed
+            oom = foreign_kill and oom_kills(_VMSTAT) > self._kills_before
+            self._exit = Exit(code=code, out_of_memory=oom)
         return self._exit
 
     def log(self) -> str:
@@ -162,7 +164,7 @@ class LocalProcess:
         if self._process.poll() is not None:
             return
         self._killed = True
-        self._let_go()
+        self._close_stdin()
         try:
             self._process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
@@ -171,14 +173,14 @@ class LocalProcess:
             self._process.wait()
 
     def remove(self) -> None:
-        """Kill it and remove its private folder; no error if nothing is left."""
+        """Kill it and remove its private folder; no error if they are already gone."""
         self.kill()
         self.poll()
-        self._let_go()
+        self._close_stdin()
         self._reader.join(_GRACE_S)
-        clear_away(self._root)
+        remove_files(self._root)
 
-    def _let_go(self) -> None:
+    def _close_stdin(self) -> None:
         assert self._process.stdin is not None  # a pipe
         with suppress(OSError):
             self._process.stdin.close()
@@ -191,7 +193,7 @@ class LocalProcess:
                 del self._log[:-LOG_BYTES]
 
 
-def clear_away(root: Path) -> None:
-    """Remove a trial's private folder and its copies in memory (see workloads/storage.py)."""
+def remove_files(root: Path) -> None:
+    """Remove a trial's private folder and its copies in shared memory (see workloads/storage.py)."""
     for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
         shutil.rmtree(folder, ignore_errors=True)

@@ -143,5 +143,6 @@ def _listed(gpus: Sequence[Gpu]) -> str:
     if not gpus:
         return "none"
     return "; ".join(
-        f"{gpu.index} {gpu.name} {gpu.cuda_id}" + (" (MIG is on)" if gpu.mig_enabled else "") for gpu in gpus
+        f"{gpu.index} {gpu.name} {gpu.cuda_id}" + (" (in MIG mode)" if gpu.mig_enabled else "")
+        for gpu in gpus
     )

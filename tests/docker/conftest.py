@@ -1,4 +1,4 @@
-"""What container tests share: a small base image, an engine, and specifications of trials."""
+"""Fixtures for container tests: a small base image, an engine, and trial specifications."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MakeSpec = Callable[..., ContainerSpec]
 
 @pytest.fixture(scope="session")
 def base_image() -> ImageInfo:
-    """A base image with nothing but Python, made of distribution packages when it is not there."""
-    # One of pytest-xdist's workers makes it; the others wait.
+    """A base image with only Python, built from distribution packages if missing."""
+    # One of pytest-xdist's workers builds it; the others wait.
     with (
         closing(DockerEngine.connect()) as engine,
         (Path(tempfile.gettempdir()) / "tfbench-test-base.lock").open("w") as lock,
@@ -51,7 +51,7 @@ def engine(base_image: ImageInfo) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
-    """Return a function of a command and changed fields that gives a specification with its own out."""
+    """Return a function that creates a specification from a command and changed fields."""
     out = tmp_path / "out"
     out.mkdir()
     return lambda *command, **changes: container_spec(
@@ -61,12 +61,12 @@ def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
 
 @pytest.fixture
 def run_it(engine: DockerEngine) -> Callable[[ContainerSpec], tuple[Exit, str]]:
-    """Return a function that runs a specification to its end and gives exit and log."""
+    """Return a function that runs a specification to its end and returns its exit and log."""
     return lambda spec: run_to_end(engine, spec, 60)
 
 
 def wait_for(container: Container) -> Exit:
-    """Poll as the runner does until the container has ended."""
+    """Poll until the container has ended."""
     while (exit_ := container.poll()) is None:
         time.sleep(0.02)
     return exit_

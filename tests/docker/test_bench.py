@@ -12,7 +12,7 @@ import pytest
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
-from tests.docker.unix_proxy import engine_behind_a_door
+from tests.docker.unix_proxy import engine_proxy
 from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
 from workloads.protocol import VARIANTS
 
@@ -154,7 +154,7 @@ def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path) -> 
 def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
     options = one_file(tmp_path, "--trials", "3")
     with (
-        engine_behind_a_door() as (url, door),
+        engine_proxy() as (url, door),
         Tfbench(
             folder=tmp_path, engine="docker", arguments=options, environment={"DOCKER_HOST": url}
         ) as bench,

@@ -1,4 +1,4 @@
-"""The Docker engine against a real one: what a container may do, how it ends, and what is left of it."""
+"""The Docker engine with a real one: isolation, exit status, limits and cleanup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.docker.conftest import BASE, wait_for
 
 pytestmark = pytest.mark.docker
 
-LOOK_AROUND = """
+INSPECT = """
 import json, os, pathlib
 def writable(folder):
     try:
@@ -50,11 +50,11 @@ print(json.dumps({
 """
 
 
-def test_container_can_do_nothing_but_its_work(run_it, make_spec, tmp_path):
+def test_container_is_isolated(run_it, make_spec, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     mounts = (Mount(container="/tfbench/in", host=folder),)
-    exit_, log = run_it(make_spec("python3", "-c", LOOK_AROUND, mounts=mounts, cpus="0"))
+    exit_, log = run_it(make_spec("python3", "-c", INSPECT, mounts=mounts, cpus="0"))
     assert exit_.code == 0, log
     observed = json.loads(log)
     assert observed["uid"] != 0
@@ -72,7 +72,7 @@ def test_container_can_do_nothing_but_its_work(run_it, make_spec, tmp_path):
     assert observed["cpus"] == [0]
 
 
-def test_out_is_the_harness_own_again_and_open_to_nobody(run_it, make_spec):
+def test_output_owner_and_mode_are_restored(run_it, make_spec):
     spec = make_spec(
         "python3",
         "-c",
@@ -93,16 +93,16 @@ def test_out_is_the_harness_own_again_and_open_to_nobody(run_it, make_spec):
     [
         ("exec python3 -c 'bytearray(400 << 20)'", 137, True),
         ("exec python3 -c 'bytearray(40 << 20)'", 0, False),
-        # A child's death counts though the command goes on.
+        # A killed child counts even if the command continues.
         ("python3 -c 'bytearray(400 << 20)'; sleep 0.5; exit 0", 0, True),
     ],
 )
-def test_out_of_memory_differs_from_other_ends(run_it, make_spec, command, code, out_of_memory):
+def test_out_of_memory_is_detected(run_it, make_spec, command, code, out_of_memory):
     exit_, _ = run_it(make_spec("sh", "-c", command, memory_bytes=128 << 20))
     assert (exit_.code, exit_.out_of_memory) == (code, out_of_memory)
 
 
-def test_process_limit_holds(run_it, make_spec):
+def test_process_limit(run_it, make_spec):
     bomb = (
         "import subprocess\nrunning = []\n"
         "try:\n while len(running) < 100: running.append(subprocess.Popen(['sleep', '60']))\n"
@@ -129,7 +129,7 @@ def test_exit_code_and_log(run_it, make_spec, command, code, logged):
     assert (exit_.code, exit_.out_of_memory, log) == (code, False, logged)
 
 
-def test_kill_ends_it_at_once_and_can_be_repeated(engine, make_spec):
+def test_kill_and_remove_are_idempotent(engine, make_spec):
     container = engine.start(make_spec("sh", "-c", "trap '' TERM; sleep 1000"))
     assert container.poll() is None
     assert Path(f"/proc/{container.pid}").exists()
@@ -144,14 +144,14 @@ def test_kill_ends_it_at_once_and_can_be_repeated(engine, make_spec):
         engine.client.api.inspect_container(container.id)
 
 
-def test_container_removed_by_somebody_else_is_an_end_not_an_engine_lost(engine, make_spec):
+def test_container_removed_by_another_process_has_ended(engine, make_spec):
     container = engine.start(make_spec("sleep", "1000"))
     engine.client.api.remove_container(container.id, force=True)
     assert wait_for(container).code == 137
     container.remove()
 
 
-def test_image_that_is_not_there_is_refused_and_leaves_out_as_it_was(engine, make_spec):
+def test_missing_image_is_an_error_and_output_owner_is_restored(engine, make_spec):
     spec = make_spec("true")
     missing = replace(spec.image, reference="tfbench/none:0", digest="")
     with pytest.raises(EngineError, match=r"could not start trial a-trial: .*tfbench/none:0"):
@@ -159,43 +159,43 @@ def test_image_that_is_not_there_is_refused_and_leaves_out_as_it_was(engine, mak
     assert spec.out.stat().st_uid == os.getuid()
 
 
-def test_image_s_own_entry_point_has_no_say(engine, run_it, make_spec, base_image):
-    made = engine.client.api.create_container(base_image.digest, ["/none"])["Id"]
-    image = engine.client.api.commit(made, changes=['ENTRYPOINT ["/nowhere/banner.sh"]'])["Id"]
-    engine.client.api.remove_container(made)
+def test_entry_point_of_image_is_ignored(engine, run_it, make_spec, base_image):
+    container = engine.client.api.create_container(base_image.digest, ["/none"])["Id"]
+    image = engine.client.api.commit(container, changes=['ENTRYPOINT ["/nowhere/banner.sh"]'])["Id"]
+    engine.client.api.remove_container(container)
     try:
-        own = replace(base_image, reference=image, digest=image)
-        exit_, log = run_it(make_spec("echo", "hello", image=own))
+        changed = replace(base_image, reference=image, digest=image)
+        exit_, log = run_it(make_spec("echo", "hello", image=changed))
         assert (exit_.code, log) == (0, "hello\n")
     finally:
         engine.client.api.remove_image(image)
 
 
-def test_only_what_belongs_to_ended_harnesses_is_stale(engine):
-    here = current_owner()
+def test_stale_containers_are_those_of_ended_harnesses(engine):
+    current = current_owner()
     ended = subprocess.Popen(["sleep", "1000"])
-    gone = here._replace(pid=str(ended.pid), started=start_ticks(str(ended.pid)))
+    gone = current._replace(pid=str(ended.pid), started=start_ticks(str(ended.pid)))
     ended.kill()
     ended.wait()
     alive = subprocess.Popen(["sleep", "1000"])
     labels = {
         "gone": {OWNER: str(gone)},
-        "earlier boot": {OWNER: str(here._replace(boot="another"))},
-        "id given to another process": {OWNER: str(here._replace(pid=str(alive.pid), started="1"))},
-        "alive": {OWNER: str(here._replace(pid=str(alive.pid), started=start_ticks(str(alive.pid))))},
+        "earlier boot": {OWNER: str(current._replace(boot="another"))},
+        "reused pid": {OWNER: str(current._replace(pid=str(alive.pid), started="1"))},
+        "alive": {OWNER: str(current._replace(pid=str(alive.pid), started=start_ticks(str(alive.pid))))},
         "another pid namespace": {OWNER: str(gone._replace(pid_namespace="pid:[1]"))},
-        "this": {OWNER: str(here)},
-        "not ours": {"com.example": "x"},
+        "current": {OWNER: str(current)},
+        "unrelated": {"com.example": "x"},
     }
     api = engine.client.api
-    made = {name: api.create_container(BASE, ["true"], labels=each)["Id"] for name, each in labels.items()}
+    ids = {name: api.create_container(BASE, ["true"], labels=label)["Id"] for name, label in labels.items()}
     try:
         engine.remove_stale()
-        there = {entry["Id"] for entry in api.containers(all=True)}
-        left = {name for name, identity in made.items() if identity in there}
-        assert left == {"alive", "another pid namespace", "this", "not ours"}
+        existing = {entry["Id"] for entry in api.containers(all=True)}
+        remaining = {name for name, container_id in ids.items() if container_id in existing}
+        assert remaining == {"alive", "another pid namespace", "current", "unrelated"}
     finally:
         alive.kill()
         alive.wait()
-        for identity in made.values():
-            remove_container(engine.client, identity)
+        for container_id in ids.values():
+            remove_container(engine.client, container_id)

@@ -1,4 +1,4 @@
-"""A sweep end to end in containers: interrupted and resumed, with a point that runs out of memory."""
+"""A sweep end to end in containers, interrupted and resumed, with a point that runs out of memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.endtoend import Tfbench, workload_file
 
 pytestmark = pytest.mark.docker
 
-# 3 GiB that are written to, so that the limit is met.
+# Allocate and write 3 GiB, more than the limit.
 BODY = "hold = b'x' * (3 << 30) if params['batch_size'] == 128 else None"
 
 
-def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(tmp_path: Path) -> None:
+def test_sweep_is_resumed_and_out_of_memory_point_is_not_repeated(tmp_path: Path) -> None:
     file = workload_file(tmp_path / "own", "greedy", BODY)
     options = ("--workload-file", file, "--memory", "1.5", "--param", "batch_size=32,128", "--trials", "2")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as sweep:
@@ -27,13 +27,13 @@ def test_a_sweep_that_is_stopped_goes_on_and_keeps_the_point_that_does_not_fit(t
     assert code == 130
     assert sweep.statuses["greedy.cpu.p01.0"] is Status.OK
     assert sweep.results()["sweeps"][0]["points"][0]["throughput"]
-    kept = (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes()
-    with Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path)) as again:
-        code, out, err = again.finish()
+    record = (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes()
+    with Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path)) as resumed:
+        code, out, err = resumed.finish()
     assert code == 0, err
-    assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == kept
-    assert "greedy.cpu.p02.1" not in again.statuses, "what does not fit is not tried again"
-    (result,) = again.results()["sweeps"]
+    assert (path / "trials/greedy.cpu.p01.0/trial.json").read_bytes() == record
+    assert "greedy.cpu.p02.1" not in resumed.statuses, "no further trial after out of memory"
+    (result,) = resumed.results()["sweeps"]
     assert result["best"]["point"] == [["batch_size", 32]]
     assert [point["status"] for point in result["points"]] == ["ok", "out-of-memory"]
     assert result["points"][0]["throughput"]["n"] == 2

@@ -1,4 +1,4 @@
-"""A Unix socket that leads to another: when its process is killed, the engine behind it is gone."""
+"""A proxy for the engine's Unix socket; killing its process simulates the loss of the engine."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ SOCKET = "/var/run/docker.sock"
 
 
 @contextmanager
-def engine_behind_a_door() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield a URL of the engine and the process that it goes through: when that is killed, it is gone."""
-    # Not pytest's folder: a socket's path must fit into 107 bytes.
+def engine_proxy() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Yield a URL of the engine and the proxy process behind it."""
+    # Not in pytest's folder: a socket's path is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
-        door = Path(folder) / "engine.sock"
-        code = f"from tests.docker.unix_proxy import serve; serve({str(door)!r}, {SOCKET!r})"
+        proxy = Path(folder) / "engine.sock"
+        code = f"from tests.docker.unix_proxy import serve; serve({str(proxy)!r}, {SOCKET!r})"
         with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=ROOT) as process:
             try:
-                wait_until(door.exists)
-                yield f"unix://{door}", process
+                wait_until(proxy.exists)
+                yield f"unix://{proxy}", process
             finally:
                 process.kill()
 
 
-def serve(path: str, behind: str) -> None:
-    """Answer on the socket at `path` with what the one at `behind` says, for ever."""
+def serve(path: str, target: str) -> None:
+    """Forward connections from the socket at `path` to the one at `target`, forever."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
     while True:
-        near, _ = listener.accept()
-        far = socket.socket(socket.AF_UNIX)
-        far.connect(behind)
-        for source, sink in ((near, far), (far, near)):
+        client, _ = listener.accept()
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(target)
+        for source, sink in ((client, server), (server, client)):
             threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
 
 
