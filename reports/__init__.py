@@ -1,1 +1,1 @@
-"""Reports: Analysis in, text out. No calculation here."""
+"""Write reports from an Analysis. Nothing is calculated here."""

@@ -1,6 +1,6 @@
-"""What a figure of a report is, and the look that all of them share.
+"""Figures of a report and their common style.
 
-Colours are names of CSS variables: the same drawing, interactive or still, follows light, dark and print.
+Colours are CSS variables, so interactive and static drawings follow light mode, dark mode and print.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from harness.model.analysis import Estimate
 from reports.escaping import harmless
 from reports.names import is_gpu
 
-PRINT_WIDTH_PX = 700  # what fits A4 and Letter between their margins at the size it is drawn
+PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
 Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
-COLOUR = alt.Color("colour:N", scale=None)  # of records that name their own
+COLOUR = alt.Color("colour:N", scale=None)  # each record has its own colour
 
-# A tenth of a pixel is enough: the digits beyond make up half of a drawing's size.
+# Coordinates are rounded to a tenth of a pixel, which halves the size of a drawing.
 _PATH = re.compile(r' d="[^"]*"')
 _DIGITS = re.compile(r"(\.\d)\d+")
-# Vega counts clip paths up through all it draws: a page needs names that no other drawing in it has.
+# Vega's names of clip paths are not unique within a page.
 _CLIP = re.compile(r'(id="|url\(#)clip(\d+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The numbers behind a figure, as text."""
+    """The numbers of a figure, as text."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One entry of a legend: a CSS colour, how it is drawn (a class of report.css), and its name."""
+    """A legend entry: CSS colour, shape (a class of report.css) and name."""
 
     colour: str
     shape: str
@@ -51,14 +51,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart, what it shows in words, and the table behind it.
+    """A chart with its title and table.
 
     Attributes:
-        id: the element's id in the page.
+        id: id of the page element.
         spec: Vega-Lite; a concatenation of panels of equal width.
-        reserve_px: width that the panels' axes take up beside them.
-        extent_s: of a figure whose horizontal axis is bound to a selection called "zoom", its end.
-        opens_s: the stretch of it that is shown first; None for all.
+        reserve_px: width of the labels beside the panels.
+        extent_s: end of the time axis, if it is bound to the selection "zoom".
+        opens_s: the part of the time axis shown first; None for all.
     """
 
     id: str
@@ -72,17 +72,17 @@ class Figure:
 
     @property
     def zoomable(self) -> bool:
-        """Whether it has a time axis to zoom."""
+        """Whether the figure has a zoomable time axis."""
         return self.extent_s > 0
 
 
 def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
-    """Return the specification of panels under each other, in the report's style.
+    """Return the specification of vertically stacked panels in the report's style.
 
     Args:
-        rest: other properties of the whole, as `params`.
+        rest: other top-level properties, such as `params`.
     """
-    # Altair's own layering and concatenation copy every mark many times over, and rename them.
+    # Altair's own layering and concatenation duplicate and rename marks.
     context: dict[str, Any] = {"top_level": False, "datasets": {}}
     made = [
         {**each, "layer": [layer.to_dict(validate=False, context=context) for layer in each["layer"]]}
@@ -95,28 +95,28 @@ def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
 def panel(
     *layers: alt.Chart, height_px: int = 0, row_px: int = 0, heading: str = "", labels_px: int = 0
 ) -> Panel:
-    """Return layers as one panel, so high or with rows so high.
+    """Return layers as one panel of the given height, or row height.
 
     Args:
-        heading: flush with the left edge of labels that take up `labels_px`.
+        heading: aligned with the left edge of labels of width `labels_px`.
     """
     made: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
     return {**made, "title": {"text": heading, "dx": -labels_px}} if heading else made
 
 
 def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return records as a chart's own data; the same records are stored once in a figure."""
+    """Return records as inline chart data; equal records are stored only once in a figure."""
     return {"values": list(data)}
 
 
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:
-    """Return the axis of labels, which takes up so many pixels."""
+    """Return an axis of labels with a fixed width."""
     fixed = {"minExtent": width_px, "maxExtent": width_px, "labelLimit": width_px - 6, "ticks": False}
     return alt.Axis(**{"title": None, **fixed, **more})
 
 
 def labelled(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
-    """Return a chart of records with a row for each `row`, in their order."""
+    """Return a chart with one row for each value of `row` in the records, in order."""
     order = list(dict.fromkeys(record["row"] for record in records))
     made: alt.Chart = alt.Chart(rows(records)).encode(
         y=alt.Y("row:N", sort=order, axis=labels_axis(labels_px))
@@ -125,13 +125,13 @@ def labelled(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
 
 
 def whiskers(base: alt.Chart) -> alt.Chart:
-    """Return the intervals of records, from `low` to `high`."""
+    """Draw intervals from `low` to `high`."""
     made: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     return made
 
 
 def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
-    """Return a text for each row, to the right of the panel."""
+    """Write a text for each row to the right of the panel."""
     made: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
         x=alt.value("width"), text=alt.Text(f"{field}:N")
     )
@@ -139,7 +139,7 @@ def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
 
 
 def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
-    """Return a median and its interval as fields of a record."""
+    """Return a median and its interval as record fields."""
     return {"value": value.median * scale, "low": value.low * scale, "high": value.high * scale}
 
 
@@ -162,13 +162,13 @@ def dot_plot(
     references: Sequence[Mapping[str, Any]] = (),
     legend: tuple[Key, ...] = (),
 ) -> Figure:
-    """Draw panels of dots on logarithmic axes, each with its interval and a text at the right.
+    """Draw panels of dots with intervals on logarithmic axes, with a text on the right.
 
     Args:
-        panels: heading -> records with a `row`, which several may share, `text`, `name` for the tooltip, a `colour`
-            and, where there is something to draw, `value`, `low` and `high`.
-        around: for ratios: the axis has 1 with at least this on both sides, and a line there.
-        table: the numbers behind it; or of a table of all records, name of a column -> field, "heading" being one.
+        panels: heading -> records with `row` (not unique), `text`, `name` (tooltip), `colour` and, if there
+            is a value to draw, `value`, `low` and `high`.
+        around: for ratios: the axis spans at least 1 / `around` to `around`, with a line at 1.
+        table: the table; or column name -> record field (or "heading") to make it from all records.
         references: records of other machines in the same rows, drawn as diamonds.
     """
     drawn = []
@@ -208,7 +208,7 @@ def dot_plot(
 
 
 def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
-    """Return a table of all records: name of a column -> field, "heading" being one."""
+    """Return a table of all records; `columns` maps column name -> record field, or "heading"."""
     rows = (
         tuple({"heading": heading, **record}[field] for field in columns.values())
         for heading, records in panels.items()
@@ -218,24 +218,24 @@ def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Ma
 
 
 def _unity(x: alt.X) -> alt.Chart:
-    """Return the line at 1, where two speeds are the same."""
+    """Draw a line at 1, where two speeds are equal."""
     line = alt.Chart(rows([{"value": 1.0}]))
     made: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)
     return made
 
 
 def device_colour(device: str) -> str:
-    """Return the CSS colour of all that was measured on a device."""
+    """Return the CSS colour of a device."""
     return "var(--gpu)" if is_gpu(device) else "var(--cpu)"
 
 
 def still(figure: Figure) -> Markup:
-    """Draw a figure as SVG for paper and for readers without scripts."""
+    """Draw a figure as SVG for print and for pages without scripts."""
     width = PRINT_WIDTH_PX - figure.reserve_px
     sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
-    shown: dict[str, int] = {}
-    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{shown.setdefault(clip[2], len(shown))}", svg)
+    clips: dict[str, int] = {}
+    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{clips.setdefault(clip[2], len(clips))}", svg)
     return Markup(_PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg))  # noqa: S704 - Vega escapes text
 
 

@@ -1,4 +1,4 @@
-"""Figures of a comparison: step times beside each other, ratios of many runs, and one machine through time."""
+"""Figures of a comparison: step times, ratios of many runs, trends of one machine."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ from reports.palette import gpu_colour
 from reports.step_time_chart import breakdown_figure
 from workloads.protocol import BASELINE, TUNED
 
-# Runs with a column, a bar or a row of their own; of more, the chart of ratios has all as dots.
+# Maximum number of runs with their own column and bar. The chart of ratios shows all runs as dots.
 COLUMNS = 4
-# Of those, runs that fall out of their kind.
+# Columns for runs that differ from others on the same kind of machine.
 _OUTLIERS = 2
 _LABELS_PX = 190
 _TREND_PX = 110
-_BETWEEN_PX = 46  # an axis, and the next panel's title
+_BETWEEN_PX = 46  # axis and title of the next panel
 _AXIS_PX = 52
 
 
 def figures_of(versus: Versus) -> Mapping[str, charts.Figure]:
-    """Build every figure that there is something for, by id."""
+    """Return id -> figure, without empty figures."""
     built = (_step_times(versus), _ratios(versus), _trends(versus))
     return {figure.id: figure for figure in built if figure is not None}
 
 
 def shown_runs(versus: Versus) -> tuple[int, ...]:
-    """Choose the runs with a column of their own: all of a few, else the reference or what falls out of its kind,
-    and of each other kind of machine the fastest, or the latest of a trend."""
+    """Return the runs with their own column.
+
+    These are all runs up to COLUMNS. Otherwise they are the reference (or outliers among machines of the same
+    kind), then for each other kind of machine its fastest run, or the latest run of its trend.
+    """
     if len(versus.runs) <= COLUMNS:
         return tuple(range(len(versus.runs)))
     kinds: dict[str, int] = {}
     for each in versus.standings:
         kinds.setdefault(versus.runs[each.run].machine, each.run)
     if versus.by_kind:
-        apart = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
-        first = [run for run, _ in Counter(apart).most_common(_OUTLIERS)]
+        outliers = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
+        first = [run for run, _ in Counter(outliers).most_common(_OUTLIERS)]
     else:
         first = [versus.reference]
         kinds.pop(versus.runs[versus.reference].machine, None)
@@ -58,7 +61,7 @@ def _heading(versus: Versus, workload: str, device: str) -> str:
 
 
 def _step_times(versus: Versus) -> charts.Figure | None:
-    """Draw a bar a run for each workload, device and variant, all of a panel on one axis."""
+    """Draw one bar per run for each workload, device and variant, with a common axis per panel."""
     panels = {}
     for workload, device in dict.fromkeys((each.workload, each.device) for each in versus.results):
         for variant in (BASELINE, TUNED):
@@ -71,14 +74,14 @@ def _step_times(versus: Versus) -> charts.Figure | None:
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
     return breakdown_figure(
         panels,
-        "A bar is as long as its step; milliseconds at its end",
+        "Bar length is step time, in milliseconds at its end",
         labels_px=_LABELS_PX,
         common=True,
     )
 
 
 def _ratios(versus: Versus) -> charts.Figure | None:
-    """Draw the ratios of many runs, a colour a machine; those of a few are in the overview."""
+    """Draw the ratios of more than COLUMNS runs, with one colour per kind of machine."""
     compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
     if not compared or len(versus.runs) <= COLUMNS:
         return None
@@ -114,7 +117,7 @@ def _ratio_words(versus: Versus, each: Result, ratio: Estimate) -> str:
 
 
 def _trends(versus: Versus) -> charts.Figure | None:
-    """Draw each machine's speeds through time, a panel a workload and device."""
+    """Draw the speeds of each machine over time, one panel per workload and device."""
     groups: dict[tuple[str, str, str], list[Trend]] = {}
     for trend in versus.trends:
         groups.setdefault((trend.machine, trend.workload, trend.device), []).append(trend)
@@ -129,7 +132,7 @@ def _trends(versus: Versus) -> charts.Figure | None:
     columns = {"What": "heading", "Run": "run", "Time": "when", "Variant": "variant", "Speed": "text"}
     return charts.Figure(
         id="figure-trends",
-        title="Speed through time, over the first run",
+        title="Speed over time, relative to the first run",
         spec=charts.stacked([_trend_panel(*each) for each in panels.items()], spacing=_BETWEEN_PX),
         table=charts.records_table(panels, columns),
         reserve_px=_AXIS_PX + 10,

@@ -1,4 +1,4 @@
-"""Every sentence of a comparison: headline, warnings, and what training over several workers comes to."""
+"""Sentences of comparisons: headline, warnings, scaling over workers."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ _SECTIONS: Mapping[Section, str] = {
     Section.SOFTWARE: "the software differs",
 }
 SCALING_HELP = (
-    "Efficiency is the speed of all workers over that of one times their number. An exchange is all gradients "
-    "exchanged while nothing computes: the most that it can add to a step."
+    "Efficiency is the speed of all workers divided by their number and by the speed of one. Exchange is the "
+    "time to exchange all gradients with nothing else running, the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
-_INCOMPLETE = 6  # runs that are named
+_MAX_NOTES = 6  # incomplete runs that are named
 
 
 def what(versus: Versus, each: Result | Speed | Trend) -> str:
-    """Name a workload, device and variant."""
+    """Return the name of a workload, device and variant."""
     return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
 
 
 def device_in(versus: Versus, device: str) -> str:
-    """Return a device's name; "GPU" where no run has another."""
+    """Return a device's name; "GPU" if it is the only one in all runs."""
     return device_names(each.device for each in versus.results).get(device, device)
 
 
 def over(versus: Versus) -> str:
-    """Name the run that ratios are over."""
+    """Return the name of the reference of ratios."""
     return "the median run of each kind of machine" if versus.by_kind else versus.runs[versus.reference].label
 
 
 def title(versus: Versus) -> str:
-    """Name a comparison."""
+    """Return the title of a comparison."""
     if versus.scaling is not None:
         return f"Training over {listed([str(workers) for workers in versus.scaling.placements])} workers"
     if len(versus.runs) == 2:
@@ -73,7 +73,7 @@ def title(versus: Versus) -> str:
 
 
 def headline(versus: Versus) -> str:
-    """Return at most two sentences that stand by themselves."""
+    """Return the result of a comparison in at most two sentences."""
     if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
         return " ".join(lines[:2])
     if not versus.standings:
@@ -109,12 +109,12 @@ def _outcomes(versus: Versus) -> str:
         text = "; ".join(parts)
         return f"{text[0].upper()}{text[1:]}."
     if all(each.outcome is Outcome.UNKNOWN for each, _ in compared):
-        return "Single trials: no difference can be told."
+        return "Single trials cannot show a difference."
     return f"No difference in {counted(len(compared), 'comparison')}."
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
-    """Yield what must be known before any number: the check, smoke runs, what is not comparable."""
+    """Yield warnings about a failed check, smoke runs and runs that are not comparable."""
     if gate is not None and gate.failed:
         slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
         yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
@@ -129,35 +129,35 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
 
 
 def notes(versus: Versus) -> list[str]:
-    """Return which runs are incomplete."""
+    """Return notes about incomplete runs."""
     result = [text for run in versus.runs for text in _incomplete(run)]
-    more = len(result) - _INCOMPLETE
-    return [*result[:_INCOMPLETE], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
+    more = len(result) - _MAX_NOTES
+    return [*result[:_MAX_NOTES], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
 
 
 def _incomplete(run: Extract) -> Iterator[str]:
     ended = f"{run.ok} of {counted(run.planned, 'planned trial')}"
     if run.swept:
-        yield f"{run.label}: a sweep's points are not compared. Open the sweep's own report."
+        yield f"{run.label}: sweep points are not compared. Open the report of the sweep."
     elif not run.speeds:
         yield f"{run.label}: nothing was measured."
     elif run.unfinished:
         yield f"{run.label}: cut short or still running, {ended}."
     elif run.ok < run.planned and not run.adaptive:
-        yield f"{run.label}: {ended} ended well."
+        yield f"{run.label}: {ended} succeeded."
 
 
 def method(versus: Versus) -> str:
-    """Return how speeds were compared, and what the marks mean."""
-    together = f", which hold for all {versus.tests} comparisons together" if versus.tests > 1 else ""
+    """Return how speeds were compared and what the marks mean."""
+    together = f", simultaneous for all {versus.tests} comparisons" if versus.tests > 1 else ""
     return (
         f"Speeds are medians of trials; ratios have 95 % intervals{together}. "
-        "▲ faster and ▼ slower: the interval excludes 1. ≈ it does not. ? one trial."
+        "▲ faster and ▼ slower: the interval excludes 1. ≈ the interval includes 1. ? one trial."
     )
 
 
 def trend_line(trends: Sequence[Trend]) -> str:
-    """Return what trends come to where chance does not explain them: ": baseline −12 %"."""
+    """Return the significant changes of trends: ": baseline −12 % from first to last"."""
     parts = [
         f"{variant_name(each.variant)} {'+' if each.change > 0 else MINUS}{numbers.percent(abs(each.change))}"
         for each in trends
@@ -167,28 +167,28 @@ def trend_line(trends: Sequence[Trend]) -> str:
 
 
 def scaling_lines(scaling: Scaling) -> list[str]:
-    """Return for each workload, device and variant what the most workers do over one."""
-    most = {each.key: each for each in scaling.points}
+    """Return the speedup of the largest number of workers for each workload, device and variant."""
+    largest = {each.key: each for each in scaling.points}
     return [
         f"{each.workload}, {variant_name(each.variant)}: {each.workers} workers on {device_name(each.device)} are "
         f"{numbers.ratio(each.efficiency.median * each.workers)} as fast as one "
         f"({numbers.percent(each.efficiency.median)} efficiency)."
-        for each in most.values()
+        for each in largest.values()
         if each.efficiency is not None and each.workers > 1
     ]
 
 
 def scaling_caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
-    """Yield what must be known before efficiency is taken for that of a network of machines."""
+    """Yield caveats about workers that share a machine, where efficiency is not that of a network."""
     shared = {workers: each for workers, each in placements.items() if each.oversubscribed}
     if not shared:
         return
-    workers, most = max(shared.items())
-    machines = counted(len(set(most.machines)), "machine")
-    yield f"{workers} workers shared {machines}: part of the exchange crossed no network."
-    each = max(Counter(most.machines).values())
-    cpus = "the same CPUs" if most.cpus is None else f"the same {counted(most.cpus, 'CPU')}"
+    workers, placement = max(shared.items())
+    machines = counted(len(set(placement.machines)), "machine")
+    yield f"{workers} workers shared {machines}: part of the exchange did not cross a network."
+    each = max(Counter(placement.machines).values())
+    cpus = "the CPUs" if placement.cpus is None else f"the {counted(placement.cpus, 'CPU')}"
     yield (
-        f"Oversubscribed: {each} workers used {cpus}, and so did one alone. "
-        f"Expect {numbers.percent(1 / each)} efficiency at most where one keeps them busy."
+        f"Oversubscribed: {each} workers shared {cpus} that a single worker has to itself. "
+        f"Expect at most {numbers.percent(1 / each)} efficiency if one worker keeps them busy."
     )

@@ -1,4 +1,4 @@
-"""A comparison of runs: what its templates see, as one HTML page or as Markdown for a pull request."""
+"""Write a comparison of runs as an HTML page or as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from workloads.protocol import BASELINE
 def render_html(
     versus: Versus, *, gate: Gate | None = None, version: str = "", code: Callable[[], str] = charts_code
 ) -> str:
-    """Write the comparison as one HTML page without any external reference.
+    """Return the comparison as one HTML page without external references.
 
     Args:
-        versus: what to show.
-        gate: checks against a baseline, where one was asked for.
-        version: of this program.
-        code: gives the charts' JavaScript.
+        versus: the comparison.
+        gate: checks against a baseline, if requested.
+        version: of tfbench.
+        code: returns the JavaScript of the charts.
     """
     page, document = ComparePage(versus, gate, version), comparison_document(versus, gate)
     figures = figures_of(versus)
@@ -34,14 +34,14 @@ def render_html(
 
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:
-    """Write the comparison in GitHub's Markdown, short enough for a pull request."""
+    """Return the comparison as GitHub Markdown, short enough for a pull request."""
     template = environment(html=False).get_template("compare.md")
     return template.render(page=ComparePage(versus, gate)).strip() + "\n"
 
 
 @dataclass(frozen=True)
 class ComparePage:
-    """A comparison, and what templates ask of it."""
+    """A comparison with the values that templates use."""
 
     versus: Versus
     gate: Gate | None
@@ -49,40 +49,40 @@ class ComparePage:
 
     @property
     def runs(self) -> tuple[Extract, ...]:
-        """In the order in which they were given."""
+        """The runs, in the given order."""
         return self.versus.runs
 
     @cached_property
     def shown(self) -> tuple[int, ...]:
-        """Positions of the runs with a column of their own."""
+        """Positions of the runs with their own column."""
         return shown_runs(self.versus)
 
     @cached_property
     def results(self) -> Mapping[tuple[int, Key], Result]:
-        """By run and what they are about."""
+        """(Run, key) -> result."""
         return {(each.run, each.key): each for each in self.versus.results}
 
     def notes(self) -> list[str]:
-        """Return what is to be known beside it: incomplete runs, workers that share a machine."""
+        """Return notes about workers that share a machine and about incomplete runs."""
         scaling = self.versus.scaling
-        together = compare_messages.scaling_caveats(scaling.placements) if scaling else ()
-        return [*together, *compare_messages.notes(self.versus)]
+        shared = compare_messages.scaling_caveats(scaling.placements) if scaling else ()
+        return [*shared, *compare_messages.notes(self.versus)]
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the workloads and devices that a shown run measured."""
+        """Return the workloads and devices measured by any shown run."""
         shown = self.shown
         pairs = ((key.workload, key.device) for run, key in self.results if run in shown)
         return list(dict.fromkeys(pairs))
 
     def limit(self, run: int, workload: str, device: str) -> str:
-        """Return in a few words what limits a run's baseline, "" where it was not analysed."""
+        """Return what limits a run's baseline in a few words; "" if it was not analysed."""
         own = self.runs[run]
         pair = (workload, device)
         finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
         return limit(finding, find_by_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
 
     def differences(self, *, comparable: bool) -> list[tuple[str, ...]]:
-        """Return "section: field" and its values, one a column, of those with which speeds stay comparable or not."""
+        """Return ("section: field", values...) of the differences that are `comparable` or not."""
         return [
             (f"{each.section.value}: {each.field}", *self._values(each.values))
             for each in self.versus.differences
@@ -90,7 +90,7 @@ class ComparePage:
         ]
 
     def _values(self, values: Sequence[str]) -> list[str]:
-        """Return a value a run, or where they are many one text with the runs of each value."""
+        """Return one value per run, or for many runs one text with the runs of each value."""
         texts = [short_digests(value) for value in values]
         if len(self.runs) <= COLUMNS:
             return texts
@@ -101,7 +101,7 @@ class ComparePage:
         return ["; ".join(f"{text} ({some(names)})" for text, names in holders.items())]
 
     def caveats(self) -> list[tuple[str, list[str]]]:
-        """Return the warnings of the shown runs' own reports, each with the runs that have it."""
+        """Return the warnings of the shown runs, each with the labels of its runs."""
         result: dict[str, list[str]] = {}
         for run in self.shown:
             for text, _ in caveat_lines(self.runs[run].caveats, notes=False):
@@ -109,7 +109,7 @@ class ComparePage:
         return list(result.items())
 
     def costed(self) -> list[tuple[Extract, Speed]]:
-        """Return the speeds with an energy reading or a price."""
+        """Return the speeds with energy or cost."""
         return [
             (self.runs[run], speed)
             for run in self.shown
@@ -118,7 +118,7 @@ class ComparePage:
         ]
 
     def ranked(self) -> list[tuple[int, Standing | None]]:
-        """Return all runs, the fastest first and those without a score last."""
-        first = [(each.run, each) for each in self.versus.standings]
-        places = {run for run, _ in first}
-        return [*first, *((run, None) for run in range(len(self.runs)) if run not in places)]
+        """Return all runs, fastest first; runs without a score come last."""
+        scored = [(each.run, each) for each in self.versus.standings]
+        positions = {run for run, _ in scored}
+        return [*scored, *((run, None) for run in range(len(self.runs)) if run not in positions)]

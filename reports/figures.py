@@ -1,4 +1,4 @@
-"""Which figures a report has, and which trials it shows through time."""
+"""Choose the figures of a report and the trials with a timeline."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reports.telemetry_chart import telemetry_figure
 from reports.trials_chart import trials_figure
 
 _TIMELINES = 24
-_POINTS = 60_000  # instants drawn in all timelines together, some 5 bytes each
+_POINTS = 60_000  # of all timelines together; about 5 bytes each
 
 
 def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mapping[str, Figure]:
-    """Build every figure that the run has the data for, by id, timelines last."""
+    """Return id -> figure for all available data, timelines last."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     trials = shown_trials(analysis)
     built = [
@@ -46,8 +46,10 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
 
 
 def shown_trials(analysis: Analysis) -> tuple[Trial, ...]:
-    """Choose the trials to show through time: the last of each workload and device, GPUs first, then those that
-    did not end well."""
+    """Return the trials with a timeline.
+
+    The last successful trial of each workload and device, GPUs first, is followed by unsuccessful trials.
+    """
     trials = analysis.run.trials
     last = {(trial.workload, trial.device): trial for trial in trials if trial.status is Status.OK}
     shown = sorted(last.values(), key=lambda trial: not is_gpu(trial.device))

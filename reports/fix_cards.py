@@ -1,4 +1,4 @@
-"""Fix cards: the cause, the change as a diff that runs as printed, and what it gained."""
+"""Fix cards: cause, change as a diff that runs as printed, and gain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import resources
 from harness.model.analysis import Cause, Finding, Remedy
 from reports.overview import Row
 
-# Cause -> the file in reports/snippets that shows the change. Each runs, before and after, in tests.
+# Cause -> file in reports/snippets with the change. Tests run the code before and after each change.
 SNIPPETS: Mapping[Cause, str] = {
     Cause.INPUT: "parallel_input",
     Cause.OVERLAP: "prefetch",
@@ -25,7 +25,7 @@ SNIPPETS: Mapping[Cause, str] = {
     Cause.COMPUTE: "half_precision",
     Cause.MEMORY_BANDWIDTH: "half_precision",
 }
-# A loader written in Python cannot be made parallel by tf.data's own options.
+# tf.data options cannot parallelize a loader written in Python.
 LOADER = "python_loader"
 
 
@@ -38,13 +38,13 @@ class Fix:
 
     @property
     def tried(self) -> Remedy | None:
-        """The measured variant behind it, where that was slower."""
+        """The measured variant of this fix, if it was slower."""
         remedy = self.finding.remedy
         return remedy if remedy is not None and remedy.gain.median <= 1 else None
 
     @property
     def diff(self) -> tuple[str, ...]:
-        """Lines of the change, which begin with "+", "-" or a space; () where no code is offered."""
+        """Lines of the change, which begin with "+", "-" or a space; () if no code is offered."""
         name = SNIPPETS.get(self.finding.cause, "")
         changes = self.row.tuned.changes if self.row.tuned else ()
         if self.finding.cause is Cause.INPUT and any(change.what == "loader" for change in changes):
@@ -53,7 +53,7 @@ class Fix:
 
 
 def fixes(rows: Sequence[Row]) -> list[list[Fix]]:
-    """Return a fix for each row that has a finding with something to do about it, the same fixes together."""
+    """Return a fix for each row with a finding that can be fixed, with identical fixes grouped."""
     groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
     for row in rows:
         finding = row.finding
@@ -64,5 +64,5 @@ def fixes(rows: Sequence[Row]) -> list[list[Fix]]:
 
 
 def snippet(name: str) -> str:
-    """Return a snippet's diff: lines that begin with "+", "-" or a space."""
+    """Return the diff of a snippet: lines that begin with "+", "-" or a space."""
     return (resources.files("reports") / "snippets" / f"{name}.diff").read_text(encoding="utf-8")

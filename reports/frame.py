@@ -1,4 +1,4 @@
-"""What all pages have in common: templates, style, scripts, figures and the numbers behind them, in one file."""
+"""Parts common to all pages: templates, style, scripts, figures and embedded data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from reports.charts import Figure, still
 from reports.names import device_name, variant_name
 from reports.sweep_chart import sweep_table
 
-# Vega, Vega-Lite and Vega-Embed, as vl-convert ships them.
+# The bundle of Vega, Vega-Lite and Vega-Embed is included in vl-convert.
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
-# What the templates can call, by its own name.
+# Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
     messages.alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
@@ -41,14 +41,14 @@ _FILTERS: tuple[Callable[..., Any], ...] = (
 
 @cache
 def environment(*, html: bool) -> Environment:
-    """Give the templates' environment: everything is escaped, and an unknown name is an error.
+    """Return the template environment; all values are escaped and unknown names are errors.
 
     Args:
-        html: for HTML, else for GitHub's Markdown.
+        html: escape for HTML, else for GitHub Markdown.
     """
     made = Environment(
         loader=PackageLoader("reports"),
-        autoescape=html,  # noqa: S701 - Markdown is escaped in its own way
+        autoescape=html,  # noqa: S701 - Markdown is escaped by `finalize`
         undefined=StrictUndefined,
         finalize=escaping.escape_html if html else escaping.escape_markdown,
         trim_blocks=True,
@@ -60,22 +60,22 @@ def environment(*, html: bool) -> Environment:
 
 
 def charts_code(cache_folder: Path | None = None) -> str:
-    """Return the charts' JavaScript.
+    """Return the JavaScript of the charts.
 
     Args:
-        cache_folder: where it is kept for the next page, as it takes over a second to make; None for nowhere.
+        cache_folder: where to cache it, since generating it takes over a second; None for no cache.
     """
-    kept = cache_folder / f"vega-{version('vl-convert-python')}.js" if cache_folder else None
+    cached = cache_folder / f"vega-{version('vl-convert-python')}.js" if cache_folder else None
     with contextlib.suppress(OSError):
-        if kept is not None:
-            return kept.read_text(encoding="utf-8")
+        if cached is not None:
+            return cached.read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(_EXPORT)
-    with contextlib.suppress(OSError):  # what cannot be kept is made again
-        if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            partial = kept.with_name(f"{kept.name}.{os.getpid()}.partial")
+    with contextlib.suppress(OSError):  # the cache is optional
+        if cached is not None:
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            partial = cached.with_name(f"{cached.name}.{os.getpid()}.partial")
             partial.write_text(text, encoding="utf-8")
-            partial.replace(kept)
+            partial.replace(cached)
     return text
 
 
@@ -89,16 +89,16 @@ def framed(
     code: Callable[[], str] = charts_code,
     record: str = "",
 ) -> str:
-    """Write a page that extends frame.html.
+    """Return a page that extends frame.html.
 
     Args:
-        template: its name.
-        page: what the templates see as `page`.
-        figures: by id.
-        folder: where its sections' templates lie.
-        document: plain values for the page to carry.
-        code: gives the charts' JavaScript, for pages that have any.
-        record: a run for the page to carry, as harness.run.recording packs it.
+        template: name of the template.
+        page: available to templates as `page`.
+        figures: id -> figure.
+        folder: folder of the section templates.
+        document: JSON-serialisable data to embed.
+        code: returns the JavaScript of the charts, called only if there are figures.
+        record: a run to embed, packed by harness.run.recording.
     """
     specs = {
         figure.id: {
@@ -131,12 +131,12 @@ def framed(
 
 
 def _hash(text: str) -> str:
-    """Give a text's hash as a Content-Security-Policy names what it allows."""
+    """Return the hash of a text as a Content-Security-Policy source."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
-    """Render the sections of a folder that have something to say; their names begin with their order."""
+    """Render the sections of a folder that are not empty; file names begin with their position."""
     made, result = environment(html=True), []
     for name in sorted(each for each in made.list_templates() if each.startswith(f"{folder}/")):
         module: Any = made.get_template(name).make_module(dict(context))
@@ -151,7 +151,7 @@ def _json(document: Any) -> str:
 
 
 def _packed(text: str) -> str:
-    """Give text, gzipped and in base64: a tenth of the size, and no character to escape."""
+    """Return text as base64 of gzip: a tenth of the size and nothing to escape."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
 
 

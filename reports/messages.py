@@ -1,4 +1,4 @@
-"""Every sentence that a report says, on the page, in Markdown and in the terminal."""
+"""Sentences of reports, for the page, Markdown and the terminal."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from reports import numbers
 from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
-# Half width over median: up to these a speed is called reliable, and usable.
+# Largest half width / median for a speed to be called reliable, and usable.
 RELIABLE, USABLE = 0.05, 0.15
 
 PART_TEXTS: Mapping[Part, str] = {
-    Part.COMPUTE: "the device works",
+    Part.COMPUTE: "the device is computing",
     Part.LAUNCH: "the device waits for the next kernel or call",
     Part.FRAMEWORK: "Python in and around the compiled step: Keras fit, callbacks, eager code",
     Part.INPUT_WAIT: "the step waits for its batch",
@@ -39,14 +39,14 @@ PART_TEXTS: Mapping[Part, str] = {
 }
 
 
-# Causes that say more than the part of the step they belong to.
+# Causes that are named in addition to their part of the step.
 _NAMED = (Cause.DISK, Cause.OVERLAP, Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGRAMS)
 
 
 def limit(finding: Finding | None, time: StepTime | None) -> str:
-    """Return in a few words what limits a workload: "input 94 % (decode)".
+    """Return what limits a workload in a few words: "input 94 % (decode)".
 
-    Where the device itself takes longer, that comes first: "compute 65 %; removable: launch 22 %".
+    If compute takes longer than the finding, it comes first: "compute 65 %; removable: launch 22 %".
     """
     if finding is None:
         return "not analysed"
@@ -68,35 +68,34 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     return text
 
 
-# What a finding means; figures in braces are its facts.
+# Explanations of findings; names in braces are their facts.
 _EXPLANATIONS: Mapping[Cause, str] = {
-    Cause.OVERLAP: "The pipeline is fast enough alone, but input and computing take turns.",
+    Cause.OVERLAP: "The pipeline alone is fast enough, but input and compute do not overlap.",
     Cause.COPY: "Batches are copied to the device while it waits.",
     Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
     Cause.EXCHANGE: "{gpus} GPUs exchange gradients in every step.",
     Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
     Cause.PYTHON_IN_STEP: "The step calls Python functions: {python_s} of each step.",
-    Cause.RETRACING: "{shapes} batch shapes were compiled anew while training.",
-    Cause.KERAS_LOOP: "Keras fit adds this to the same steps in a bare loop.",
-    Cause.QUOTA: "The container's CPU quota runs out; CPUs are idle meanwhile.",
+    Cause.RETRACING: "The step was recompiled for {shapes} batch shapes.",
+    Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a bare loop.",
+    Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
     Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
     Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
-    Cause.MEMORY_BANDWIDTH: "The GPU's memory is the limit: {dram} of its bandwidth is used; "
-    "80 % is the most that can be reached.",
+    Cause.MEMORY_BANDWIDTH: "GPU memory bandwidth is the limit: {dram} is used; 80 % is achievable.",
     Cause.HEAT: "Heat lowered the clock for {time} of the time.",
     Cause.POWER: "The power limit lowered the clock for {time} of the time.",
-    Cause.NOT_LEARNING: "Only {accuracy} of held-out samples are right ({needed} expected). Ignore the speed.",
+    Cause.NOT_LEARNING: "Held-out accuracy is only {accuracy} ({needed} expected). Ignore the speed.",
     Cause.UNEXPLAINED: "No measured part accounts for this time.",
 }
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name several: "a, b and c"."""
+    """Join names: "a, b and c"."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def explanation(finding: Finding) -> str:
-    """Return what a finding means, in one or two sentences."""
+    """Explain a finding in one or two sentences."""
     facts = finding.facts
     special: Mapping[Cause, Callable[[], str]] = {
         Cause.INPUT: lambda: _input(finding),
@@ -124,7 +123,7 @@ def _input(finding: Finding) -> str:
     if len(finding.stages) == 1:
         where = f" The slowest stage is {stages}."
     elif finding.stages:
-        where = f" The slowest stages, {stages}, cannot be told apart."
+        where = f" The slowest stages are {stages}, with overlapping intervals."
     if facts.get("serial"):
         cpus = f" on {facts['cpus']:.0f} CPUs" if "cpus" in facts else ""
         return f"The loader is serial: it prepares one sample at a time{cpus}.{where}"
@@ -141,13 +140,13 @@ def _rate(facts: Mapping[str, float]) -> str:
 
 def _callbacks(facts: Mapping[str, float]) -> str:
     spent = facts.get("callbacks_s", 0.0)
-    took = f" and take {numbers.duration(spent)} a step" if spent else ""
+    took = f" and take {numbers.duration(spent)} per step" if spent else ""
     return f"Callbacks run around every batch{took}; Keras waits for each step's results."
 
 
 def _compute(facts: Mapping[str, float]) -> str:
     if "sm" in facts and facts["sm"] < 0.5:
-        return f"The GPU is busy, but only {numbers.percent(facts['sm'])} of its SMs are."
+        return f"The GPU is busy, but its SM activity is only {numbers.percent(facts['sm'])}."
     if "tensor" in facts:
         return f"The GPU is the limit; its tensor cores are {numbers.percent(facts['tensor'])} active."
     return "The device itself is the limit. No counter here separates compute from memory bandwidth."
@@ -161,8 +160,8 @@ def _impossible(finding: Finding) -> str:
         return f"{faster[0].upper()}{faster[1:]} is {excess} faster than {ceiling}, which does less. Repeat the run."
     if "bytes_per_s" in facts:
         rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
-        return f"The copy would run at {rate:.0f} GB/s over a link of {link:.0f} GB/s. Repeat the run."
-    return "A speed is higher than any device reaches. Repeat the run."
+        return f"The copy would need {rate:.0f} GB/s over a {link:.0f} GB/s link. Repeat the run."
+    return "A speed is higher than any device can reach. Repeat the run."
 
 
 FIXES: Mapping[Cause, str] = {
@@ -171,16 +170,16 @@ FIXES: Mapping[Cause, str] = {
     Cause.DISK: "cache the data in memory or on a faster disk",
     Cause.COPY: "send small types and prefetch to the device",
     Cause.LAUNCH: "multiple steps per call, compiled with XLA",
-    Cause.EXCHANGE: "larger batches for each GPU; compiled steps with packed gradients",
+    Cause.EXCHANGE: "larger batches per GPU; compiled steps with packed gradients",
     Cause.RUN_EAGERLY: "compile without run_eagerly",
     Cause.CALLBACKS: "move callbacks from every batch to every epoch",
-    Cause.PYTHON_IN_STEP: "replace Python functions by TensorFlow operations",
+    Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
     Cause.KERAS_LOOP: "multiple steps per call",
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpus 0 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
-    Cause.COMPUTE: "half precision and XLA; beyond that a faster device",
+    Cause.COMPUTE: "half precision and XLA, then a faster device",
     Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
     Cause.HEAT: "improve the cooling",
     Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
@@ -191,14 +190,14 @@ FIXES: Mapping[Cause, str] = {
 
 
 def fix(finding: Finding | None) -> str:
-    """Return what to do about a finding, in a few words."""
+    """Return the fix for a finding in a few words."""
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "compile with XLA; beyond that a faster device"
+        return "compile with XLA, then a faster device"
     return FIXES[finding.cause] if finding else ""
 
 
 def alone(finding: Finding | None) -> str:
-    """Return the variant that is a fix by itself and its gain, or that it was slower; "" where none was measured."""
+    """Return the variant that applies only this fix and its gain; "" if none was measured."""
     remedy = finding.remedy if finding else None
     if remedy is None:
         return ""
@@ -212,7 +211,7 @@ def alone(finding: Finding | None) -> str:
 
 
 def expected(finding: Finding) -> str:
-    """Return the gain to expect of a fix, and of what it was measured."""
+    """Return the expected gain of a fix and how it was obtained."""
     if finding.remedy is None:
         return f"{numbers.factor(finding.gain or 1.0)} predicted"
     others = "all fixes" if finding.remedy.variant == TUNED else "other changes"
@@ -220,10 +219,10 @@ def expected(finding: Finding) -> str:
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:
-    """Return what a fix gains by itself, and what it gains with all others.
+    """Return the gain of a fix by itself and of all fixes together.
 
     Args:
-        tuned: all fixes together over the baseline.
+        tuned: speed with all fixes / baseline.
     """
     parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
     if ablation:
@@ -233,7 +232,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
             parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")
             predicted = ""
     elif finding.gain:
-        parts.append(f"Without it: predicted {numbers.factor(finding.gain)}.")
+        parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
     if by_itself := alone(finding):
         parts.append(f"{by_itself[0].upper()}{by_itself[1:]}{predicted}.")
     if tuned:
@@ -242,16 +241,16 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:
-    """Return one line on how far to trust the run, and its level: "good", "notice" or "alert"."""
+    """Return a line about the quality of the run and its level: "good", "notice" or "alert"."""
     run = analysis.run
     if run.smoke:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
-    own = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
-    own += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]
-    if not own:
+    speeds = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
+    speeds += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]
+    if not speeds:
         return "Nothing was measured.", "alert"
-    trials = min(value.n for value in own)
-    widths = [width for value in own if (width := value.half_width) is not None]
+    trials = min(value.n for value in speeds)
+    widths = [width for value in speeds if (width := value.half_width) is not None]
     if trials < 2 or not widths:
         return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
     worst = max(widths)
@@ -261,21 +260,21 @@ def trust(analysis: Analysis) -> tuple[str, str]:
 
 
 def banners(run: Run) -> Iterator[str]:
-    """Yield what must be known before reading on."""
+    """Yield warnings for the top of the report."""
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
-    well = sum(trial.status is Status.OK for trial in run.trials)
+    ok = sum(trial.status is Status.OK for trial in run.trials)
     if not run.trials:
         yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
     elif run.unfinished:
-        yield f"Cut short: {well} of {len(run.planned)} planned trials. Continue with --resume and the run's folder."
+        yield f"Cut short: {ok} of {len(run.planned)} planned trials. Continue with --resume and the run's folder."
     failed = [trial for trial in run.trials if trial.status not in (Status.OK, Status.INTERRUPTED)]
     if failed:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
 
 
 def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
-    """Return the warnings, or the notes, grouped by kind: one sentence, and the first subjects that it is about."""
+    """Return the warnings or the notes, grouped by kind, as (sentence, first few subjects)."""
     groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
     devices = device_names(caveat.device for caveat in caveats if caveat.device)
     for caveat in caveats:
@@ -292,14 +291,14 @@ def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, s
 
 
 def _subject(caveat: Caveat, devices: Mapping[str, str]) -> str:
-    """Name what a caveat is about: "cats-dogs on GPU, tuned"."""
+    """Return the subject of a caveat: "cats-dogs on GPU, tuned"."""
     device = devices.get(caveat.device, "")
     where = f"{caveat.workload} on {device}" if caveat.workload and device else caveat.workload or device
     variant = variant_name(caveat.variant) if caveat.variant else ""
     return ", ".join(filter(None, (where, variant, caveat.source)))
 
 
-# Kinds whose caveats of another text are another caveat.
+# Kinds that are grouped by their text as well.
 _BY_TEXT = frozenset(
     {CaveatKind.FAILED_TRIALS, CaveatKind.WORKLOAD_WARNING, CaveatKind.TELEMETRY_GAP,
      CaveatKind.POWER_LIMIT, CaveatKind.DATA}
@@ -316,7 +315,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.WIDE_INTERVAL: (
             f"{counted(count, 'interval')} wider than ±5 % (worst ±{percent}). Free the machine, add --trials."
         ),
-        CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (most {percent}).",
+        CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (at most {percent}).",
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
@@ -335,18 +334,18 @@ def _caveat(group: Sequence[Caveat]) -> str:
 
 
 def no_rate(capacity: Capacity) -> str:
-    """Say why no rate counts for a bound; "" where one does."""
+    """Return why no rate meets the bound; "" if one does."""
     if capacity.rate_per_s is not None:
         return ""
     if not capacity.kept and (capacity.alone_s or 0.0) > capacity.bound_s:
         return f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}"
-    return f"kept in {capacity.kept} of {counted(capacity.trials, 'trial')}, at 100 requests or more"
+    return f"met in {capacity.kept} of {counted(capacity.trials, 'trial')} (with at least 100 requests)"
 
 
 def published_note(each: PublishedComparison) -> str:
-    """Return what the article adds to its number, and what differs in how it was measured here."""
-    stand_in = f"measured here as {variant_name(each.measured_variant)}" if each.other_variant else ""
-    return "; ".join(filter(None, (each.number.note, stand_in)))
+    """Return the article's note on its number, and how the measurement here differs."""
+    difference = f"measured here as {variant_name(each.measured_variant)}" if each.other_variant else ""
+    return "; ".join(filter(None, (each.number.note, difference)))
 
 
 PUBLISHED_CAVEAT = (
@@ -356,14 +355,14 @@ PUBLISHED_CAVEAT = (
 TERMS: Mapping[str, str] = {
     "Sample, step, batch": "A sample is one example. A step trains on one batch of them.",
     "Variant": "One way to run a workload: baseline is the published code; tuned is the same model on the same data "
-    "with optimizations applied, among them batch size and precision where listed; others isolate input or model.",
+    "with optimizations applied, including batch size and precision where listed; others isolate input or model.",
     "Trial, window": "A trial is one container. It measures each variant in a few windows of steps, "
     "one variant after another.",
     "Steady state": "After import, compilation and warm-up. All speeds are measured there.",
-    "Efficiency": "The speed of several GPUs over as many times the speed of one.",
-    "95 % interval": "Repeating the whole measurement, 95 of 100 such intervals would hold the true value. Overlap of "
-    "two intervals does not mean that they are equal: comparisons test the ratio.",
-    "GPU utilisation, SM activity": "Utilisation is the share of time in which some kernel ran, however small. SM "
+    "Efficiency": "The speed of several GPUs divided by their number and by the speed of one.",
+    "95 % interval": "If the measurement were repeated, 95 of 100 such intervals would contain the true value. Speeds "
+    "with overlapping intervals can still differ: comparisons test the ratio.",
+    "GPU utilisation, SM activity": "Utilisation is the share of time in which any kernel ran, however small. SM "
     "activity is the share of streaming multiprocessors in use.",
-    "XLA, jit_compile": "TensorFlow's compiler, which fuses many small kernels into few.",
+    "XLA, jit_compile": "TensorFlow's compiler, which fuses many small kernels into a few.",
 }

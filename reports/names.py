@@ -1,4 +1,4 @@
-"""What things are called: devices, variants, parts, phases."""
+"""Display names of devices, variants, parts and phases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST
 
 
 def is_gpu(device: str) -> bool:
-    """Tell whether a trial's device is one GPU or several."""
+    """Return whether a trial's device is one or more GPUs."""
     return device.startswith("gpu")
 
 
@@ -55,7 +55,7 @@ def device_name(device: str) -> str:
 
 
 def device_names(devices: Iterable[str]) -> dict[str, str]:
-    """Return each device's name; of a single GPU "GPU", or "1 GPU" beside several together."""
+    """Return the name of each device; a single GPU is "GPU", or "1 GPU" next to a multi-GPU device."""
     names = {device: device_name(device) for device in devices}
     together = any("+" in device for device in names)
     single = [device for device in names if is_gpu(device) and "+" not in device and device != "gpu"]
@@ -65,7 +65,7 @@ def device_names(devices: Iterable[str]) -> dict[str, str]:
 
 
 def variant_name(variant: str) -> str:
-    """Return a variant's name in words."""
+    """Return the display name of a variant."""
     for prefix, words in _NUMBERED.items():
         if variant.startswith(prefix):
             return words.format(variant.removeprefix(prefix))
@@ -73,13 +73,13 @@ def variant_name(variant: str) -> str:
 
 
 def devices_of(analysis: Analysis) -> dict[str, str]:
-    """Return each device's name; "GPU" where there is only one."""
+    """Return the name of each device in an analysis."""
     groups = (analysis.run.planned, analysis.run.trials, analysis.summaries, analysis.published)
     return device_names(each.device for group in groups for each in group)
 
 
 def titles_of(analysis: Analysis) -> dict[str, str]:
-    """Return each workload's title by its name; the name itself where nothing is declared."""
+    """Return workload name -> title, or the name itself without a declared title."""
     groups = (analysis.run.planned, analysis.run.trials, analysis.summaries)
     titles = {workload.name: workload.title or workload.name for workload in analysis.run.workloads}
     return {each.workload: each.workload for group in groups for each in group} | titles

@@ -1,4 +1,4 @@
-"""Numbers as people read them: one rounding for each kind of quantity, wherever it stands."""
+"""Format numbers for people, with one rounding rule for each kind of quantity."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _MINUS = "\u2212"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write `value` with `digits` significant digits and grouped thousands."""
+    """Format a number with `digits` significant digits and thousands separators."""
     return MISSING if value is None or not math.isfinite(value) else _fixed(value, _decimals(value, digits))
 
 
 def estimate(value: Estimate | None) -> str:
-    """Write a median with as many digits as its interval supports, at most three."""
+    """Format a median with as many digits as its interval supports, at most three."""
     return MISSING if value is None else _fixed(value.median, _places(value))
 
 
 def speed(value: Estimate | None) -> str:
-    """Write samples or requests a second."""
+    """Format samples or requests per second."""
     return MISSING if value is None else f"{estimate(value)}/s"
 
 
 def interval(value: Estimate | None) -> str:
-    """Write the 95 % interval with the digits of its median; "one trial" where there is none."""
+    """Format the 95 % interval with the digits of its median; "one trial" if there is none."""
     if value is None:
         return MISSING
     if value.n < 2:
@@ -40,24 +40,24 @@ def interval(value: Estimate | None) -> str:
 
 
 def factor(value: float) -> str:
-    """Write a ratio of speeds with two digits below ten, "0.65×", "1.4×", "190×"."""
+    """Format a gain with two or three significant digits: "0.65×", "1.4×", "190×"."""
     if not math.isfinite(value):
         return MISSING
     return f"{number(value, 2 if 0.1 <= value < 100 else 3)}×"
 
 
 def ratio(value: float) -> str:
-    """Write a ratio of two runs' speeds, which may be close to 1, with two decimals: "0.93×", "12.4×"."""
+    """Format a ratio of two runs' speeds, which may be close to 1, with two decimals: "0.93×", "12.4×"."""
     return f"{_ratio(value)}×" if math.isfinite(value) else MISSING
 
 
 def ratio_interval(value: Estimate) -> str:
-    """Write the interval of a ratio of two runs' speeds, "0.91 to 0.95"; "" for one trial."""
+    """Format the interval of a ratio of two runs' speeds: "0.91 to 0.95"; "" for one trial."""
     return "" if value.n < 2 else f"{_ratio(value.low)} to {_ratio(value.high)}"
 
 
 def ratio_estimate(value: Estimate) -> str:
-    """Write a ratio of two runs' speeds with its interval: "0.93× (0.91 to 0.95)"."""
+    """Format a ratio of two runs' speeds with its interval: "0.93× (0.91 to 0.95)"."""
     interval = ratio_interval(value)
     return f"{ratio(value.median)} ({interval})" if interval else ratio(value.median)
 
@@ -67,7 +67,7 @@ def _ratio(value: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Write a share of 0 to 1: whole percents from ten on, two digits below."""
+    """Format a share from 0 to 1 as a percentage: whole numbers from 10 % up, one decimal below."""
     if share is None or not math.isfinite(share):
         return MISSING
     value = share * 100
@@ -76,7 +76,7 @@ def percent(share: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the units that a person would use: "17 min 55 s", "3.1 ms"."""
+    """Format a duration in suitable units: "17 min 55 s", "3.1 ms"."""
     if not math.isfinite(seconds):
         return MISSING
     if seconds >= 3600:
@@ -91,18 +91,18 @@ def duration(seconds: float) -> str:
 
 
 def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """Write a value in the largest unit of which it has one at least, else in the smallest."""
+    """Format a value in the largest unit in which it is at least 1, else in the smallest."""
     scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
     return f"{number(value / scale)}{SPACE}{unit}"
 
 
 def milliseconds(seconds: float) -> str:
-    """Write a step's time or a part of it, always in milliseconds: parts are read beside each other."""
+    """Format the time of a step or part, always in milliseconds so that parts can be compared."""
     return number(seconds * 1e3)
 
 
 def quantity(value: Estimate | None) -> str:
-    """Write a measured figure in its unit, as it stands elsewhere: seconds, a ratio, a share or a speed."""
+    """Format a measured value according to its unit: seconds, a ratio, a share or a speed."""
     if value is None:
         return MISSING
     if value.unit == "s":
@@ -113,7 +113,7 @@ def quantity(value: Estimate | None) -> str:
 
 
 def published(figure: Published) -> str:
-    """Write a published figure with the digits that it was published with, or the range."""
+    """Format a published number or range with its published digits."""
     ends = [figure.value, figure.upto] if figure.upto else [figure.value]
     if figure.unit == "s":
         return " to ".join(duration(end) for end in ends)
@@ -124,23 +124,23 @@ def published(figure: Published) -> str:
 
 
 def size(bytes_: float | None) -> str:
-    """Write a number of bytes in binary units."""
+    """Format a number of bytes in binary units."""
     units = [(1024.0**power, unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))]
     return MISSING if bytes_ is None else _scaled(float(bytes_), units[::-1])
 
 
 def energy(joules: float) -> str:
-    """Write an energy in J, mJ, µJ or kJ."""
+    """Format an energy in kJ, J, mJ or µJ."""
     return _scaled(joules, ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")))
 
 
 def money(value: Estimate) -> str:
-    """Write an amount in its currency."""
+    """Format an amount in its currency."""
     return f"{number(value.median)}{SPACE}{value.unit}"
 
 
 def when(created: str) -> str:
-    """Write an ISO 8601 time for people; anything else is given back as it is."""
+    """Format an ISO 8601 time for people; return any other text unchanged."""
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:
@@ -149,7 +149,7 @@ def when(created: str) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return how many decimals give `value` so many significant digits; below 0 stands before the point."""
+    """Return the decimals that give `value` this many significant digits; can be negative."""
     if not value:
         return 0
     rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
@@ -157,17 +157,17 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def _places(value: Estimate) -> int:
-    """Let the interval choose a median's decimals: two or three digits.
+    """Return the decimals of a median, chosen by its interval: two or three significant digits.
 
-    Half the interval's width keeps one digit, or two when the first is a 1 or a 2.
+    The half width keeps one digit, or two if the first is a 1 or a 2.
     """
     if not math.isfinite(value.median):
         return 0
     half = (value.high - value.low) / 2
-    most = wanted = _decimals(value.median, 3)
+    longest = wanted = _decimals(value.median, 3)
     if value.n > 1 and half > 0:
         wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
-    return min(max(wanted, _decimals(value.median, 2)), most)
+    return min(max(wanted, _decimals(value.median, 2)), longest)
 
 
 def _fixed(value: float, places: int) -> str:

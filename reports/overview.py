@@ -1,4 +1,4 @@
-"""The first screen: one row a workload, from which page, Markdown and terminal are written."""
+"""The overview of a run, one row per workload, for the page, Markdown and the terminal."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from workloads.protocol import BASELINE, TUNED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One workload on one device beside the CPU.
+    """One workload on one device.
 
     Attributes:
-        name: the workload, with the device where it ran on several besides the CPU.
-        scaled: the workload ran on several GPUs at once too, so that rows are read against each other.
-        cpu: the baseline's samples/s on the CPU; None where `device` is the CPU, or it was not measured.
-        over_cpu, tuned_over_cpu: baseline on `device` over baseline on the CPU, and tuned over tuned.
-        scaling, tuned_scaling: several GPUs over as many times one.
-        gain: of tuned over the baseline.
-        published: the published speed or time to show beside the baseline.
+        name: the workload, with the device if it ran on several besides the CPU.
+        scaled: whether the workload also ran on several GPUs at once.
+        cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
+        over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
+        scaling, tuned_scaling: speed per GPU / speed of a single GPU.
+        gain: tuned / baseline.
+        published: the published speed or time to show with the baseline.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Row:
 
 
 def rows(analysis: Analysis) -> tuple[Row, ...]:
-    """Return a row for each workload and GPU device, and for workloads that ran on the CPU alone."""
+    """Return a row for each workload and GPU device, and for each workload that ran only on the CPU."""
     names = devices_of(analysis)
     pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
     on_gpu = Counter(workload for workload, device in pairs if device != CPU)
@@ -104,7 +104,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
 
 
 def first_fix(own: Sequence[Row]) -> tuple[Row, Finding] | None:
-    """Return the row whose fix gains most, as measured where it was measured; None where none gains."""
+    """Return the row with the largest gain of a fix, measured or else predicted; None if no fix gains."""
     fixable = [(row, row.finding) for row in own if row.finding and _gain(row.finding) > 1]
     return max(fixable, key=lambda each: _gain(each[1]), default=None)
 

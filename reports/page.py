@@ -1,4 +1,4 @@
-"""The report of a run: what its templates see, as one HTML page or as Markdown for a pull request."""
+"""Write the report of a run as an HTML page or as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def render_html(
     code: Callable[[], str] = charts_code,
     references: Sequence[Extract] = (),
 ) -> str:
-    """Write the report as one HTML page without any external reference.
+    """Return the report as one HTML page without external references.
 
     Args:
-        analysis: what to report.
-        record: the run for the page to carry, as harness.run.recording packs it.
-        code: gives the charts' JavaScript.
-        references: machines that tfbench was measured on, shown beside published numbers.
+        analysis: the analysis to report.
+        record: the run to embed, packed by harness.run.recording.
+        code: returns the JavaScript of the charts.
+        references: tfbench runs on other machines, shown with the published numbers.
     """
     figures = figures_of(analysis, references)
     document = results_document(analysis)
@@ -40,34 +40,34 @@ def render_html(
 
 
 def render_markdown(analysis: Analysis) -> str:
-    """Write the report in GitHub's Markdown, short enough for a pull request."""
+    """Return the report as GitHub Markdown, short enough for a pull request."""
     template = environment(html=False).get_template("report.md")
     return template.render(page=Page(analysis)).strip() + "\n"
 
 
 @dataclass(frozen=True)
 class Page:
-    """An analysis, and what templates ask of it."""
+    """An analysis with the values that templates use."""
 
     analysis: Analysis
 
     @property
     def machine(self) -> str:
-        """What the page is about: GPUs, CPU, vCPUs."""
+        """Name of the machine: GPUs, CPU, vCPUs."""
         return machine_name(self.analysis.run.manifest)
 
     @cached_property
     def devices(self) -> Mapping[str, str]:
-        """What devices are called."""
+        """Device -> display name."""
         return devices_of(self.analysis)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """Of the overview."""
+        """Rows of the overview."""
         return rows(self.analysis)
 
     def kicker(self) -> list[str]:
-        """Return what was run: driver, framework, engine, profile, time."""
+        """Return driver, framework, engine, profile and time of the run."""
         run = self.analysis.run
         manifest = run.manifest
         words = (
@@ -81,11 +81,11 @@ class Page:
         return [word for word in words if word]
 
     def fixes(self) -> list[list[Fix]]:
-        """Return the fix cards; workloads with the same fix share one."""
+        """Return the fix cards; workloads with the same fix share a card."""
         return fixes(self.rows)
 
     def workload_facts(self) -> list[tuple[str, str, str]]:
-        """Return what workloads reported of their variants, the same once."""
+        """Return the texts that workloads reported about variants, without duplicates."""
         devices = self.devices
         reported = (
             (f"{trial.workload}, {devices[trial.device]}, {variant_name(fact.variant)}", fact.name, fact.text)

@@ -1,6 +1,6 @@
-"""Every colour of a report, as CSS variables for light and dark pages; safe for the colour-blind.
+"""The colours of a report, as CSS variables for light and dark pages; safe for colour-blind readers.
 
-Categories are Okabe and Ito's eight (2008), told apart by lightness as well; GPUs also differ by their dashes.
+Categories use the palette of Okabe and Ito (2008) and also differ in lightness; GPUs also differ in dashes.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 
 
 def part_colour(part: Part) -> str:
-    """Return the CSS colour of a part of a step's time."""
+    """Return the CSS colour of a part of the step time."""
     return f"var(--part-{part.value.replace(' ', '-')})"
 
 
 def phase_colour(kind: str) -> str:
-    """Return the CSS colour of a kind of phase of a trial."""
+    """Return the CSS colour of a kind of phase."""
     return f"var(--phase-{kind.replace(' ', '-')})"
 
 
@@ -63,7 +63,7 @@ def gpu_colour(index: int) -> str:
 
 
 def style() -> str:
-    """Return the variables as CSS: light, dark where the reader prefers it, light again on paper."""
+    """Return the variables as CSS: light by default and in print, dark on screen if preferred."""
     light, dark = (
         "".join(f"--{name}:{colours[side]};" for name, colours in COLOURS.items()) for side in (0, 1)
     )

@@ -1,4 +1,4 @@
-"""What a trial did when: every second of it belongs to a named phase."""
+"""Divide a trial into named phases without gaps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ START, FIRST, WARM, MEASURED, REQUESTS, OTHER = (
     "start-up", "first step", "warm-up", "measured", "requests", "between",
 )  # fmt: skip
 _KINDS = {FIRST_STEP: FIRST, WARM_UP: WARM, STEADY: MEASURED, REQUESTS: REQUESTS}
-# Phases that touch within this are one.
-_TOUCHING_S = 0.05
+# Shorter gaps between phases are ignored.
+_MIN_GAP_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of a trial, in seconds since it began; `variant` is "" for what all variants share."""
+    """A phase of a trial, in seconds since its start; `variant` is "" for phases shared by all variants."""
 
     kind: str
     variant: str
@@ -29,7 +29,7 @@ class Band:
 
 
 def bands(trial: Trial) -> Sequence[Band]:
-    """Return the phases of a trial without a gap, those of one kind and variant that touch as one."""
+    """Return the phases of a trial without gaps; adjacent ones of the same kind and variant are merged."""
     result: list[Band] = []
     for band in _filled(trial):
         if result and (result[-1].kind, result[-1].variant) == (band.kind, band.variant):
@@ -47,7 +47,7 @@ def _filled(trial: Trial) -> Iterator[Band]:
     )
     for phase in sorted((*trial.phases, *requests), key=lambda each: each.start_ns):
         start, end = ((moment - trial.started_ns) / 1e9 for moment in (phase.start_ns, phase.end_ns))
-        if start - at > _TOUCHING_S:
+        if start - at > _MIN_GAP_S:
             kind, label = (OTHER, "between variants") if at else (START, "container start")
             yield Band(kind, "", label, at, start)
         name = PHASE_NAMES.get(phase.name, phase.name)
@@ -56,12 +56,12 @@ def _filled(trial: Trial) -> Iterator[Band]:
         yield Band(kind, phase.variant, label, max(start, at), max(end, at))
         at = max(end, at)
     end = (trial.ended_ns - trial.started_ns) / 1e9
-    if end - at > _TOUCHING_S:
+    if end - at > _MIN_GAP_S:
         yield Band(OTHER, "", "container end", at, end)
 
 
 def measured_span(phases: Sequence[Band]) -> tuple[float, float] | None:
-    """Return the seconds from the first to the last measured stretch of baseline and tuned; else of all."""
+    """Return start and end of the measured phases of baseline and tuned, or else of all variants."""
     measured = [band for band in phases if band.kind == MEASURED]
-    own = [band for band in measured if band.variant in (BASELINE, TUNED)] or measured
-    return (min(band.start_s for band in own), max(band.end_s for band in own)) if own else None
+    shown = [band for band in measured if band.variant in (BASELINE, TUNED)] or measured
+    return (min(band.start_s for band in shown), max(band.end_s for band in shown)) if shown else None

@@ -1,4 +1,4 @@
-"""The input pipeline: what each stage costs."""
+"""Chart of the cost of each input pipeline stage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from workloads.protocol import BASELINE
 _LABELS_PX = 150
 _TEXT_PX = 120
 _ROW_PX = 18
-# Input below this share of a step is no finding, and not worth a picture.
+# Pipelines below this share of the step are not drawn, since they are no finding either.
 MIN_INPUT_SHARE = 0.10
 
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
-    """Return the pipelines whose input takes MIN_INPUT_SHARE of the step or more."""
+    """Return the pipelines whose input takes at least MIN_INPUT_SHARE of the step."""
     return tuple(
         pipeline
         for pipeline in analysis.pipelines
@@ -31,7 +31,7 @@ def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
 
 
 def pipeline_figure(analysis: Analysis) -> Figure | None:
-    """Draw the stages of each pipeline that matters; None where there are none."""
+    """Draw the stages of each shown pipeline; None if there are none."""
     shown = [pipeline for pipeline in shown_pipelines(analysis) if pipeline.stages]
     if not shown:
         return None
@@ -40,10 +40,10 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         f"{titles[own.workload]}, {devices[own.device]}{_use(own)}": [_record(stage) for stage in own.stages]
         for own in shown
     }
-    columns = {"Workload": "heading", "Stage": "row", "Time a sample": "text", "95 % interval": "interval"}
+    columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
     return Figure(
         id="figure-pipeline",
-        title="Time that each stage adds, µs a sample",
+        title="Time added by each stage, µs per sample",
         spec=stacked([_panel(heading, records) for heading, records in panels.items()], spacing=44),
         table=records_table(panels, columns),
         reserve_px=_LABELS_PX + _TEXT_PX,
@@ -51,7 +51,7 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
 
 
 def _use(pipeline: Pipeline) -> str:
-    """Return how many of its CPUs a pipeline uses by itself."""
+    """Return a text with the number of CPUs that a pipeline uses alone."""
     if not pipeline.cpus_used or not pipeline.cpus:
         return ""
     return f": uses {numbers.number(pipeline.cpus_used, 2)} of {numbers.number(pipeline.cpus, 2)} CPUs"

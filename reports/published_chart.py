@@ -1,4 +1,4 @@
-"""This machine beside published numbers: how many times as fast, on a logarithmic axis."""
+"""Chart of measured / published speeds on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from reports.palette import gpu_colour
 
 
 def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> charts.Figure | None:
-    """Draw each published speed, time or ratio that was measured here; None where there is none.
+    """Draw each published speed, time or ratio that was measured here; None if there are none.
 
     Args:
-        references: machines that tfbench was measured on, drawn where they have the same speed.
+        references: tfbench runs on other machines, drawn if they measured the same variant.
     """
     shown = [each for each in analysis.published if each.factor is not None]
     if not shown:
@@ -29,16 +29,16 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
     records = [_record(each, titles, devices) for each in shown]
     others = [
         record
-        for place, extract in enumerate(references)
+        for index, extract in enumerate(references)
         for each, row in zip(shown, records, strict=True)
-        for record in _of_reference(analysis, each, extract, place, row["row"])
+        for record in _reference_records(analysis, each, extract, index, row["row"])
     ]
     names = {record["name"]: record["colour"] for record in others}
     keys = (charts.Key(colour=colour, shape="diamond", name=name) for name, colour in names.items())
     header = ("Workload", "Published for", "Published", "Here", "Here / published", "Note")
     return charts.dot_plot(
         "figure-published",
-        "Here over published: 1× is as fast as published",
+        "Measured here / published: 1× is equally fast",
         {"": records},
         table=charts.Table(header=header, rows=tuple(_cells(each, titles, devices) for each in shown)),
         labels_px=330,
@@ -50,10 +50,10 @@ def published_figure(analysis: Analysis, references: Sequence[Extract] = ()) -> 
     )
 
 
-def _of_reference(
-    analysis: Analysis, each: PublishedComparison, extract: Extract, place: int, row: str
+def _reference_records(
+    analysis: Analysis, each: PublishedComparison, extract: Extract, index: int, row: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield a reference machine's factor: this machine's, times the ratio of their speeds."""
+    """Yield the factor of a reference machine: this machine's factor times the ratio of their speeds."""
     if not each.is_time_or_speed or each.factor is None:
         return
     key = Key(each.workload, each.device, each.measured_variant)
@@ -61,7 +61,7 @@ def _of_reference(
     if here and there and extract.machine != machine_name(analysis.run.manifest):
         factor = each.factor.median * statistics.median(there.throughput) / here.throughput.median
         yield {
-            "row": row, "value": factor, "text": numbers.factor(factor), "colour": gpu_colour(place + 2),
+            "row": row, "value": factor, "text": numbers.factor(factor), "colour": gpu_colour(index + 2),
             "name": f"measured by tfbench on {extract.label}",
         }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How fast each workload is: its published code, single changes to it, and all of them, on one axis."""
+"""Chart of the speed of each workload: baseline, single changes and all changes on one axis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from reports.names import devices_of, titles_of, variant_name
 from reports.pipeline_chart import shown_pipelines
 from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, WITHOUT_INPUT, changes_baseline
 
-# The ceilings of each device come first, then the baseline, and tuned last.
+# Ceilings come first, then the baseline and single changes, and tuned last.
 _ORDER = {INPUT_ONLY: 0, MODEL_ONLY: 1, BASELINE: 2, TUNED: 4}
 
 
 def speeds_figure(analysis: Analysis) -> Figure | None:
-    """Draw what was changed of each workload, and its ceilings where input matters; None where nothing was."""
+    """Draw the variants of each workload, with ceilings if input matters; None if nothing was changed."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     places = list(devices)
     limited = {(each.workload, each.device) for each in shown_pipelines(analysis)}
@@ -36,7 +36,7 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
         return None
     return dot_plot(
         "figure-speeds",
-        "Samples a second: single changes, and all of them (tuned)",
+        "Samples per second: single changes and all changes (tuned)",
         panels,
         table={"Workload": "heading", "Variant": "row", "Speed": "text", "Changes": "name"},
         labels_px=170,

@@ -1,4 +1,4 @@
-"""Where a step's time goes: a stacked bar for each workload, device and variant."""
+"""Chart of step-time breakdowns: a stacked bar for each workload, device and variant."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reports.palette import part_colour
 _LABELS_PX = 104
 _TOTAL_PX = 112
 _ROW_PX = 24
-_LETTER_PX = 7.0  # of a segment's label, on average
-# On the other colours dark text reads better.
+_LETTER_PX = 7.0  # average width in a label
+# Parts with a dark colour.
 _WHITE_TEXT = frozenset({Part.COMPUTE, Part.FRAMEWORK, Part.EXCHANGE, Part.HOST})
 
 
 def step_time_figure(analysis: Analysis) -> Figure | None:
-    """Draw the breakdowns, baseline above tuned, each bar one whole step; None where there are none."""
+    """Draw the breakdowns as bars of equal length, baseline above tuned; None if there are none."""
     titles = titles_of(analysis)
     devices = devices_of(analysis)
     panels: dict[str, dict[str, StepTime]] = {}
@@ -42,11 +42,11 @@ def breakdown_figure(
     labels_px: int = _LABELS_PX,
     common: bool = False,
 ) -> Figure | None:
-    """Draw panels of breakdowns; None where there are none.
+    """Draw panels of breakdowns; None if there are none.
 
     Args:
-        panels: heading -> label of a bar -> breakdown.
-        common: all bars of a panel on one axis of milliseconds; otherwise each is as long as its own step.
+        panels: heading -> bar label -> breakdown.
+        common: draw all bars of a panel on one time axis; otherwise all bars have equal length.
     """
     times = [time for own in panels.values() for time in own.values()]
     if not times:
@@ -61,7 +61,7 @@ def breakdown_figure(
         title=title,
         spec=stacked(drawn, spacing=27),
         table=Table(
-            header=("Workload", "Bar", "Part", "ms a step", "95 % interval", "Share"),
+            header=("Workload", "Bar", "Part", "ms per step", "95 % interval", "Share"),
             rows=tuple(row for heading, own in panels.items() for row in _table(heading, own)),
         ),
         reserve_px=labels_px + _TOTAL_PX,
@@ -84,10 +84,10 @@ def _panel(
     ]
     scale, base = alt.Scale(domain=[0, 1]), labelled(records, labels_px)
     bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
-    # The panels of a concatenation are numbered, and so are their scales.
-    room = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
+    # Vega numbers the scales of the panels. A label is drawn only if it fits its segment.
+    width = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
     fitting = (
-        f"{room} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
+        f"{width} > {_LETTER_PX} * length(datum.{name}) + 6 ? datum.{name} : " for name in ("long", "short")
     )
     labels = base.mark_text(text=alt.expr(f"{''.join(fitting)}''"), baseline="middle", fontWeight=600)
     sizes = {each.batch for each in times.values()}
@@ -107,12 +107,12 @@ def _panel(
 
 
 def _drawn(time: StepTime) -> float:
-    """Return the seconds of all parts that a bar shows: a negative rest is left out of the picture."""
+    """Return the total of the drawn parts in seconds; negative unexplained time is not drawn."""
     return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
 
 
 def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a bar. Those that the overview calls by one name share its number, on the widest."""
+    """Yield the segments of a bar. Parts with the same short name share one label, on the widest of them."""
     at, widest = 0.0, {}
     names = {part: SHORT_PARTS.get(part, part.value) for part in time.parts}
     for part in sorted(time.parts, key=lambda each: time.parts[each].median):
@@ -125,7 +125,7 @@ def _segments(label: str, time: StepTime, whole: float) -> Iterator[dict[str, An
         named = widest[names[part]] is part
         yield {
             "row": label, "part": f"{part.value} {numbers.percent(time.share(part))}", "start": at, "end": end,
-            "middle": (at + end) / 2, "ms": f"{numbers.milliseconds(value.median)} ms a step",
+            "middle": (at + end) / 2, "ms": f"{numbers.milliseconds(value.median)} ms per step",
             "interval": _interval(time, part), "long": f"{names[part]} {share}" if named else "",
             "short": share if named else "", "colour": part_colour(part),
             "text": f"var(--segment-{'light' if part in _WHITE_TEXT else 'dark'})",

@@ -1,4 +1,4 @@
-"""A sweep's points, the fastest first: as dots with their intervals, and as a table."""
+"""Chart and table of the points of a sweep, fastest first."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reports import numbers
 from reports.charts import Figure, Table, device_colour, dot_plot, span
 from reports.names import device_name, variant_name
 
-# Of more points the table has the others.
-_DRAWN = 40
-_LOST = {
+# Further points are only in the table.
+_MAX_DRAWN = 40
+_NO_SPEED = {
     None: "not measured yet",
     Status.OUT_OF_MEMORY: "out of memory",
     Status.INTERRUPTED: "interrupted",
@@ -23,8 +23,8 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     """Draw one sweep.
 
     Args:
-        title: what the workload is called.
-        number: tells the figures of one page apart.
+        title: title of the workload.
+        number: makes the figure's id unique in a page.
     """
     records = [
         {
@@ -34,11 +34,11 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
             "name": numbers.interval(each.throughput),
             "colour": device_colour(sweep.device),
         }
-        for each in _ranked(sweep)[:_DRAWN]
+        for each in _ranked(sweep)[:_MAX_DRAWN]
     ]
     return dot_plot(
         f"figure-sweep-{number}",
-        f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples a second",
+        f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples per second",
         {"": records},
         table=sweep_table(sweep),
         labels_px=300,
@@ -48,7 +48,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
 
 
 def sweep_table(sweep: Sweep) -> Table:
-    """Return the points from the fastest to the slowest, then those without a speed."""
+    """Return the points from fastest to slowest, followed by those without a speed."""
     return Table(
         header=(*sweep.axes, "speed", "95 % interval", "over the fastest", "outcome"),
         rows=tuple(
@@ -73,9 +73,9 @@ def _speed(point: SweepPoint) -> str:
 
 
 def _outcome(sweep: Sweep, point: SweepPoint) -> str:
-    """Say in a few words what became of a point."""
+    """Return the outcome of a point in a few words."""
     if point.throughput is None:
-        return _LOST.get(point.status, "failed")
+        return _NO_SPEED.get(point.status, "failed")
     if point == sweep.best:
         return "fastest"
-    return "may be as fast" if point.tied else "" if point.tied is False else "cannot be told apart"
+    return "may be as fast" if point.tied else "" if point.tied is False else "too few trials"

@@ -1,4 +1,4 @@
-"""CSV for spreadsheets: a run's summary, or a comparison, with one row for each workload, device and variant."""
+"""Write a run's summary or a comparison as CSV, with one row per workload, device and variant."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from reports.compare_messages import over
 from reports.escaping import harmless
 from workloads.protocol import BASELINE
 
-# A spreadsheet takes a cell that begins with one of these for a formula, also where it is quoted.
+# Spreadsheets treat cells that begin with one of these as formulas, even if quoted in the CSV.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_csv(analysis: Analysis) -> str:
-    """Write the summary; units are in the columns' names, and what is not known is empty."""
+    """Return the summary as CSV; units are in column names, and unknown values are empty."""
     return _written(dict(_row(analysis, summary)) for summary in analysis.summaries)
 
 
 def comparison_csv(versus: Versus) -> str:
-    """Write every speed of a comparison; what is not known is empty."""
+    """Return all speeds of a comparison as CSV; unknown values are empty."""
     return _written(dict(_result_row(versus, each)) for each in versus.results)
 
 
@@ -38,7 +38,7 @@ def _written(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def cell(value: Any) -> Any:
-    """Give a value as a cell that says it and does nothing: text that looks like a formula is quoted."""
+    """Return a value as a safe cell; text that looks like a formula gets a leading apostrophe."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, str):
@@ -98,8 +98,8 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
 
 
 def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:
-    """Give a median and its interval; a single value has none."""
-    valid = value is not None and value.n > 1
+    """Yield a median and its interval, which is empty for a single value."""
+    has_interval = value is not None and value.n > 1
     yield name, value.median if value else None
-    yield f"{name}_low", value.low if value and valid else None
-    yield f"{name}_high", value.high if value and valid else None
+    yield f"{name}_low", value.low if value and has_interval else None
+    yield f"{name}_high", value.high if value and has_interval else None

@@ -1,4 +1,4 @@
-"""Telemetry of one trial, panel under panel on one time axis, shaded by phase."""
+"""Chart of the telemetry of a trial: stacked panels with a common time axis, shaded by phase."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Records = list[dict[str, Any]]
 _AXIS_PX = 46
 _PANEL_PX = 56
 _RIBBON_PX = 14
-_SPACING_PX = 30  # room for a panel's title
-_CELLS = 160  # stretches that the crosshair reads
-_LEAST_POINTS = 120  # of a line
+_SPACING_PX = 30  # fits the title of a panel
+_CELLS = 160  # time intervals of the crosshair
+_MIN_POINTS = 120  # per line
 ALERT = "var(--alert)"
 _PICKED: Any = {"param": "hover", "empty": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """What one panel shows through time.
+    """The quantity shown in one panel.
 
     Attributes:
-        metrics: (source, name) in order of preference; of each device the first that was read is drawn.
-        top: the axis' upper end, where it is known.
-        zero: whether the axis begins at zero.
+        metrics: (source, name) in order of preference; the first one available is drawn for each device.
+        top: upper end of the axis, if fixed.
+        zero: whether the axis starts at zero.
     """
 
     title: str
@@ -67,7 +67,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One device's readings of one quantity: seconds since the trial began, values in the quantity's unit."""
+    """One device's readings of a quantity: seconds since the start of the trial, values in its unit."""
 
     quantity: Quantity
     device: str
@@ -76,7 +76,7 @@ class Line:
 
 
 def _lines(trial: Trial) -> Iterator[Line]:
-    """Yield what is drawn of each quantity and device, in the panels' order."""
+    """Yield the lines to draw, by quantity and device, in the order of the panels."""
     read = {
         (series.device, series.source, metric): series
         for series in trial.telemetry
@@ -95,11 +95,11 @@ def _lines(trial: Trial) -> Iterator[Line]:
 def telemetry_figure(
     trial: Trial, *, number: int, title: str, points: int, gpus: Sequence[Gpu]
 ) -> Figure | None:
-    """Draw one trial through time; None without telemetry.
+    """Draw the telemetry of one trial; None without telemetry.
 
     Args:
-        points: instants to draw, over all lines.
-        gpus: of the manifest, for their power limits.
+        points: total number of points of all lines.
+        gpus: GPUs of the manifest, for their power limits.
     """
     drawn = list(_lines(trial))
     if not drawn:
@@ -117,7 +117,7 @@ def telemetry_figure(
         x = alt.X("t:Q", scale=scale, axis=seconds if own is groups[-1] else hidden)
         layers = [
             _shading(phases, x).mark_rect(clip=True, opacity=0.45),
-            *_lines_of(place, own, x, max(points // len(drawn), _LEAST_POINTS), limit_w),
+            *_lines_of(place, own, x, max(points // len(drawn), _MIN_POINTS), limit_w),
             *([_variants(phases, x)] if place == 0 else []),
             *_crosshair(place, cells, x),
         ]
@@ -173,18 +173,19 @@ def _shading(phases: Records, x: alt.X) -> alt.Chart:
 
 
 def _ribbon(phases: Records, x: alt.X) -> Panel:
-    """Draw the phases of the whole trial, whatever stretch of it the panels show."""
+    """Draw the phases of the whole trial, independent of the zoom of the panels."""
     tooltip = [alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")]
     layer = _shading(phases, x).mark_rect(clip=True).encode(tooltip=tooltip)
     return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height_px=_RIBBON_PX)
 
 
 def _variants(phases: Records, x: alt.X) -> alt.Chart:
-    """Write variants over their measured stretches, cut off where these are narrow, in the second panel of all."""
-    room = "max(1, scale('concat_1_x', datum.end) - scale('concat_1_x', datum.t) - 6)"
+    """Write the names of variants above their measured phases, truncated to fit; for the first line panel."""
+    # The ribbon is panel 0, so the first line panel has the scale "concat_1_x".
+    width = "max(1, scale('concat_1_x', datum.end) - scale('concat_1_x', datum.t) - 6)"
     names = alt.Chart(rows(phases)).transform_filter("datum.name")
     made: alt.Chart = names.mark_text(
-        align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(room)
+        align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(width)
     ).encode(x=x, y=alt.value(0), text=alt.Text("name:N"))
     return made
 
@@ -192,7 +193,7 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
 def _lines_of(
     place: int, own: Sequence[Line], x: alt.X, points: int, limit_w: float | None
 ) -> Iterator[alt.Chart]:
-    """Yield the lines of a panel, of so many points each, and the power limit beside watts."""
+    """Yield the lines of a panel with `points` points each, and the power limit in the power panel."""
     quantity = own[0].quantity
     domain = alt.Undefined if quantity.top is None else [0, quantity.top]
     scale = alt.Scale(domain=domain, zero=quantity.zero, nice=quantity.top is None)
@@ -211,7 +212,7 @@ def _lines_of(
 
 
 def _record(line: Line, points: int) -> dict[str, Any]:
-    """Return a line as one record of lists, which takes a fraction of the room of a record a reading."""
+    """Return a line as one record of lists, which is much smaller than one record per reading."""
     t_s, columns = downsample(line.t_s, {"v": line.values}, points)
     own = _gpu_index(line.device)
     return {
@@ -224,11 +225,11 @@ def _record(line: Line, points: int) -> dict[str, Any]:
 
 
 def _crosshair(place: int, cells: Records, x: alt.X) -> Iterator[alt.Chart]:
-    """Yield the stretches that the pointer picks in any panel, and what this one reads there."""
+    """Yield the cells that the pointer selects in any panel, and this panel's readings there."""
     base = alt.Chart(rows(cells))
     picked = alt.condition(_PICKED, alt.value("var(--ink)"), alt.value("transparent"))
-    stretches = base.mark_rect(clip=True, fillOpacity=0.18).encode(x=x, x2=alt.X2("end:Q"), fill=picked)
-    yield stretches.properties(name=f"cells{place}")
+    rectangles = base.mark_rect(clip=True, fillOpacity=0.18).encode(x=x, x2=alt.X2("end:Q"), fill=picked)
+    yield rectangles.properties(name=f"cells{place}")
     readings = base.transform_filter(_PICKED).mark_text(
         align="right", baseline="bottom", dy=-3, fontWeight=600
     )
@@ -236,7 +237,7 @@ def _crosshair(place: int, cells: Records, x: alt.X) -> Iterator[alt.Chart]:
 
 
 def _cells(groups: Sequence[Sequence[Line]], extent_s: float) -> Records:
-    """Return those stretches, each with what every panel reads, by its place."""
+    """Return the cells of the crosshair: time intervals with the readings of each panel."""
     step = extent_s / _CELLS
     result = []
     for start in (number * step for number in range(_CELLS)):
@@ -275,4 +276,4 @@ def _table(drawn: Sequence[Line]) -> Table:
         figures = (float(reduce(line.values)) for reduce in (np.nanmin, np.nanmean, np.nanmax))
         cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
         result.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
-    return Table(header=("What", "Least", "Mean", "Greatest"), rows=tuple(result))
+    return Table(header=("Metric", "Minimum", "Mean", "Maximum"), rows=tuple(result))

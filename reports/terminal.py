@@ -1,4 +1,4 @@
-"""The report in twenty lines of a terminal."""
+"""The summary of a run for the terminal, in about twenty lines."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SWEEP_ROWS = 24
 
 
 def summary(analysis: Analysis) -> RenderableType:
-    """Return what the report says first: speeds, limits, the first fix, caveats."""
-    own = rows(analysis)
-    where = "GPU" if any(row.device != CPU for row in own) else "CPU"
+    """Return speeds, limits, the first fix and caveats."""
+    overview = rows(analysis)
+    device = "GPU" if any(row.device != CPU for row in overview) else "CPU"
     tables = (
-        [_speeds(row, where) for row in own if not row.scaled],
-        [_scaled(row) for row in own if row.scaled],
+        [_speeds(row, device) for row in overview if not row.scaled],
+        [_scaled(row) for row in overview if row.scaled],
     )
     parts: list[RenderableType] = [Text(_title(analysis.run), style="bold")]
     for cells in filter(None, tables):
         parts += ["", _table(cells, left=("samples/s", list(cells[0])[-1]))]
     for sweep in analysis.sweeps:
         parts += _sweep(sweep)
-    if lines := list(_lines(analysis, own)):
+    if lines := list(_lines(analysis, overview)):
         parts += ["", _pairs(lines)]
     return Group(*parts)
 
@@ -49,23 +49,23 @@ def _title(run: Run) -> str:
     return _plain(" · ".join(word for word in words if word))
 
 
-def _speeds(row: Row, where: str) -> dict[str, str]:
-    """Return a workload's cells, by column; `where` names the device that the columns on the right are about."""
+def _speeds(row: Row, device: str) -> dict[str, str]:
+    """Return the cells of a workload by column; `device` is the kind of device of the right-hand columns."""
     baseline, on_cpu = _speed(row.baseline), row.device == CPU
     cells = {"samples/s": row.name, "CPU": baseline if on_cpu else numbers.speed(row.cpu)}
-    if where == "GPU":
+    if device == "GPU":
         cells |= {"GPU": numbers.MISSING if on_cpu else baseline, "GPU/CPU": _factor(row.over_cpu)}
     limited = messages.limit(row.finding, row.step_time)
     return {
         **cells,
-        f"tuned {where}": _speed(row.tuned),
+        f"tuned {device}": _speed(row.tuned),
         "gain": _factor(row.gain),
-        f"limited by ({where})": limited,
+        f"limited by ({device})": limited,
     }
 
 
 def _scaled(row: Row) -> dict[str, str]:
-    """Return the cells of a workload on one GPU or several, by column."""
+    """Return the cells of a workload on one or more GPUs by column."""
     return {
         "samples/s": row.name,
         "baseline": _speed(row.baseline),
@@ -77,11 +77,11 @@ def _scaled(row: Row) -> dict[str, str]:
 
 
 def _table(cells: Sequence[Mapping[str, str]], *, left: Sequence[str]) -> Table:
-    """Return a table without the columns that say nothing; those of `left` hold words."""
+    """Return a table without empty columns; those in `left` are left-aligned."""
     names = [name for name in cells[0] if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
-        # A workload's name is never broken: other columns fold where the terminal is narrow.
+        # Workload names never wrap; other columns do in a narrow terminal.
         table.add_column(
             name,
             justify="left" if name in left else "right",
@@ -105,21 +105,21 @@ def _plain(text: str) -> str:
     return harmless(text).replace("×", "x").replace(numbers.SPACE, " ")
 
 
-def _lines(analysis: Analysis, own: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for banner in messages.banners(analysis.run):
         yield "Note", banner
-    for row in own:
+    for row in overview:
         number = row.published
         if number is not None:
             yield (
                 "vs published",
                 f"{row.name} {_factor(number.factor)} ({number.number.system}, {number.number.source})",
             )
-    fix = first_fix(own)
+    fix = first_fix(overview)
     if fix is not None:
         row, finding = fix
         yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.expected(finding)}"
-    if own or analysis.sweeps:
+    if overview or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
     warnings = [text for text, _ in messages.caveat_lines(analysis.caveats, notes=False)]
     if warnings:
@@ -133,18 +133,18 @@ def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    shown = ""
+    previous = ""
     for name, text in lines:
-        table.add_row("" if name == shown else name, Text(_plain(text)))
-        shown = name
+        table.add_row("" if name == previous else name, Text(_plain(text)))
+        previous = name
     return table
 
 
 def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
-    """Yield a table of a sweep's points, the fastest first; long ones are left to the report."""
-    made = sweep_table(sweep)
+    """Yield a table of a sweep's fastest points; the report has all of them."""
+    table = sweep_table(sweep)
     name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
-    cells = [dict(zip(made.header, row, strict=True)) for row in made.rows]
-    yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS], left=made.header[-1:]))
+    cells = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS], left=table.header[-1:]))
     if cells[SWEEP_ROWS:]:
         yield f"... {len(cells) - SWEEP_ROWS} more points in the report"

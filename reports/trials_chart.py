@@ -1,4 +1,4 @@
-"""A strip of dots for each workload, device and variant: one dot a trial, over the median."""
+"""Chart of every trial relative to the median of its workload, device and variant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.protocol import BASELINE, TUNED
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:
-    """Draw the trials of baseline and tuned as speeds over their median; None where none was repeated."""
+    """Draw the trials of baseline and tuned as speed / median; None if none was repeated."""
     devices = devices_of(analysis)
     records: list[dict[str, Any]] = []
     for summary in analysis.summaries:
@@ -32,7 +32,7 @@ def trials_figure(analysis: Analysis) -> Figure | None:
         return None
     return dot_plot(
         "figure-trials",
-        "Every trial, over the median of its variant",
+        "Each trial relative to the median of its variant",
         {"": records},
         table={"Workload, device, variant": "row", "Trial": "name"},
         labels_px=220,

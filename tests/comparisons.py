@@ -48,15 +48,15 @@ def whole(kind: int = 0) -> Extract:
 def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu0")) -> Extract:
     """Give a run whose speeds on some devices are `factor` times as high."""
 
-    def analyse_scaling(value: Estimate) -> Estimate:
+    def slower(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
 
     def speed(each: Speed) -> Speed:
         return replace(each, throughput=tuple(value * factor for value in each.throughput))
 
     def time(each: StepTime) -> StepTime:
-        parts = {part: analyse_scaling(value) for part, value in each.parts.items()}
-        return replace(each, total=analyse_scaling(each.total), parts=parts)
+        parts = {part: slower(value) for part, value in each.parts.items()}
+        return replace(each, total=slower(each.total), parts=parts)
 
     speeds = (speed(each) if each.device in devices else each for each in run.speeds)
     times = (time(each) if each.device in devices else each for each in run.step_times)

@@ -44,7 +44,7 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
             r"b is 0\.80× \(.*\) as fast as a, by .* of 1 workload\. Slower: .*, CPU, baseline \(0\.80×\)\.",
         ),
         ((BASE, again(BASE, 3, noise=0.001)), r".* No difference in 1 comparison\."),
-        ((only(BASE, trials=1),) * 2, r".* Single trials: no difference can be told\."),
+        ((only(BASE, trials=1),) * 2, r".* Single trials cannot show a difference\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
         (
             (BASE, SLOW, BASE),
@@ -89,6 +89,6 @@ def test_workers_that_share_a_machine_have_a_caveat() -> None:
     ]
     shared, oversubscribed = scaling_caveats(made.placements)
     assert "4 workers shared 2 machines" in shared
-    assert "3 workers used the same 2 CPUs" in oversubscribed
+    assert "3 workers shared the 2 CPUs" in oversubscribed
     apart = {count: each for count, each in made.placements.items() if count < 3}
     assert list(scaling_caveats(apart)) == []

@@ -128,7 +128,7 @@ def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
 
 def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
     item = finding(Cause.LAUNCH, Part.LAUNCH)
-    assert gain(item, None) == "Without it: predicted 2.0×."
+    assert gain(item, None) == "Predicted without it: 2.0×."
     tuned = replace(item, remedy=Remedy(variant=TUNED, gain=of(3.1, "ratio"), alone=True))
     assert alone(tuned) == ""
     assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_said_with_its_numbers() -> None:
     faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=("baseline", "model-only"))
     assert "faster than model alone" in explanation(faster)
     copied = finding(Cause.IMPOSSIBLE, share=0.3, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
-    assert "90 GB/s over a link of 32 GB/s" in explanation(copied)
+    assert "90 GB/s over a 32 GB/s link" in explanation(copied)
 
 
 def test_trust_follows_the_widest_interval() -> None:

@@ -9,7 +9,7 @@
 
   const root = document.documentElement;
   const views = new Map();
-  // Neither brings a style sheet: the page's own has what they need, and its policy allows no other.
+  // The page's policy blocks the style sheets of Vega-Embed and its tooltips; report.css has what they need.
   const tooltip = { disableDefaultStyle: true };
   const options = { ast: true, renderer: "svg", actions: false, hover: false, defaultStyle: false, tooltip };
 

@@ -213,7 +213,7 @@ def test_the_printed_page_is_short_and_has_its_figures_whole(open_report, tmp_pa
     pages = text.stdout.removesuffix("\f").split("\f")
     assert 2 <= len(pages) <= most
     flat = " ".join(text.stdout.split())
-    for button in ("Zoom", "Copy ", "Save the numbers"):
+    for button in ("Zoom", "Copy ", "Save the data"):
         assert button not in flat
     opened.page.emulate_media(media="print", color_scheme="dark")
     assert brightness(opened.page.evaluate("getComputedStyle(document.body).backgroundColor")) == 255
@@ -230,7 +230,7 @@ def _tool(name: str) -> str:
 def test_numbers_can_be_saved(open_report, tmp_path):
     page = open_report("gpu").page
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="Save the numbers").click()
+        page.get_by_role("button", name="Save the data").click()
     path = tmp_path / "saved.json"
     waiting.value.save_as(path)
     data = json.loads(path.read_text(encoding="utf-8"))
