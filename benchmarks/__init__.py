@@ -1,1 +1,1 @@
-"""What measuring costs: benchmarks of the harness itself. Each prints ratios, none asserts a time."""
+"""Benchmarks of the harness itself. They print ratios and assert no times."""

@@ -1,6 +1,6 @@
 """Write harness/run/footprint.json from finished runs: `python -m benchmarks.footprint RUN...`.
 
-What a run does not have stays as it was, so that workloads can be measured one by one.
+Workloads and profiles missing from the runs keep their entries.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from harness.run.recording import open_run
 TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 
 
-def measured(run: Run) -> Iterator[tuple[str, Footprint]]:
-    """Yield what each workload of a run took on the CPU."""
+def cpu_footprints(run: Run) -> Iterator[tuple[str, Footprint]]:
+    """Yield the CPU footprint of each workload in a run."""
     profile = run.manifest.profile.name
     data = {each.workload: each.size_bytes for each in run.manifest.data}
     on_cpu = [trial for trial in run.trials if trial.device == "cpu" and trial.status is Status.OK]
     for name in dict.fromkeys(trial.workload for trial in on_cpu):
-        own = [trial for trial in on_cpu if trial.workload == name]
+        trials = [trial for trial in on_cpu if trial.workload == name]
         model = run.manifest.system.get("host_processor_model_name", "processor")
         yield (
             name,
             Footprint(
                 profile=profile,
-                trial_s=round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in own), 1),
+                trial_s=round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in trials), 1),
                 trials=PROFILES[profile].trials,
-                memory_bytes=max(filter(None, map(_memory, own)), default=None),
+                memory_bytes=max(filter(None, map(_memory, trials)), default=None),
                 data_bytes=data.get(name, 0),
-                machine=f"{own[0].facts.get('cpus_visible', '')} x {model}",
+                machine=f"{trials[0].facts.get('cpus_visible', '')} x {model}",
             ),
         )
 
@@ -51,14 +51,14 @@ def _memory(trial: Trial) -> int | None:
     return None
 
 
-def merged(
+def updated(
     old: Mapping[str, tuple[Footprint, ...]], new: Iterator[tuple[str, Footprint]]
 ) -> dict[str, tuple[Footprint, ...]]:
-    """Return `old` with `new` in the place of the same workload's same profile."""
+    """Return `old` updated with `new`, which replaces entries of the same workload and profile."""
     table = dict(old)
     for name, footprint in new:
-        rest = [other for other in table.get(name, ()) if other.profile != footprint.profile]
-        table[name] = tuple(sorted((*rest, footprint), key=lambda each: list(PROFILES).index(each.profile)))
+        others = [other for other in table.get(name, ()) if other.profile != footprint.profile]
+        table[name] = tuple(sorted((*others, footprint), key=lambda each: list(PROFILES).index(each.profile)))
     return dict(sorted(table.items()))
 
 
@@ -66,8 +66,8 @@ def main(paths: list[str]) -> None:
     """Read the runs and write the table."""
     table = dict(footprints())
     for path in paths:
-        table = merged(table, measured(open_run(Path(path))))
-    document = {name: [asdict(each) for each in own] for name, own in table.items()}
+        table = updated(table, cpu_footprints(open_run(Path(path))))
+    document = {name: [asdict(each) for each in rows] for name, rows in table.items()}
     TABLE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

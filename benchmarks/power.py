@@ -2,10 +2,10 @@
 
     python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 0.05]
 
-Log-normal trials whose number the quick profile's own rule chooses, or a fixed number, at several noises; and
-beside them the noise of recorded runs. Rates come with their own 95 % intervals (Clopper & Pearson 1934).
+Trials are log-normal with several noise levels; their number is fixed or chosen by the quick profile's stopping
+rule. The noise of recorded runs is printed as well. Rates have 95 % intervals (Clopper & Pearson 1934).
 
-Targets: no difference found at least 95 times in 100, a planted 5 % found at least 95 times in 100.
+Targets: no difference in at least 95 % of equal pairs, and a planted 5 % detected in at least 95 %.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ PROFILE = PROFILES["quick"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How many comparisons of equal runs found no difference, and how many planted slowdowns were found.
+    """Counts of correct comparisons.
 
-    `trials` is how many a side had on average.
+    Attributes:
+        no_difference: pairs of equal runs reported as equal.
+        detected: planted slowdowns that were detected.
+        trials: mean number of trials per run.
     """
 
-    quiet: int
-    found: int
+    no_difference: int
+    detected: int
     trials: float
 
 
@@ -65,19 +68,21 @@ def main(
 
 
 def simulated(rounds: int, slowdown: float) -> Iterator[str]:
-    """Yield a table of generated trials, one workload and variant."""
-    yield f"Simulated trials, one speed compared, {rounds:,} comparisons a cell, planted {slowdown:.0%}:"
+    """Yield a table for simulated trials of one workload and variant."""
+    yield f"Simulated trials, one speed compared, {rounds:,} comparisons per cell, planted slowdown {slowdown:.0%}:"
     yield ""
     rows = []
     for noise in NOISES:
         for count in (None, *FIXED):
             rates = measure(partial(generated, noise, count), rounds, slowdown)
             trials = str(count or f"{PROFILE.trials} to {PROFILE.max_trials} ({rates.trials:.1f})")
-            rows.append((f"{noise:.1%}", trials, share(rates.quiet, rounds), share(rates.found, rounds)))
-    heads = ("noise of a trial", "trials", "equal runs: no difference", "slower run: found")
+            rows.append(
+                (f"{noise:.1%}", trials, rate(rates.no_difference, rounds), rate(rates.detected, rounds))
+            )
+    heads = ("noise per trial", "trials", "equal runs: no difference", "slower run: detected")
     yield from markdown(heads, rows)
     yield ""
-    yield "Noise of a trial at which the planted slowdown is found 95 times in 100, by trials a side:"
+    yield "Noise per trial at which 95 % of planted slowdowns are detected, by trials per run:"
     yield ""
     limits = (
         (str(count), *(f"{noise_limit(count, slowdown, tests):.2%}" for tests in (1, 2, 6)))
@@ -87,7 +92,7 @@ def simulated(rounds: int, slowdown: float) -> Iterator[str]:
 
 
 def noise_limit(trials: int, slowdown: float, tests: int) -> float:
-    """Return the greatest noise of a trial at which `trials` a side find a slowdown, by compare's rule."""
+    """Return the largest noise per trial at which compare detects a slowdown, given `trials` per run."""
     steps = np.arange(trials, dtype=np.float64)
     spread = (steps - steps.mean()) / steps.std(ddof=1)
     low, high = 0.0, 1.0
@@ -95,22 +100,24 @@ def noise_limit(trials: int, slowdown: float, tests: int) -> float:
         middle = (low + high) / 2
         side = sample(np.exp(spread * middle).tolist())
         assert side is not None
-        low, high = (middle, high) if noticed(gap(side, side), LEVEL / tests) <= slowdown else (low, middle)
+        low, high = (
+            (middle, high) if detectable(gap(side, side), LEVEL / tests) <= slowdown else (low, middle)
+        )
     return low
 
 
-def noticed(difference: Gap, level: float = LEVEL) -> float:
-    """Return the smallest slowdown, as a share, that a comparison with an interval finds 95 times in 100.
+def detectable(difference: Gap, level: float = LEVEL) -> float:
+    """Return the smallest slowdown, as a share, that a comparison detects 95 times in 100.
 
-    Half of what it misses is for the interval's upper end being above 1, half for its lower end being above
-    the slowdown itself (Bloom 1995, "Minimum detectable effects").
+    Half of the misses have an interval whose upper end is above 1, half one whose lower end is above the
+    slowdown (Bloom 1995, "Minimum detectable effects").
     """
     reach = t_quantile(difference.degrees, level / 2) + t_quantile(difference.degrees, LEVEL / 2)
     return -math.expm1(-reach * difference.error)
 
 
 def recorded(more: Sequence[Path]) -> Iterator[str]:
-    """Yield a table of recorded runs: the noise of each speed, and the slowdown that its trials notice."""
+    """Yield a table of recorded runs: the noise of each speed and the smallest detectable slowdown."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [*(recording(name, Path(folder)) for name in NAMES), TRIALS, *more]
         runs = [
@@ -122,41 +129,41 @@ def recorded(more: Sequence[Path]) -> Iterator[str]:
         for speed in run.speeds:
             side = sample(speed.throughput)
             if side is not None and side.n > 1:
-                what = f"{speed.workload}, {speed.device}, {speed.variant}"
-                slowdown = f"{noticed(gap(side, side)):.1%}"
-                rows.append((run.run_id, what, str(side.n), f"{math.sqrt(side.variance):.2%}", slowdown))
+                name = f"{speed.workload}, {speed.device}, {speed.variant}"
+                slowdown = f"{detectable(gap(side, side)):.1%}"
+                rows.append((run.run_id, name, str(side.n), f"{math.sqrt(side.variance):.2%}", slowdown))
     yield ""
-    yield "Recorded trials: their noise, and the smallest slowdown that they notice (one speed compared):"
+    yield "Recorded trials: noise and smallest detectable slowdown (one speed compared):"
     yield ""
-    heads = ("run", "workload, device, variant", "trials", "noise of a trial", "noticed")
+    heads = ("run", "workload, device, variant", "trials", "noise per trial", "detectable")
     yield from markdown(heads, rows)
 
 
 def measure(draw: Callable[[np.random.Generator], Extract], rounds: int, slowdown: float) -> Rates:
-    """Compare `rounds` pairs of equal runs, and each again with the slowdown planted in one side."""
+    """Compare `rounds` pairs of equal runs, then each pair again with one run slowed down."""
     random = np.random.default_rng(20_261_121)
-    quiet = found = trials = 0
+    no_difference = detected = trials = 0
     for _ in range(rounds):
         before, after = draw(random), draw(random)
         trials += len(after.speeds[0].throughput)
-        alike = versus((before, after), reference=0)
-        quiet += not any(each.outcome in (Outcome.FASTER, Outcome.SLOWER) for each in alike.results)
+        equal = versus((before, after), reference=0)
+        no_difference += not any(each.outcome in (Outcome.FASTER, Outcome.SLOWER) for each in equal.results)
         slower = versus((before, slowed(after, slowdown)), reference=0)
-        found += bool(gate(slower, slowdown).failed)
-    return Rates(quiet=quiet, found=found, trials=trials / rounds)
+        detected += bool(gate(slower, slowdown).failed)
+    return Rates(no_difference=no_difference, detected=detected, trials=trials / rounds)
 
 
 def slowed(run: Extract, slowdown: float) -> Extract:
-    """Return a run whose first tested speed is slower: one workload regressed, the others did not."""
+    """Return a run with its first speed slowed down and all others unchanged."""
     first, *others = run.speeds
     changed = replace(first, throughput=tuple(value * (1 - slowdown) for value in first.throughput))
     return replace(run, speeds=(changed, *others))
 
 
 def generated(noise: float, count: int | None, random: np.random.Generator) -> Extract:
-    """Return a run of so many trials, or with None of as many as the profile's rule chooses."""
+    """Return a run of `count` trials, or for None as many as the profile's stopping rule chooses."""
     values = np.exp(random.normal(0, noise, count or PROFILE.max_trials)).tolist()
-    trials = count or stopped(values, PROFILE)
+    trials = count or trials_needed(values, PROFILE)
     speed = Speed(
         workload="w", device="cpu", variant=COMPARED[0], throughput=tuple(values[:trials]), batch_size=32
     )
@@ -166,16 +173,16 @@ def generated(noise: float, count: int | None, random: np.random.Generator) -> E
     )  # fmt: skip
 
 
-def stopped(values: Sequence[float], profile: Profile) -> int:
-    """Return after how many trials a run of the profile stops."""
+def trials_needed(values: Sequence[float], profile: Profile) -> int:
+    """Return the number of trials after which a run of the profile stops."""
     for count in range(profile.trials, profile.max_trials):
         if narrow_enough(values[:count], profile.target_interval):
             return count
     return profile.max_trials
 
 
-def share(count: int, rounds: int) -> str:
-    """Write a rate with its exact 95 % interval (Clopper & Pearson 1934)."""
+def rate(count: int, rounds: int) -> str:
+    """Format a rate with its exact 95 % interval (Clopper & Pearson 1934)."""
     interval = binomtest(count, rounds).proportion_ci(method="exact")
     return f"{count / rounds:.1%} ({interval.low:.1%} to {interval.high:.1%})"
 

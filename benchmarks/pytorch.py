@@ -1,11 +1,11 @@
-"""ResNet-50 in PyTorch on this machine's GPU, to hold the `resnet50` workloads against.
+"""ResNet-50 in PyTorch on this machine's GPU, for comparison with the `resnet50` workloads.
 
     python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile
 
-Each word is KIND:BATCH:MODE. As NVIDIA's recipes have it: channels-last, float16 (in training by automatic
-mixed precision with gradient scaling), cuDNN's search for the fastest algorithms, fused SGD; one batch that
-lies on the GPU. PyTorch and torchvision are not among this project's packages: install them beside it, and
-run this right after `tfbench bench` on the same GPU.
+Each argument is KIND:BATCH:MODE. As in NVIDIA's recipes: channels-last, float16 (automatic mixed precision with
+gradient scaling for training), cuDNN autotuning, fused SGD, and one batch in GPU memory. PyTorch and torchvision
+are not dependencies of this project: install them separately, and run this right after `tfbench bench` on the
+same GPU.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ try:
     import torch
     import torchvision
 except ImportError:
-    sys.exit("PyTorch is not installed here: pip install torch torchvision.")
+    sys.exit("PyTorch is not installed. Try: pip install torch torchvision.")
 
-WARMUP_STEPS, STEPS_A_SYNC = 8, 5
+WARMUP_STEPS, STEPS_PER_SYNC = 8, 5
 WINDOWS, WINDOW_S = 3, 2.0
 IMAGE, CLASSES = (3, 224, 224), 1000
 
 
 def main() -> int:
-    """Print a line of JSON for each word, with the median images/s over windows; exit code 1 without a GPU."""
+    """Print a JSON line per configuration with the median images/s over windows; exit with 1 without a GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("word", nargs="+", type=_word, help="train or infer, batch size, eager or compile")
-    given = parser.parse_args()
+    parser.add_argument(
+        "configurations", metavar="KIND:BATCH:MODE", nargs="+", type=_configuration,
+        help="train or infer, batch size, eager or compile",
+    )  # fmt: skip
+    arguments = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("PyTorch finds no GPU: look at nvidia-smi, and install its CUDA build.")
+        sys.exit("PyTorch finds no GPU. Check nvidia-smi and install a CUDA build of PyTorch.")
     torch.backends.cudnn.benchmark = True
-    for kind, batch, mode in given.word:
+    for kind, batch, mode in arguments.configurations:
         step = {"train": training, "infer": inference}[kind](batch, compiled=mode == "compile")
         row = {
             "torch": torch.__version__,
@@ -55,16 +58,16 @@ def main() -> int:
     return 0
 
 
-def _word(text: str) -> tuple[str, int, str]:
-    kind, _, rest = text.partition(":")
-    batch, _, mode = rest.partition(":")
+def _configuration(text: str) -> tuple[str, int, str]:
+    kind, _, remainder = text.partition(":")
+    batch, _, mode = remainder.partition(":")
     if kind not in ("train", "infer") or mode not in ("eager", "compile") or not batch.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not KIND:BATCH:MODE, as in train:512:compile")
+        raise argparse.ArgumentTypeError(f"{text!r} is not KIND:BATCH:MODE, for example train:512:compile")
     return kind, int(batch), mode
 
 
 def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
-    """Return a function that trains one step of `batch` images."""
+    """Return a function that runs one training step of `batch` images."""
     network = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
     images = torch.randn(batch, *IMAGE, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (batch,), device="cuda")
@@ -84,7 +87,7 @@ def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
 
 
 def inference(batch: int, *, compiled: bool) -> Callable[[], Any]:
-    """Return a function that predicts `batch` images."""
+    """Return a function that runs inference on `batch` images."""
     network = torchvision.models.resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
     images = torch.randn(batch, *IMAGE, device="cuda").half().to(memory_format=torch.channels_last)
     forward = torch.compile(network) if compiled else network
@@ -92,7 +95,7 @@ def inference(batch: int, *, compiled: bool) -> Callable[[], Any]:
 
 
 def measure(step: Callable[[], Any], batch: int) -> list[float]:
-    """Return images/s of each window, after a warm-up that compiles what is to be compiled."""
+    """Return images/s of each window, after a warm-up that includes compilation."""
     for _ in range(WARMUP_STEPS):
         step()
     torch.cuda.synchronize()
@@ -100,10 +103,10 @@ def measure(step: Callable[[], Any], batch: int) -> list[float]:
     for _ in range(WINDOWS):
         began, done = time.monotonic(), 0
         while time.monotonic() - began < WINDOW_S:
-            for _ in range(STEPS_A_SYNC):
+            for _ in range(STEPS_PER_SYNC):
                 step()
             torch.cuda.synchronize()
-            done += STEPS_A_SYNC
+            done += STEPS_PER_SYNC
         rates.append(done * batch / (time.monotonic() - began))
     return rates
 

@@ -1,11 +1,10 @@
-"""What each sampler costs the workload that it watches, and itself.
+"""Measure the overhead of samplers: workload slowdown, and the sampler's own CPU time and memory.
 
     python -m benchmarks.sampling [--rounds N] [--device gpu] [--workload NAME]
 
-One container trains, window after window, while samplers take turns of a few seconds: none, ours, and others' (on
-a CPU `docker stats` and CodeCarbon, on a GPU nvitop, Zeus and CodeCarbon). Only windows that lie wholly inside a
-turn count, and every turn is compared with the turn without a sampler of the same round, so that a drifting
-machine cancels out.
+One container trains continuously while samplers take turns of a few seconds: none, tfbench's, and others
+(`docker stats` and CodeCarbon on a CPU; nvitop, Zeus and CodeCarbon on a GPU). Only windows entirely within a turn
+count. Each turn is compared with the turn without a sampler in the same round, so that machine drift cancels out.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from harness.run.store import TrialFolder
 from workloads.protocol import BASELINE, MODEL_ONLY
 
 FOLDER = Path("build/overhead")
-# Other people's samplers have an environment of their own, made by `make overhead`.
+# Other projects' samplers have a separate environment, made by `make overhead`.
 PEERS_PYTHON = Path("build/compare/bin/python")
 TURN_S, WINDOW_S, SETTLE_S = 3.0, 0.25, 3.0
 RATE_HZ = 10
-# More windows than fit into any benchmark: the container is killed, not waited for.
+# More windows than any benchmark uses; the container is killed at the end.
 ENDLESS = 1_000_000
-# What shows a sampler's disturbance best: many short steps on the host, or a GPU kept busy.
+# Variants most sensitive to a sampler: many short steps on the host, or a busy GPU.
 VARIANTS = {"cifar100-mlp": BASELINE, "resnet50": MODEL_ONLY}
 NONE = "none"
 
@@ -54,12 +53,12 @@ Commands = Mapping[str, Sequence[str]]
 
 
 class UnavailableError(Exception):
-    """A sampler that cannot take part: why, in words for the table."""
+    """A sampler cannot run; the message is the reason, for the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A running container, the folder that it writes to, and the GPU that it runs on."""
+    """A running container with its trial folder and GPU."""
 
     container: Container
     folder: TrialFolder
@@ -68,11 +67,11 @@ class Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An interval in which one sampler watched.
+    """An interval in which one sampler was active.
 
     Attributes:
-        cpu_s, memory_bytes: what its process took, pages that it shares counted in parts (PSS).
-        speed: samples/s of the workload in the windows inside; NaN until known.
+        cpu_s, memory_bytes: CPU time and memory (PSS) of the sampler's process.
+        speed: the workload's samples/s in windows within the turn; NaN until computed.
     """
 
     sampler: str
@@ -87,28 +86,31 @@ class Turn:
 def main(
     rounds: int = 12, workload: str = "cifar100-mlp", device: str = "cpu", engine: str = "docker"
 ) -> None:
-    """Print a Markdown table with a line for each sampler."""
+    """Print a Markdown table with a row for each sampler."""
     variant = VARIANTS.get(workload, BASELINE)
     options = Options(
         engine=engine, device=device, workloads=(workload,), variants=variant, trials=1, out=FOLDER / "runs"
     )
-    with training(options) as watched:
-        turns, unavailable = take_turns(commands(watched), rounds)
+    with training(options) as workload_run:
+        turns, unavailable = take_turns(commands(workload_run), rounds)
         windows = [
-            (each.start_ns, each.end_ns, each.samples) for each in read_log(watched.folder.events).windows
+            (each.start_ns, each.end_ns, each.samples)
+            for each in read_log(workload_run.folder.events).windows
         ]
     turns = [replace(turn, speed=speed(windows, turn.start_ns, turn.end_ns)) for turn in turns]
-    name = watched.gpu.name if watched.gpu else f"{psutil.cpu_count()} cores"
-    print(f"Sampling, {workload} {variant} on {name}, {rounds} interleaved rounds of {TURN_S:g} s:\n")
+    name = workload_run.gpu.name if workload_run.gpu else f"{psutil.cpu_count()} cores"
+    print(
+        f"Sampling overhead, {workload} {variant} on {name}, {rounds} interleaved rounds of {TURN_S:g} s:\n"
+    )
     print("\n".join(table(turns, unavailable)))
 
 
 @contextmanager
 def training(options: Options) -> Iterator[Training]:
-    """Yield a container that measures window after window without end, once it has measured the first.
+    """Yield a container that measures windows until killed, once its first window is done.
 
     Raises:
-        RuntimeError: the workload ended instead.
+        RuntimeError: the workload ended early.
     """
     resolved = resolve(options)
     prepared = prepare(resolved, paths_here(), Silent())
@@ -135,51 +137,49 @@ def training(options: Options) -> Iterator[Training]:
         shutil.rmtree(prepared.folder.path, ignore_errors=True)
 
 
-def commands(watched: Training) -> Commands:
-    """Return who takes turns; the first is nobody."""
-    gpu, pid = watched.gpu, watched.container.pid
+def commands(target: Training) -> Commands:
+    """Return the command of each sampler; the first entry is no sampler."""
+    gpu, pid = target.gpu, target.container.pid
     arguments = ["--rate-hz", str(RATE_HZ)]
     arguments += ["--pid", str(pid)] if pid is not None else []
     if gpu is not None:
         arguments += ["--gpu", str(gpu.index), "--uuid", gpu.cuda_id]
-    theirs = str(PEERS_PYTHON.absolute()) if PEERS_PYTHON.exists() else sys.executable
+    peers_python = str(PEERS_PYTHON.absolute()) if PEERS_PYTHON.exists() else sys.executable
 
-    def sampler(name: str, python: str = theirs) -> Sequence[str]:
+    def sampler(name: str, python: str = peers_python) -> Sequence[str]:
         return (python, "-m", "benchmarks.samplers", name, *arguments)
 
-    everyone: dict[str, Sequence[str]] = {
+    samplers: dict[str, Sequence[str]] = {
         NONE: (),
         f"tfbench, {RATE_HZ} Hz": sampler("tfbench", sys.executable),
     }
     if gpu is not None:
-        everyone |= {f"nvitop, {RATE_HZ} Hz": sampler("nvitop"), f"Zeus, {RATE_HZ} Hz": sampler("zeus")}
+        samplers |= {f"nvitop, {RATE_HZ} Hz": sampler("nvitop"), f"Zeus, {RATE_HZ} Hz": sampler("zeus")}
     else:
-        stats = ("docker", "stats", "--format", "{{json .}}", watched.container.id)
-        everyone["docker stats, 1 Hz"] = stats
-    return {**everyone, "CodeCarbon, 1 Hz": sampler("codecarbon")}
+        stats = ("docker", "stats", "--format", "{{json .}}", target.container.id)
+        samplers["docker stats, 1 Hz"] = stats
+    return {**samplers, "CodeCarbon, 1 Hz": sampler("codecarbon")}
 
 
 def take_turns(
-    everyone: Commands, rounds: int, turn_s: float = TURN_S, settle_s: float = SETTLE_S
+    samplers: Commands, rounds: int, turn_s: float = TURN_S, settle_s: float = SETTLE_S
 ) -> tuple[list[Turn], Mapping[str, str]]:
-    """Let samplers take turns, each round beginning with another; return turns, and who could not and why."""
+    """Run samplers in turns, in a rotating order; return turns, and unavailable samplers with the reason."""
     unavailable: dict[str, str] = {}
     turns: list[Turn] = []
     for number in range(rounds):
-        for name in rotated(list(everyone), number):
+        for name in rotated(list(samplers), number):
             if name in unavailable:
                 continue
             try:
                 log = FOLDER / "logs" / f"{name}.log"
-                with running(everyone[name], log, settle_s) as process:
+                with running(samplers[name], log, settle_s) as process:
                     before_s, start_ns = _cpu_s(process), time.monotonic_ns()
                     time.sleep(turn_s)
                     turn = Turn(sampler=name, round=number, start_ns=start_ns, end_ns=time.monotonic_ns())
                     if process is not None:
-                        spent_s, memory = (
-                            _cpu_s(process) - before_s,
-                            psutil.Process(process.pid).memory_full_info().pss,
-                        )
+                        spent_s = _cpu_s(process) - before_s
+                        memory = psutil.Process(process.pid).memory_full_info().pss
                         turn = replace(turn, cpu_s=spent_s, memory_bytes=memory)
                 turns.append(turn)
             except UnavailableError as error:
@@ -189,10 +189,10 @@ def take_turns(
 
 @contextmanager
 def running(command: Sequence[str], log: Path, settle_s: float) -> Iterator[subprocess.Popen[bytes] | None]:
-    """Run a command until the block ends; give its process after so many seconds, None for no command.
+    """Run a command until the block ends; yield its process after `settle_s`, None for no command.
 
     Raises:
-        UnavailableError: it could not be started, or ended too early; the reason is the last line of its log.
+        UnavailableError: it did not start, or ended early; the reason is the last line of its log.
     """
     if not command:
         time.sleep(settle_s)
@@ -201,58 +201,58 @@ def running(command: Sequence[str], log: Path, settle_s: float) -> Iterator[subp
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("w") as errors:
-            started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
     except OSError as error:
         raise UnavailableError(f"{command[0]}: {error.strerror}") from error
     try:
         time.sleep(settle_s)
-        if started.poll() is None:
-            yield started
-        if started.poll() is not None:
+        if process.poll() is None:
+            yield process
+        if process.poll() is not None:
             lines = log.read_text(errors="replace").strip().splitlines()
-            raise UnavailableError(lines[-1] if lines else "it ended by itself")
+            raise UnavailableError(lines[-1] if lines else "it exited")
     finally:
-        started.kill()
-        started.wait()
+        process.kill()
+        process.wait()
 
 
 def _cpu_s(process: subprocess.Popen[bytes] | None) -> float:
-    # Linux' clock of another process, all its threads, to the nanosecond: clock_getcpuclockid(3) makes this number.
+    # The id of a process's CPU clock, as computed by clock_getcpuclockid(3).
     return time.clock_gettime((~process.pid << 3) | 2) if process else 0.0
 
 
-def rotated(everyone: Sequence[T], number: int) -> Sequence[T]:
-    """Return the order of a round: each starts with another, so that none always follows the same one."""
-    first = number % len(everyone)
-    return [*everyone[first:], *everyone[:first]]
+def rotated(samplers: Sequence[T], number: int) -> Sequence[T]:
+    """Return a round's order, rotated so that no sampler always follows the same other one."""
+    first = number % len(samplers)
+    return [*samplers[first:], *samplers[:first]]
 
 
 def speed(windows: Sequence[tuple[int, int, int]], start_ns: int, end_ns: int) -> float:
-    """Return samples/s over the windows (start, end, samples) that lie wholly inside; NaN when none does."""
+    """Return samples/s over the windows (start, end, samples) entirely within an interval; NaN without any."""
     inside = [window for window in windows if window[0] >= start_ns and window[1] <= end_ns]
     busy_ns = sum(end - start for start, end, _ in inside)
     return sum(samples for _, _, samples in inside) * 1e9 / busy_ns if busy_ns else float("nan")
 
 
 def table(turns: Sequence[Turn], unavailable: Mapping[str, str]) -> Iterator[str]:
-    """Yield a Markdown table with a line for each sampler, each compared with NONE in the same round."""
-    alone = {turn.round: turn.speed for turn in turns if turn.sampler == NONE}
+    """Yield a Markdown table with a row for each sampler, compared with NONE in the same round."""
+    unsampled = {turn.round: turn.speed for turn in turns if turn.sampler == NONE}
     rows = []
     for name in dict.fromkeys(turn.sampler for turn in turns if turn.sampler != NONE):
-        mine = [turn for turn in turns if turn.sampler == name]
-        slow = estimate(
-            [100 * (alone[turn.round] / turn.speed - 1) for turn in mine if turn.round in alone], "%"
+        own = [turn for turn in turns if turn.sampler == name]
+        loss = estimate(
+            [100 * (unsampled[turn.round] / turn.speed - 1) for turn in own if turn.round in unsampled], "%"
         )
-        share = median(100e9 * turn.cpu_s / (turn.end_ns - turn.start_ns) for turn in mine)
-        slowdown = "-" if slow is None else f"{slow.median:+.2f} ({slow.low:+.2f} to {slow.high:+.2f})"
-        memory = max(turn.memory_bytes for turn in mine) / 2**20
+        share = median(100e9 * turn.cpu_s / (turn.end_ns - turn.start_ns) for turn in own)
+        slowdown = "-" if loss is None else f"{loss.median:+.2f} ({loss.low:+.2f} to {loss.high:+.2f})"
+        memory = max(turn.memory_bytes for turn in own) / 2**20
         rows.append((name, slowdown, f"{share:.2f}", f"{memory:.0f}"))
-    heads = ("sampler", "slowdown, % (95 % interval)", "own time, % of a core", "memory, MiB")
+    heads = ("sampler", "slowdown, % (95 % interval)", "own CPU time, % of a core", "memory, MiB")
     yield from markdown(heads, rows)
     yield ""
-    yield "Medians over the rounds, memory the greatest (PSS), all of the sampler's own process only:"
-    yield "what a daemon does for it, such as the engine for `docker stats`, comes on top."
-    yield from (f"Left out: {name}, {why.rstrip('.')}." for name, why in unavailable.items())
+    yield "Medians over the rounds; peak memory (PSS). Only the sampler's own process is measured, not daemons that"
+    yield "work for it, such as Docker Engine for `docker stats`."
+    yield from (f"Left out: {name}, {reason.rstrip('.')}." for name, reason in unavailable.items())
 
 
 if __name__ == "__main__":

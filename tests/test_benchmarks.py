@@ -1,4 +1,4 @@
-"""The benchmarks of the harness itself: what they count and leave out, without engine and GPU."""
+"""The benchmark of sampling overhead, without an engine or a GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BROKEN = (sys.executable, "-c", "import not_there_at_all")
 
 
 def turn(sampler: str, number: int, **changed: object) -> Turn:
-    given = {"sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
+    defaults = {"sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
              "memory_bytes": 3 << 20, "speed": 1000.0}  # fmt: skip
-    return Turn(**{**given, **changed})
+    return Turn(**{**defaults, **changed})
 
 
-def test_each_round_begins_with_another_sampler_and_one_that_cannot_run_stops_nobody() -> None:
-    everyone = {"none": (), "asleep": ASLEEP, "broken": BROKEN, "missing": ("/no/such/program",)}
-    turns, unavailable = take_turns(everyone, 3, turn_s=0.05, settle_s=0.3)
+def test_rounds_rotate_samplers_and_skip_unavailable_ones() -> None:
+    samplers = {"none": (), "asleep": ASLEEP, "broken": BROKEN, "missing": ("/no/such/program",)}
+    turns, unavailable = take_turns(samplers, 3, turn_s=0.05, settle_s=0.3)
     names = [each.sampler for each in turns]
     assert names == ["none", "asleep", "asleep", "none", "none", "asleep"]
     assert [each.round for each in turns] == [0, 0, 1, 1, 2, 2]
@@ -36,7 +36,7 @@ def test_each_round_begins_with_another_sampler_and_one_that_cannot_run_stops_no
     assert all(each.memory_bytes > 1 << 20 for each in turns if each.sampler == "asleep")
 
 
-def test_one_that_ends_during_its_turn_has_none(tmp_path: Path) -> None:
+def test_a_sampler_that_exits_during_its_turn_is_unavailable(tmp_path: Path) -> None:
     code = "import sys, time; time.sleep(0.3); sys.exit('no driver')"
     with (
         pytest.raises(UnavailableError, match="no driver"),
@@ -45,7 +45,7 @@ def test_one_that_ends_during_its_turn_has_none(tmp_path: Path) -> None:
         time.sleep(0.6)
 
 
-def test_our_own_sampler_runs_until_it_is_killed() -> None:
+def test_tfbench_sampler_runs_until_killed() -> None:
     command = (
         sys.executable,
         "-m",
@@ -61,13 +61,13 @@ def test_our_own_sampler_runs_until_it_is_killed() -> None:
     assert 0 < turn.cpu_s < 0.5
 
 
-def test_only_windows_wholly_inside_a_turn_count() -> None:
+def test_only_windows_entirely_within_a_turn_count() -> None:
     windows = [(0, 2, 1000), (2, 4, 10), (4, 6, 30), (6, 9, 1000)]
     assert speed(windows, 2, 8) == pytest.approx(40e9 / 4)
     assert math.isnan(speed([(0, 2, 10)], 1, 9))
 
 
-def test_slowdown_is_against_the_same_round_and_needs_windows() -> None:
+def test_slowdown_is_relative_to_the_same_round_and_needs_windows() -> None:
     turns = [
         turn("none", 0), turn("x", 0, speed=800.0), turn("none", 1, speed=500.0), turn("x", 1, speed=400.0),
         turn("y", 0, speed=float("nan")),
