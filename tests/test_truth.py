@@ -1,4 +1,4 @@
-"""Planted bottlenecks: the cases, what judges them, and every answer on the runs that were recorded."""
+"""Planted bottlenecks: case definitions, scoring, and the answers for all recorded runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def container_spec(out: Path) -> ContainerSpec:
 
 class TestCases:
     @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
-    def test_each_names_a_workload_and_parameters_that_there_are(self, case: Case) -> None:
+    def test_workload_and_parameters_exist(self, case: Case) -> None:
         (workload,) = (
             entry.workload
             for entry in external(file_of(case))
@@ -66,12 +66,12 @@ class TestCases:
         assert not case.stage or case.stage in (*workload.stages, "copy")
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
-    def test_a_control_is_the_same_workload_with_nothing_planted(self, case: Case) -> None:
+    def test_a_control_is_the_same_workload_without_bottleneck(self, case: Case) -> None:
         (control,) = (each for each in CASES if each.name == case.control)
         assert control.workload == case.workload
         assert Cause.COMPUTE in (control.planted, *control.also)
 
-    def test_what_is_lost_is_computed_as_planted(self) -> None:
+    def test_expected_losses(self) -> None:
         lost = {case.name: case.lost for case in SUITES["cpu"]}
         assert lost["read-slow"] == pytest.approx(2 / 3)
         assert lost["read-hidden"] == 0
@@ -80,19 +80,19 @@ class TestCases:
 
 
 class TestJudging:
-    def test_an_answer_is_right_by_its_cause_or_another_planted_alike(self) -> None:
+    def test_the_planted_cause_and_its_alternatives_are_right(self) -> None:
         assert judged(truth=Cause.CALLBACKS, answer=Cause.CALLBACKS).right
         other = judged(truth=Cause.CALLBACKS, answer=Cause.RUN_EAGERLY)
         assert not other.right
         assert replace(other, case=replace(other.case, also=(Cause.RUN_EAGERLY,))).right
 
-    def test_an_error_needs_the_right_answer_and_a_known_loss(self) -> None:
+    def test_the_error_requires_the_right_answer_and_a_known_loss(self) -> None:
         assert judged(share=0.45, planted=0.5).error == pytest.approx(0.1)
         assert judged(answer=Cause.LAUNCH, share=0.45, planted=0.5).error is None
         assert judged(share=0.45).error is None
         assert judged(share=0.45, planted=0.0).error is None
 
-    def test_loss_and_utilisation_from_a_recorded_run(self, tmp_path: Path) -> None:
+    def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path: Path) -> None:
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Cause.INPUT, workload="", text="", device="gpu", step_s=0.001)
         (written,) = (each for each in analysis.summaries if each.variant == "baseline")
@@ -108,14 +108,14 @@ class TestJudging:
 
 
 class TestScoring:
-    def test_others_are_asked_only_whether_the_device_waits(self) -> None:
-        ones = [
+    def test_peers_answer_only_whether_the_device_waits(self) -> None:
+        cases = [
             judged("a", utilisation=0.5),
             judged("b", Cause.COMPUTE, Cause.LAUNCH, utilisation=0.95),
             judged("c", Cause.COMPUTE, Cause.COMPUTE, utilisation=0.8),
         ]
         low = {"input_pct": 4.0, "conclusion": "Your program is NOT input-bound because"}
-        table = list(peers.peers_table(ones, {"a": low, "b": low, "c": {"input_pct": None}}))
+        table = list(peers.peers_table(cases, {"a": low, "b": low, "c": {"input_pct": None}}))
         assert table[2:] == [
             "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
             "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
@@ -125,7 +125,7 @@ class TestScoring:
 
 
 class TestPlanting:
-    def test_neighbours_start_before_a_trial_and_end_with_it(self, tmp_path: Path) -> None:
+    def test_neighbours_start_before_the_trial_and_stop_on_close(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script(), Script())
         engine = PlantingEngine(inner, Environment(neighbours=3))
         container = engine.start(container_spec(tmp_path))
@@ -142,7 +142,7 @@ class TestPlanting:
     @pytest.mark.parametrize(
         "scripts", [(Script(), Script(start_error=REFUSED)), (Script(start_error=REFUSED),)]
     )
-    def test_neighbours_end_when_they_or_the_trial_cannot_start(
+    def test_neighbours_are_removed_if_a_start_fails(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: tuple[Script, ...]
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -154,14 +154,14 @@ class TestPlanting:
         assert inner.left_behind == []
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_disk_that_cannot_be_limited_is_an_error_and_ends_the_trial(self, tmp_path: Path) -> None:
+    def test_an_unavailable_disk_limit_is_an_error_and_removes_the_trial(self, tmp_path: Path) -> None:
         inner = FakeEngine(Script())
         engine = PlantingEngine(inner, Environment(disk_read_bytes_per_s=1_000_000))
-        with pytest.raises(EngineError, match="disk"):
+        with pytest.raises(EngineError, match="Disk"):
             engine.start(container_spec(tmp_path))
         assert inner.left_behind == []
 
-    def test_readings_are_put_over_those_of_a_recording(self, tmp_path: Path) -> None:
+    def test_planted_readings_replace_recorded_ones(self, tmp_path: Path) -> None:
         readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
         run = read_run(tmp_path / "planted")
@@ -177,8 +177,8 @@ class TestPlanting:
         assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
 
 
-class TestKept:
-    def test_runs_are_packed_without_what_is_derived(self, tmp_path: Path) -> None:
+class TestPacking:
+    def test_archives_are_reproducible_and_without_derived_files(self, tmp_path: Path) -> None:
         folder = recording("h200-input-bound", tmp_path / "runs")
         case = Case(name=folder.name, planted=Cause.INPUT, text="", workload="reading")
         stand_in = replace(case, recording="x")
@@ -193,14 +193,13 @@ class TestKept:
         assert analyse(read_run(again)).findings == analyse(read_run(folder)).findings
 
 
-# Of all cases.
-WRONG_MOST = 0.05
+MAX_WRONG_SHARE = 0.05
 KEPT = tuple(suite for suite in SUITES if archive(suite).exists())
 
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Judged]]:
-    """Judge the recorded runs of each suite by the analysis as it is now."""
+    """Judge the recorded runs of each suite by the current analysis."""
     judged_suites = {}
     for suite in KEPT:
         settings = Settings(folder=unpack(suite, tmp_path_factory.mktemp(suite)))
@@ -214,21 +213,21 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Judged]
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", KEPT)
 class TestRecorded:
-    def test_answers_are_right_and_shares_those_that_were_planted(
+    def test_answers_and_shares_match_what_was_planted(
         self, replayed: dict[str, list[Judged]], suite: str
     ) -> None:
         own = replayed[suite]
         wrong = [f"{each.case.name}: {each.answer}" for each in own if not each.right]
-        assert len(wrong) <= WRONG_MOST * len(own), wrong
-        made_up = [
+        assert len(wrong) <= MAX_WRONG_SHARE * len(own), wrong
+        false_positives = [
             each for each in own if each.input_bound and not (each.case.input_bound or each.case.mixed)
         ]
-        assert [each.case.name for each in made_up if not each.right] == []
+        assert [each.case.name for each in false_positives if not each.right] == []
         errors = [each.error for each in own if each.error is not None]
         assert median(errors) < 0.1
-        assert max(errors) <= scoring.CLOSE
+        assert max(errors) <= scoring.SHARE_TOLERANCE
 
-    def test_the_tables_in_the_documents_are_these(
+    def test_the_documentation_quotes_the_current_tables(
         self, replayed: dict[str, list[Judged]], suite: str
     ) -> None:
         text = (Path(__file__).parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a planted bottleneck is: what runs, what was planted, and what that costs."""
+"""The definition of a case: its workload, the planted bottleneck and the expected loss."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from harness.model.analysis import Cause
 
-# The device waits for its data: what xprof's input share and MLPerf Storage's utilisation are meant to tell.
+# The device waits for its data, as measured by xprof's input share and MLPerf Storage's utilisation.
 INPUT_BOUND = frozenset({Cause.INPUT, Cause.DISK, Cause.OVERLAP, Cause.COPY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the container meets, beside the workload.
+    """Resource limits and neighbours of the container.
 
     Attributes:
-        cpus: CPUs it is pinned to, as cpuset syntax; "" for all.
-        cpu_quota: CPUs' worth of time; None for no limit.
-        neighbours: processes that compute without end in another container with the same rights.
-        disk_read_bytes_per_s: limit of its reads from the disk that holds the data; 0 for none.
+        cpus: CPUs to pin it to, in cpuset syntax; "" for all.
+        cpu_quota: limit of CPU time, in CPUs; None for no limit.
+        neighbours: busy processes in another container with the same pinning and no quota.
+        disk_read_bytes_per_s: read limit for the disk that holds the data; 0 for none.
     """
 
     cpus: str = ""
@@ -31,21 +31,21 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planted bottleneck, or one workload without any.
+    """A workload with a planted bottleneck, or without any.
 
     Attributes:
-        planted: the right answer; COMPUTE where nothing was planted.
-        workload: "truth-WORKLOAD" of one of the files in benchmarks/truth/workloads; "" for a stand-in.
-        params: over those that the file declares.
-        stage: the stage of the pipeline that is to blame; "" where none is or several are.
-        lost: share of the time lost, where the parameters alone tell it; None where they do not.
-        step_s: what a step takes without the bottleneck, where that is known: the rest of it is lost.
-        control: the case that is the same without the bottleneck: its step time is what was to be reached.
+        planted: the right answer; COMPUTE if nothing is planted.
+        workload: the workload "truth-WORKLOAD" of a file in benchmarks/truth/workloads; "" for a synthetic case.
+        params: overrides of the declared parameters.
+        stage: the slow pipeline stage; "" if there is none or several.
+        lost: share of time lost, if the parameters define it; else None.
+        step_s: step time without the bottleneck, if known.
+        control: name of the same case without the bottleneck, whose step time is the reference.
         device: "cpu" or "gpu".
-        mixed: the bottleneck is another, and makes the device wait for its input too.
-        also: causes that are as right an answer, where two were planted alike.
-        recording: a recorded run to judge instead of running anything.
-        telemetry: metric of NVML -> reading, put over those of the recording.
+        mixed: the bottleneck is not input itself but also makes the device wait for input.
+        also: other causes that count as right, if two are planted.
+        recording: recorded run to evaluate instead of running the workload.
+        telemetry: NVML metric -> reading that replaces the recorded one.
     """
 
     name: str

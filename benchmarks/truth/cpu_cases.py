@@ -1,7 +1,7 @@
-"""Cases that need no GPU: a simulated accelerator behind real and metered input, and real computing.
+"""Cases without a GPU: a simulated accelerator fed by metered or real input, and real computation.
 
-The simulated accelerator (workloads/simulated.py) takes a known time a sample and no CPU, as DLIO's
-does, so that the time lost is known: exactly where the input is metered too, else from the step time.
+The simulated accelerator (workloads/simulated.py) takes a known time per sample and no CPU, as in DLIO. The lost
+time is therefore known: by construction for metered input, else from the step time.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def reading(
     device_us: int = DEVICE_US,
     **params: Any,
 ) -> Case:
-    """Return a case of metered reading that takes `ratio` times the device's time.
+    """Return a case of metered reading that takes `ratio` times the device time.
 
     Args:
-        bus: what copying takes, which nothing overlaps, over the device's time.
-        device_us: what the device takes a sample.
+        bus: copy time over device time; copies overlap nothing.
+        device_us: device time per sample.
     """
     device_s = BATCH * device_us / 1e6
     period_s = device_s * ratio
-    in_turn_s = device_s * (1 + bus) + (0 if prefetch else period_s)
+    serial_s = device_s * (1 + bus) + (0 if prefetch else period_s)
     return Case(
         name=name,
         text=text,
@@ -50,50 +50,53 @@ def reading(
             **params,
         },
         stage={Cause.INPUT: "read", Cause.COPY: "copy"}.get(planted, ""),
-        lost=1 - device_s / max(in_turn_s, period_s),
+        lost=1 - device_s / max(serial_s, period_s),
     )
 
 
 METERED = (
-    reading("read-slow", "a store that gives a third of what the device takes", 3.0, Cause.INPUT),
-    reading("read-mild", "a store 1.6 times too slow", 1.6, Cause.INPUT),
-    reading("read-edge", "a store 1.25 times too slow", 1.25, Cause.INPUT, device_us=6000, prefetch=1),
-    reading("read-hidden", "a store almost as slow as the device, which hides it", 0.85, Cause.COMPUTE),
-    reading("read-fast", "a store four times as fast as the device", 0.25, Cause.COMPUTE),
+    reading("read-slow", "storage with a third of the throughput that the device needs", 3.0, Cause.INPUT),
+    reading("read-mild", "storage 1.6 times too slow", 1.6, Cause.INPUT),
+    reading("read-edge", "storage 1.25 times too slow", 1.25, Cause.INPUT, device_us=6000, prefetch=1),
+    reading("read-hidden", "storage almost as slow as the device, hidden by prefetching", 0.85, Cause.COMPUTE),
+    reading("read-fast", "storage four times as fast as the device", 0.25, Cause.COMPUTE),
     reading(
-        "read-credit", "a store whose burst credit runs out after the first steps", 2.0, Cause.INPUT,
+        "read-credit", "storage whose burst credit runs out after the first steps", 2.0, Cause.INPUT,
         credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
-    reading("no-prefetch", "reading takes half of the device's time in turn", 0.5, Cause.OVERLAP, prefetch=0),
-    reading("no-prefetch-mild", "the same with a sixth", 1 / 6, Cause.OVERLAP, prefetch=0, device_us=6000),
+    reading("no-prefetch", "serial reading, half of the device time", 0.5, Cause.OVERLAP, prefetch=0),
     reading(
-        "no-prefetch-edge", "the same with 2 %: too little to matter", 0.02, Cause.COMPUTE, prefetch=0,
+        "no-prefetch-mild", "serial reading, a sixth of the device time", 1 / 6, Cause.OVERLAP, prefetch=0,
+        device_us=6000,
+    ),
+    reading(
+        "no-prefetch-edge", "serial reading, 2 % of the device time: negligible", 0.02, Cause.COMPUTE, prefetch=0,
         device_us=10_000,
     ),
-    reading("copy-large", "copying takes as long as computing, in turn", 0.05, Cause.COPY, bus=1.0),
-    reading("copy-mild", "copying takes a quarter of computing", 0.05, Cause.COPY, bus=0.25, device_us=6000),
-    reading("copy-small", "copying takes 2 %", 0.05, Cause.COMPUTE, bus=0.02, device_us=10_000),
+    reading("copy-large", "copies as long as computation, no overlap", 0.05, Cause.COPY, bus=1.0),
+    reading("copy-mild", "copies a quarter as long as computation", 0.05, Cause.COPY, bus=0.25, device_us=6000),
+    reading("copy-small", "copies 2 % as long: negligible", 0.05, Cause.COMPUTE, bus=0.02, device_us=10_000),
 )  # fmt: skip
 
 REAL_INPUT = (
     Case(
-        "jpeg-large", Cause.INPUT, "jpegs", "JPEG files of a megapixel, decoded one after another",
+        "jpeg-large", Cause.INPUT, "jpegs", "1-megapixel JPEG files, decoded serially",
         stage="decode", control="jpeg-small",
     ),
     Case(
-        "jpeg-huge", Cause.INPUT, "jpegs", "JPEG files of four megapixels",
+        "jpeg-huge", Cause.INPUT, "jpegs", "4-megapixel JPEG files, decoded serially",
         {"side": 2048, "batch_size": 2, "sample_us": 8000}, stage="decode", step_s=2 * 0.008,
     ),
     Case(
-        "jpeg-small", Cause.COMPUTE, "jpegs", "JPEG files of 0.02 megapixels",
+        "jpeg-small", Cause.COMPUTE, "jpegs", "0.02-megapixel JPEG files, decoded serially",
         {"side": 128},
     ),
     Case(
-        "augment-heavy", Cause.INPUT, "augmenting", "eight rounds of recolouring",
+        "augment-heavy", Cause.INPUT, "augmenting", "eight rounds of color augmentation",
         {"rounds": 8, "sample_us": 1500}, stage="augment", control="augment-light",
     ),
     Case(
-        "augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {"rounds": 0, "sample_us": 1500},
+        "augment-light", Cause.COMPUTE, "augmenting", "cropping only", {"rounds": 0, "sample_us": 1500},
     ),
     Case(
         "generator-slow", Cause.INPUT, "generating", "text parsed by a Python generator",
@@ -104,45 +107,45 @@ REAL_INPUT = (
         {"fields": 64, "sample_us": 1500},
     ),
     Case(
-        "cache-too-small", Cause.INPUT, "caching", "a cache of 48 samples for 64, gone round",
+        "cache-too-small", Cause.INPUT, "caching", "a cache of 48 samples, cycling through 64",
         {"sample_us": 1000}, stage="decode", control="cache-fits",
     ),
     Case(
-        "cache-fits", Cause.COMPUTE, "caching", "the same cache with room for all",
+        "cache-fits", Cause.COMPUTE, "caching", "the same cache with space for all 64",
         {"capacity": 64, "sample_us": 1000},
     ),
     Case(
-        "disk-throttled", Cause.DISK, "disk", "the container's disk limited to 10 MB/s", {"sample_us": 400},
+        "disk-throttled", Cause.DISK, "disk", "disk reads limited to 10 MB/s", {"sample_us": 400},
         stage="read", control="disk-cached", environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
     Case(
-        "disk-cached", Cause.COMPUTE, "disk", "the same limit, but the page cache keeps the file",
+        "disk-cached", Cause.COMPUTE, "disk", "the same limit, but the file is in the page cache",
         {"drop": 0, "sample_us": 400}, environment=Environment(disk_read_bytes_per_s=10_000_000),
     ),
 )  # fmt: skip
 
 COMPUTING = (
     Case(
-        "launch-simulated", Cause.LAUNCH, "generating", "12 ms to start a step, 4 ms to compute it",
+        "launch-simulated", Cause.LAUNCH, "generating", "12 ms launch overhead per step, 4 ms computation",
         {"fields": 64, "step_us": 12_000, "sample_us": 500}, lost=12 / 16,
     ),
     Case(
-        "batch-1", Cause.LAUNCH, "computing", "a tiny network, one sample a step",
+        "batch-1", Cause.LAUNCH, "computing", "a tiny network, batch size 1",
         {"batch_size": 1, "width": 16, "depth": 2},
     ),
     Case(
-        "tiny-model", Cause.LAUNCH, "computing", "a tiny network, 32 samples a step",
+        "tiny-model", Cause.LAUNCH, "computing", "a tiny network, batch size 32",
         {"batch_size": 32, "width": 16, "depth": 2},
     ),
     Case(
-        "dense", Cause.COMPUTE, "computing", "products of 1024 x 1024 matrices", {"batch_size": 512},
+        "dense", Cause.COMPUTE, "computing", "1024 x 1024 matrix products", {"batch_size": 512},
     ),
     Case(
-        "dense-wide", Cause.COMPUTE, "computing", "products of 2048 x 2048 matrices",
+        "dense-wide", Cause.COMPUTE, "computing", "2048 x 2048 matrix products",
         {"batch_size": 256, "width": 2048, "depth": 2},
     ),
     Case(
-        "table", Cause.MEMORY_BANDWIDTH, "computing", "each sample goes over 64 MB of memory",
+        "table", Cause.MEMORY_BANDWIDTH, "computing", "each sample reads 64 MB of memory",
         {"rows": 16384, "batch_size": 2},
     ),
 )  # fmt: skip
@@ -157,72 +160,72 @@ FRAMEWORK = (
         {"convolutions": 6, "side": 16}, also=(Cause.COMPUTE,),
     ),
     Case(
-        "run-eagerly", Cause.RUN_EAGERLY, "framework", "the same with run_eagerly",
+        "run-eagerly", Cause.RUN_EAGERLY, "framework", "small convolutions, run_eagerly",
         {"convolutions": 6, "side": 16, "eager": 1}, control="compiled-small",
     ),
     Case(
         "callback", Cause.CALLBACKS, "framework",
-        "a callback that sleeps 20 ms in on_train_batch_end, 12 ms to compute",
+        "a callback that sleeps 20 ms in on_train_batch_end, 12 ms computation",
         {"callback_ms": 20, "sample_us": 1500}, lost=20 / 32,
     ),
     Case(
         "numpy-in-step", Cause.PYTHON_IN_STEP, "framework",
-        "15 ms of numpy_function in the step, 12 ms to compute", {"python_ms": 15, "sample_us": 1500},
+        "15 ms of numpy_function in the step, 12 ms computation", {"python_ms": 15, "sample_us": 1500},
         lost=15 / 27,
     ),
     Case(
         "metric-in-python", Cause.PYTHON_IN_STEP, "framework",
-        "10 ms in Python, as a metric that waits for the device takes, 12 ms to compute",
+        "10 ms in Python, like a metric that waits for the device, 12 ms computation",
         {"python_ms": 10, "sample_us": 1500}, lost=10 / 22,
     ),
     Case(
-        "retracing", Cause.RETRACING, "framework", "every batch has another length, and XLA compiles each",
+        "retracing", Cause.RETRACING, "framework", "every batch has a different length; XLA compiles each",
         {"lengths": 1},
     ),
 )  # fmt: skip
 
 EPOCHS = (
     reading(
-        "slow-second-epoch", "the first epoch is fast, all later ones take 2.5 times the device's time", 2.5,
+        "slow-second-epoch", "a fast first epoch; later ones take 2.5 times the device time", 2.5,
         Cause.INPUT, device_us=1500, credit_bytes=16 * BATCH * RECORD_BYTES,
     ),
     Case(
         "two-causes", Cause.OVERLAP, "reading",
-        "12 ms of input and 12 ms of launch, in turn, 12 ms to compute",
+        "12 ms input, 12 ms launch overhead, 12 ms computation, no overlap",
         { "store_bytes_per_s": BATCH * RECORD_BYTES / 0.012, "prefetch": 0, "step_us": 12_000, "sample_us": 1500, },
         also=(Cause.LAUNCH,),
     ),
 )  # fmt: skip
 
 PINNED = Environment(cpus="0")
-AROUND = (
+ENVIRONMENTS = (
     Case(
-        "dense-pinned", Cause.COMPUTE, "computing", "one CPU, whole", {"batch_size": 256},
+        "dense-pinned", Cause.COMPUTE, "computing", "one CPU without a quota", {"batch_size": 256},
         environment=PINNED,
     ),
     Case(
-        "quota-half", Cause.QUOTA, "computing", "half of the one CPU that it would use", {"batch_size": 256},
+        "quota-half", Cause.QUOTA, "computing", "half of one CPU", {"batch_size": 256},
         lost=0.5, environment=Environment(cpus="0", cpu_quota=0.5),
     ),
     Case(
-        "quota-mild", Cause.QUOTA, "computing", "four fifths of that CPU", {"batch_size": 256}, lost=0.2,
+        "quota-mild", Cause.QUOTA, "computing", "four fifths of one CPU", {"batch_size": 256}, lost=0.2,
         environment=Environment(cpus="0", cpu_quota=0.8),
     ),
     Case(
-        "quota-decode", Cause.QUOTA, "jpegs", "a quarter of a CPU, too little for decoding to keep up",
+        "quota-decode", Cause.QUOTA, "jpegs", "a quarter of a CPU: decoding cannot keep up",
         {"side": 1024, "sample_us": 16000}, mixed=True, step_s=8 * 0.016,
         environment=Environment(cpus="0", cpu_quota=0.25),
     ),
     Case(
-        "quota-unused", Cause.COMPUTE, "reading", "half a CPU, of which little is used",
+        "quota-unused", Cause.COMPUTE, "reading", "half a CPU, mostly unused",
         {"store_bytes_per_s": 4e7, "sample_us": 3000}, environment=Environment(cpu_quota=0.5),
     ),
     Case(
-        "neighbour", Cause.OTHER_PROGRAMS, "computing", "one other process on the one CPU", {"batch_size": 256},
+        "neighbour", Cause.OTHER_PROGRAMS, "computing", "one other process on the same CPU", {"batch_size": 256},
         lost=0.5, environment=Environment(cpus="0", neighbours=1),
     ),
     Case(
-        "neighbours", Cause.OTHER_PROGRAMS, "computing", "a neighbour on each CPU", {"batch_size": 512},
+        "neighbours", Cause.OTHER_PROGRAMS, "computing", "a busy neighbour on each CPU", {"batch_size": 512},
         control="dense", environment=Environment(neighbours=2),
     ),
     Case(
@@ -232,4 +235,4 @@ AROUND = (
     ),
 )  # fmt: skip
 
-CPU_CASES = (*METERED, *REAL_INPUT, *EPOCHS, *COMPUTING, *FRAMEWORK, *AROUND)
+CPU_CASES = (*METERED, *REAL_INPUT, *EPOCHS, *COMPUTING, *FRAMEWORK, *ENVIRONMENTS)

@@ -1,6 +1,6 @@
-"""Cases for a real GPU: the same workload files, in front of a network that computes for real.
+"""Cases for a real GPU: the same workload files with a real network.
 
-What is lost there is told by the step time of the same workload without the bottleneck.
+The lost time is known from the step time of the same workload without the bottleneck.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from benchmarks.truth.case import Case, Environment
 from harness.model.analysis import Cause
 
 PICTURES: dict[str, Any] = {"real": "convolutions", "width": 128, "batch_size": 256, "threads": 16}
-# A step of this network is long beside what Keras fit adds to it.
+# A step of this network is long compared with the overhead of Keras fit.
 FILES = {**PICTURES, "width": 192}
 SMALL = {**FILES, "side": 128}
 
@@ -21,16 +21,16 @@ gpu_case = partial(Case, device="gpu")
 GPU_CASES = (
     gpu_case("gpu-pictures-small", Cause.COMPUTE, "jpegs", "small JPEG files decoded on all CPUs", SMALL),
     gpu_case(
-        "gpu-jpeg-large", Cause.INPUT, "jpegs", "JPEG files of a megapixel, decoded on all CPUs",
+        "gpu-jpeg-large", Cause.INPUT, "jpegs", "1-megapixel JPEG files decoded on all CPUs",
         {**FILES, "side": 1024}, stage="decode", control="gpu-pictures-small",
     ),
     gpu_case(
-        "gpu-jpeg-serial", Cause.INPUT, "jpegs", "small JPEG files decoded one after another",
+        "gpu-jpeg-serial", Cause.INPUT, "jpegs", "small JPEG files decoded serially",
         {**SMALL, "threads": 1}, control="gpu-pictures-small",
     ),
-    gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping alone", {**PICTURES, "rounds": 0}),
+    gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping only", {**PICTURES, "rounds": 0}),
     gpu_case(
-        "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of recolouring",
+        "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of color augmentation",
         {**PICTURES, "rounds": 4}, stage="augment", control="gpu-augment-light",
     ),
     gpu_case(
@@ -39,7 +39,7 @@ GPU_CASES = (
     ),
     gpu_case(
         "gpu-copy", Cause.COPY, "computing",
-        "half a gigabyte copied to the GPU each step, of which little is computed",
+        "half a gigabyte copied to the GPU per step, little computation",
         {"side": 1024, "batch_size": 32}, stage="copy",
     ),
     gpu_case(
@@ -51,23 +51,23 @@ GPU_CASES = (
         {"convolutions": 6, "python_ms": 20, "batch_size": 64},
     ),
     gpu_case(
-        "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, 32 samples a step",
+        "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, batch size 32",
         {"batch_size": 32, "width": 16, "depth": 2},
     ),
     gpu_case(
-        "gpu-batch-1", Cause.LAUNCH, "computing", "a network of some size, one sample a step",
+        "gpu-batch-1", Cause.LAUNCH, "computing", "a small network, batch size 1",
         {"batch_size": 1, "width": 512, "depth": 8},
     ),
     gpu_case(
-        "gpu-dense", Cause.COMPUTE, "computing", "products of 8192 x 8192 matrices",
+        "gpu-dense", Cause.COMPUTE, "computing", "8192 x 8192 matrix products",
         {"batch_size": 4096, "width": 8192, "depth": 4},
     ),
     gpu_case(
         "gpu-table", Cause.MEMORY_BANDWIDTH, "computing",
-        "each sample goes over a gigabyte of the GPU's memory", {"rows": 262_144, "batch_size": 8},
+        "each sample reads a gigabyte of GPU memory", {"rows": 262_144, "batch_size": 8},
     ),
     gpu_case(
-        "gpu-quota", Cause.QUOTA, "jpegs", "small JPEG files, one CPU's time for 16 threads", SMALL,
+        "gpu-quota", Cause.QUOTA, "jpegs", "small JPEG files, 16 threads with a quota of one CPU", SMALL,
         mixed=True, control="gpu-pictures-small", environment=Environment(cpu_quota=1.0),
     ),
     gpu_case(

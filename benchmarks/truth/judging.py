@@ -14,15 +14,15 @@ from workloads.protocol import BASELINE, MODEL_ONLY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One case, judged.
+    """The result of a case.
 
     Attributes:
-        answer: the cause that the report finds first; None where it finds none.
-        share: of the step's time, that it finds lost.
-        planted: the share that was planted; None where it is not known, or where nothing was planted.
-        unexplained: the share of the step that no part accounts for.
-        prediction: the gain predicted for an ablation of that cause, over the one it gave.
-        utilisation: MLPerf Storage's: computing time over run time, None where it cannot be told.
+        answer: cause of the first finding; None without findings.
+        share: share of the step time that the finding reports as lost.
+        planted: the planted share; None if unknown or if nothing was planted.
+        unexplained: share of the step time that no part accounts for.
+        prediction: predicted over measured gain of the cause's ablation.
+        utilisation: accelerator utilisation as in MLPerf Storage; None if unknown.
     """
 
     case: Case
@@ -36,7 +36,7 @@ class Judged:
 
     @property
     def right(self) -> bool:
-        """Whether the first finding names what was planted."""
+        """Whether the first finding is the planted cause."""
         return self.answer in (self.case.planted, *self.case.also)
 
     @property
@@ -46,19 +46,19 @@ class Judged:
 
     @property
     def error(self) -> float | None:
-        """How far the estimated share is from the planted one, relative to it."""
+        """The relative error of the estimated share."""
         if not self.right or not self.planted or self.share is None:
             return None
         return abs(self.share - self.planted) / self.planted
 
 
 def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
-    """Return a variant's seconds a step."""
+    """Return a variant's median step time in seconds."""
     return next((each.step_time.median for each in analysis.summaries if each.variant == variant), None)
 
 
 def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
-    """Judge a run folder by the first finding that the report makes of it now."""
+    """Judge a run folder by the first finding of the current analysis."""
     analysis = analyse(read_run(folder))
     first = analysis.findings[0] if analysis.findings else None
     time = next((each for each in analysis.step_times if each.variant == BASELINE), None)
@@ -80,32 +80,31 @@ def _prediction(finding: Finding | None) -> float | None:
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
-    """Return the share of the baseline variant's time that the bottleneck takes."""
+    """Return the bottleneck's share of the baseline step time; None if unknown."""
     if case.planted in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
         return None
     if case.lost is not None:
         return case.lost
-    free = case.step_s or (step_s(control) if control else None)
+    ideal = case.step_s or (step_s(control) if control else None)
     actual = step_s(analysis)
-    return max(0.0, 1.0 - free / actual) if free and actual else None
+    return max(0.0, 1.0 - ideal / actual) if ideal and actual else None
 
 
 def utilisation(case: Case, analysis: Analysis) -> float | None:
-    """Return MLPerf Storage's accelerator utilisation: the time of computing over the time of the run.
+    """Return MLPerf Storage's accelerator utilisation: compute time over run time.
 
-    Where the accelerator is simulated its time is known, as in DLIO; else it is that of the model fed from
-    memory.
+    The compute time is known for a simulated accelerator, as in DLIO; else it is that of model-only.
     """
     actual = step_s(analysis)
     summary = next((each for each in analysis.summaries if each.variant == BASELINE), None)
     if actual is None or summary is None:
         return None
-    free = simulated_step_s(case, summary.batch_size) or step_s(analysis, MODEL_ONLY)
-    return min(1.0, free / actual) if free else None
+    compute = simulated_step_s(case, summary.batch_size) or step_s(analysis, MODEL_ONLY)
+    return min(1.0, compute / actual) if compute else None
 
 
 def simulated_step_s(case: Case, batch: int) -> float | None:
-    """Return what the simulated accelerator takes a step; None where the device is real."""
+    """Return the step time of the simulated accelerator; None for a real device."""
     sample_us = case.params.get("sample_us")
     if sample_us is None or case.params.get("real"):
         return None

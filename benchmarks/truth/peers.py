@@ -1,8 +1,7 @@
-"""The same cases judged by others: xprof's input pipeline analyzer, and MLPerf Storage's utilisation.
+"""Compare with xprof's input pipeline analyzer and MLPerf Storage's accelerator utilisation.
 
-xprof 2.24 analysed a trace of each case by TensorFlow's profiler; its answers are kept beside the recordings.
-Both tell only whether the device waits for its input, so that only this is asked of them, and of the report's
-finding beside them.
+xprof 2.24 analysed a TensorFlow profiler trace of each case; its answers are stored with the recordings. Both tools
+only answer whether the device waits for input, so tfbench's finding is reduced to that question too.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from benchmarks.tables import markdown
 from benchmarks.truth.judging import Judged
 from benchmarks.truth.scoring import percent
 
-# What xprof's input pipeline analyzer calls a program from 5 % and from 20 % of the step time; below that it
-# is NOT or, where other time is unexplained, POTENTIALLY input-bound.
+# xprof calls a program MODERATELY input-bound from 5 % of the step time and HIGHLY from 20 %; below that it is NOT
+# or, with unexplained time, POTENTIALLY input-bound.
 XPROF_YES = ("MODERATELY", "HIGHLY")
-# MLPerf Storage: the least utilisation that ResNet-50 must hold.
+# The minimum utilisation for ResNet-50 in MLPerf Storage.
 UTILISATION = 0.90
 Answers = Mapping[str, Mapping[str, Any]]
 
 
 def peers_table(judged: Sequence[Judged], answers: Answers) -> Iterator[str]:
-    """Yield Markdown: what each answers to "does the device wait for its input?", and how many each got right.
+    """Yield a Markdown table of each tool's answer to "does the device wait for input?", with totals.
 
-    Left out are cases in which the question has no single answer, and those that xprof did not trace.
+    Omits cases without a single answer, and those without an xprof trace.
     """
-    asked = [each for each in judged if each.case.name in answers and not each.case.mixed]
+    compared = [each for each in judged if each.case.name in answers and not each.case.mixed]
     rows, right = [], [0, 0, 0]
-    for each in asked:
+    for each in compared:
         truth, answer = each.case.input_bound, answers[each.case.name]
         share = answer.get("input_pct")
         xprof = None if share is None else any(word in answer["conclusion"] for word in XPROF_YES)
@@ -39,7 +38,7 @@ def peers_table(judged: Sequence[Judged], answers: Answers) -> Iterator[str]:
         right = [count + (yes is truth) for count, yes in zip(right, verdicts, strict=True)]
         cells = [_cell(yes, truth, detail) for yes, detail in zip(verdicts, details, strict=True)]
         rows.append((f"`{each.case.name}`", "yes" if truth else "no", *cells))
-    counts = (f"**{count} of {len(asked)}**" for count in right)
+    counts = (f"**{count} of {len(compared)}**" for count in right)
     heads = ("case", "waits for input", "tfbench", "xprof, input share", "AU")
     yield from markdown(heads, [*rows, ("**right**", "", *counts)])
 

@@ -1,4 +1,4 @@
-"""An engine whose containers meet what a case plants around them: neighbours, and a limited disk."""
+"""An engine that adds busy neighbours and disk limits to its containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY = "import os\nfor _ in range({others}): os.fork() or exec('while True: pass
 
 
 class PlantingEngine:
-    """An engine for one trial, which it starts in `environment`; what was planted ends when it is closed."""
+    """An engine for one trial in `environment`; `close` removes the neighbours."""
 
     def __init__(self, inner: Engine, environment: Environment) -> None:
         self._inner = inner
@@ -28,14 +28,14 @@ class PlantingEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What the engine inside is."""
+        """Information about the inner engine."""
         return self._inner.info
 
     def start(self, spec: ContainerSpec) -> Container:
-        """Start the trial, its neighbours first.
+        """Start the neighbours, then the trial.
 
         Raises:
-            EngineError: the engine refuses, or the disk cannot be limited here.
+            EngineError: the engine refuses, or disk limits are unavailable.
         """
         if self._environment.neighbours:
             self._ends.enter_context(neighbours(self._inner, spec, self._environment.neighbours))
@@ -48,27 +48,27 @@ class PlantingEngine:
                 container.kill()
                 container.remove()
                 raise EngineError(
-                    f"The disk of a container cannot be limited here: {error}.",
-                    hint="Run as root beside the engine, or leave the case out.",
+                    f"Disk limits are unavailable here: {str(error).rstrip('.')}.",
+                    hint="Run as root on the engine's host, or leave out the case.",
                 ) from error
         return container
 
     def remove_stale(self) -> int:
-        """Remove what an earlier harness left behind."""
+        """Remove containers left behind by an earlier harness."""
         return self._inner.remove_stale()
 
     def close(self) -> None:
-        """End the neighbours and let go of the engine."""
+        """Stop the neighbours and close the engine."""
         self._ends.close()
         self._inner.close()
 
 
 @contextmanager
 def neighbours(engine: Engine, spec: ContainerSpec, processes: int) -> Iterator[None]:
-    """Keep CPUs busy by a container with as many processes, with the same rights as the trial `spec`.
+    """Run busy processes in a container pinned like the trial `spec`.
 
     Raises:
-        EngineError: the engine refuses; one that is lost later is no error.
+        EngineError: the engine refuses to start it; losing it later is ignored.
     """
     with tempfile.TemporaryDirectory(prefix="tfbench-neighbour-", ignore_cleanup_errors=True) as folder:
         command = ("python3", "-c", BUSY.format(others=processes - 1))
@@ -86,14 +86,14 @@ def neighbours(engine: Engine, spec: ContainerSpec, processes: int) -> Iterator[
 
 
 def limit_reads(pid: int | None, folder: Path | None, bytes_per_s: int) -> None:
-    """Limit what a container reads from the disk that `folder` lies on, in either version of cgroups.
+    """Limit a container's reads from the disk that holds `folder`, in cgroup v1 or v2.
 
     Raises:
         OSError: not permitted, or no such disk.
-        NoCgroupError: the container's cgroup is not to be seen from here.
+        NoCgroupError: the container's cgroup is not visible.
     """
     if folder is None:
-        raise OSError("the data lie in a volume")
+        raise OSError("the data is in a volume")
     cgroup = locate(Path("/"), pid)
     disk = disk_of(folder)
     if cgroup.version == 1:
@@ -104,9 +104,9 @@ def limit_reads(pid: int | None, folder: Path | None, bytes_per_s: int) -> None:
 
 
 def disk_of(folder: Path) -> str:
-    """Return "major:minor" of the whole disk that holds a folder; limits of partitions are refused."""
+    """Return "major:minor" of the whole disk that holds a folder; the kernel refuses limits on partitions."""
     number = folder.stat().st_dev
-    place = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve(strict=True)
-    if (place / "partition").exists():
-        place = place.parent
-    return (place / "dev").read_text(encoding="ascii").strip()
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+    if (device / "partition").exists():
+        device = device.parent
+    return (device / "dev").read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""Keep runs of cases in one archive, small enough to be replayed by the tests."""
+"""Pack runs into an archive small enough for tests to replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.truth.case import Case
 
 KEPT = Path(__file__).resolve().parent / "recordings"
-# What verdicts are made of; pages, results and logs are left out.
+# Files that the evaluation needs; reports, results and logs are left out.
 PATTERNS = (
     "manifest.json",
     "plan.json",
@@ -24,24 +24,24 @@ PATTERNS = (
 
 
 def archive(suite: str) -> Path:
-    """Return where a suite's runs are kept."""
+    """Return the path of a suite's recorded runs."""
     return KEPT / f"{suite}.tar.xz"
 
 
 def packed_answers(suite: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return what xprof said of a suite's traces, by case: they are too large to be kept themselves."""
+    """Return xprof's answers by case; the traces themselves are too large to keep."""
     file = KEPT / f"{suite}-xprof.json"
     answers: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text("utf-8")) if file.exists() else {}
     return answers
 
 
 def pack_runs(cases: Iterable[Case], folder: Path, into: Path) -> None:
-    """Put the runs of those cases that were run into an archive; the same files give the same archive."""
+    """Write all finished runs of the cases to an archive, reproducibly."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
         for case in sorted(cases, key=lambda case: (case.workload, case.name)):
             if case.recording:
-                continue  # made again from the recording that it stands on
+                continue  # derived from another recording
             for pattern in PATTERNS:
                 for file in sorted((folder / case.name).glob(pattern)):
                     entry = tarfile.TarInfo(f"{case.name}/{file.relative_to(folder / case.name)}")
@@ -50,7 +50,7 @@ def pack_runs(cases: Iterable[Case], folder: Path, into: Path) -> None:
 
 
 def unpack(suite: str, into: Path) -> Path:
-    """Unpack a suite's kept runs and return the folder that holds a run folder for each case."""
+    """Unpack a suite's recorded runs and return the folder with a run folder per case."""
     with tarfile.open(archive(suite)) as tar:
         tar.extractall(into, filter="data")
     return into

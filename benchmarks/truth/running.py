@@ -1,4 +1,4 @@
-"""Run a case as `tfbench bench` would run its workload file, with short windows, and keep the run folder."""
+"""Run a case like `tfbench bench`, with short windows, and keep its run folder."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from harness.run.store import RunFolder
 from tests.recordings import recording
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
-# Those that are not in a file of their own name.
+# Workloads whose file has a different name.
 FILES = dict.fromkeys(("reading", "disk", "jpegs", "augmenting", "generating", "caching"), "inputs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How cases are run.
+    """How to run cases.
 
     Attributes:
-        folder: where run folders are kept, one a case.
+        folder: parent of the run folders, one per case.
         engine, gpus: as for `tfbench bench`.
     """
 
@@ -40,7 +40,7 @@ class Settings:
     gpus: str = "0"
 
 
-# The quick profile, shortened: all that a verdict is made of, from a single trial.
+# A short quick profile: all variants that the analysis needs, in one trial.
 PROFILE = replace(
     PROFILES["quick"],
     name="truth",
@@ -58,18 +58,18 @@ PROFILE = replace(
 
 
 def finished_run(name: str, settings: Settings) -> Path | None:
-    """Return the run folder of the case of that name if it has been run to its end."""
+    """Return a case's run folder; None if its run is not finished."""
     path = settings.folder / name
     return path if (path / "stops.json").exists() else None
 
 
 def file_of(case: Case) -> Path:
-    """Return the file that declares a case's workload."""
+    """Return the file with a case's workload."""
     return WORKLOADS / f"{FILES.get(case.workload, case.workload)}.py"
 
 
 def prepared_case(case: Case, settings: Settings) -> Prepared:
-    """Return the run of a case, in its environment, ready to start.
+    """Prepare the run of a case in its environment.
 
     Raises:
         TfbenchError: as for `tfbench bench`.
@@ -89,7 +89,7 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
     resolved = replace(
         resolved,
         profile=PROFILE,
-        # A file may declare others too.
+        # A file may declare several workloads.
         entries=tuple(entry for entry in resolved.entries if entry.workload.name == name),
         planned=tuple(trial for trial in resolved.planned if trial.workload == name),
     )
@@ -105,7 +105,7 @@ def run_case(case: Case, settings: Settings) -> Path:
     """Run a case and return its run folder.
 
     Raises:
-        TfbenchError: as for `tfbench bench`; TrialError when the workload itself failed.
+        TfbenchError: as for `tfbench bench`; TrialError if the workload failed.
     """
     path = settings.folder / case.name
     shutil.rmtree(path, ignore_errors=True)

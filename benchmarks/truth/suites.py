@@ -1,4 +1,4 @@
-"""Which cases there are, by where they can be run."""
+"""All cases by the device that they need."""
 
 from __future__ import annotations
 

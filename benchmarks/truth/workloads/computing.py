@@ -1,4 +1,4 @@
-"""Training that computes for real: products of matrices, tiny steps, a large table, or little on large batches."""
+"""Real training: matrix products, tiny steps, a large table, or little computation on large batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH, STRIDE = 1024, 64
 
 workload = Workload(
     name="truth-computing",
-    title="Dense layers on samples in memory; a table of `rows`; or pictures of `side` pixels",
+    title="Dense layers on samples in memory, a table of `rows`, or images of `side` pixels",
     data=Data(name="own", shape=(32,), classes=10, train=0, test=0),
     batch_size=256,
     epochs=1,
@@ -24,7 +24,7 @@ workload = Workload(
 class Table(tf.keras.layers.Layer):
     """Scale a table of `rows` x WIDTH by each sample's first number and take the mean of its squares.
 
-    Nothing but element-wise operations and a sum over all: those run at the memory's own pace on any device.
+    Only element-wise operations and a sum, which are limited by memory bandwidth on any device.
     """
 
     def __init__(self, rows: int) -> None:
@@ -37,7 +37,7 @@ class Table(tf.keras.layers.Layer):
         self.table = self.add_weight(shape=(self._rows, WIDTH), initializer="ones", trainable=True)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return float32[batch, 1]; each sample passes over the whole table."""
+        """Return float32[batch, 1]; each sample reads the whole table."""
         means = tf.map_fn(
             lambda sample: tf.reduce_mean(tf.square(self.table * sample[0])), x, parallel_iterations=1
         )
@@ -45,7 +45,7 @@ class Table(tf.keras.layers.Layer):
 
 
 def model(params: dict) -> tf.keras.Model:
-    """Return the network; of pictures it looks at every 64th pixel of each row and column."""
+    """Return the network; for images it reads every 64th pixel of each row and column."""
     layers = tf.keras.layers
     if params["rows"]:
         inner = [Table(params["rows"])]
@@ -59,7 +59,7 @@ def model(params: dict) -> tf.keras.Model:
 
 
 def dataset(params: dict, data_dir: str) -> tuple:
-    """Return the pipeline; pictures come in the same batch again and again, which costs the host nothing."""
+    """Return the pipeline; for images it repeats one batch, which costs the host nothing."""
     del data_dir
     batch, random = params["batch_size"], np.random.default_rng(1)
     if params["side"]:

@@ -1,4 +1,4 @@
-"""Training that loses its time in Python: eager steps, callbacks, Python functions, changing shapes."""
+"""Training that loses time in Python: eager steps, callbacks, Python functions, changing shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.protocol import Data, Workload
 
 workload = Workload(
     name="truth-framework",
-    title="A small network with Python in and around its steps",
+    title="A small network with Python code in and around its steps",
     data=Data(name="own", shape=(32, 32, 3), classes=10, train=0, test=0),
     batch_size=8,
     epochs=1,
@@ -25,8 +25,8 @@ workload = Workload(
 LONGEST = 2048
 
 
-class Pause(tf.keras.callbacks.Callback):
-    """Sleeps after every batch."""
+class SleepingCallback(tf.keras.callbacks.Callback):
+    """Sleep after every batch."""
 
     def __init__(self, milliseconds: float) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class Pause(tf.keras.callbacks.Callback):
         time.sleep(self._seconds)
 
 
-class Slow(tf.keras.layers.Layer):
-    """Passes its input through Python, which sleeps."""
+class PythonLayer(tf.keras.layers.Layer):
+    """Sleep in a Python function and return the input."""
 
     def __init__(self, milliseconds: float) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def _pause(seconds: float, x: tf.Tensor) -> tf.Tensor:
 
 
 def model(params: dict) -> tf.keras.Model:
-    """Return the network, simulated where it has no convolutions and its shapes do not change."""
+    """Return the network; without convolutions and changing shapes, a simulated one."""
     layers = tf.keras.layers
     if params["lengths"]:
         inner = [
@@ -85,7 +85,7 @@ def model(params: dict) -> tf.keras.Model:
         ]
     else:
         inner = [layers.Input((params["side"], params["side"], 3))]
-        inner += [Slow(params["python_ms"])] if params["python_ms"] else []
+        inner += [PythonLayer(params["python_ms"])] if params["python_ms"] else []
         inner += [
             layers.Conv2D(8, 3, padding="same", activation="relu") for _ in range(params["convolutions"])
         ]
@@ -103,25 +103,25 @@ def model(params: dict) -> tf.keras.Model:
 
 
 def callbacks(params: dict) -> list:
-    """Return the callbacks of fit."""
-    return [Pause(params["callback_ms"])] if params["callback_ms"] else []
+    """Return the callbacks for fit."""
+    return [SleepingCallback(params["callback_ms"])] if params["callback_ms"] else []
 
 
 def dataset(params: dict, data_dir: str) -> tuple:
-    """Return the pipeline: samples in memory, or sequences of another length in every batch."""
+    """Return the pipeline: samples in memory, or batches of sequences with changing lengths."""
     del data_dir
     batch = params["batch_size"]
     if params["lengths"]:
         y = np.zeros(batch, np.int32)
 
-        def made() -> tuple:
+        def sequences() -> tuple:
             random = np.random.default_rng()
             while True:
                 yield random.random((batch, int(random.integers(16, LONGEST)), 8), np.float32), y
 
         signature = (tf.TensorSpec((batch, None, 8), tf.float32), tf.TensorSpec((batch,), tf.int32))
         return (
-            ("read", lambda: tf.data.Dataset.from_generator(made, output_signature=signature)),
+            ("read", lambda: tf.data.Dataset.from_generator(sequences, output_signature=signature)),
             ("batch", lambda before: before.prefetch(2)),
         )
     x = np.random.default_rng(1).random((1024, params["side"], params["side"], 3), np.float32)

@@ -1,4 +1,4 @@
-"""Inputs of known or heavy cost, in front of a simulated accelerator or a real network."""
+"""Slow input pipelines for a simulated accelerator or a real network."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from simulated import SimulatedAccelerator
 from workloads.protocol import Data, Workload
 
 SHARED: dict[str, Any] = {"batch_size": 8, "epochs": 1}
-# Of the pipeline and of the device; `real` is "" for the simulated one, "convolutions" or "dense" for a network.
+# Shared parameters. `real` is "" for the simulated device, "convolutions" or "dense" for a real network.
 PARAMS = {"prefetch": 2, "threads": 1, "step_us": 0, "sample_us": 3000, "real": "", "width": 64}
 TUNED = {"threads": 4}
 
 reading = Workload(
     **SHARED,
     name="truth-reading",
-    title="Records from a store, and over a bus, of limited speed",
+    title="Records from storage and a bus with limited throughput",
     data=Data(name="own", shape=(4096,), classes=10, train=0, test=0),
     params={
         **PARAMS,
         "source": "store",
         "store_bytes_per_s": 1e6,
-        "credit_bytes": 0,  # what the store gives at full speed before its limit holds, as burst credit
-        "bus_bytes_per_s": 0.0,  # of the copy to the device, which nothing overlaps; 0 for no such copy
+        "credit_bytes": 0,  # burst credit: bytes at full speed before the limit applies
+        "bus_bytes_per_s": 0.0,  # throughput of a serial copy to the device; 0 for no copy
     },
     stages=("read", "batch", "copy"),
     tuned={"prefetch": 4},
@@ -38,7 +38,7 @@ reading = Workload(
 disk = Workload(
     **{**SHARED, "batch_size": 64},
     name="truth-disk",
-    title="Records from the disk itself, which leave the page cache at once unless `drop` is 0",
+    title="Records from disk, dropped from the page cache at once unless `drop` is 0",
     data=Data(name="own", shape=(64, 64, 3), classes=10, train=1024, test=16),
     params={**PARAMS, "source": "disk", "drop": 1, "sample_us": 400},
     stages=("read", "batch"),
@@ -47,7 +47,7 @@ disk = Workload(
 jpegs = Workload(
     **SHARED,
     name="truth-jpegs",
-    title="JPEG files decoded and resized, one after the other unless `threads` says otherwise",
+    title="JPEG files decoded and resized by `threads` threads",
     data=Data(name="own", shape=(96, 96, 3), classes=10, train=0, test=0),
     params={**PARAMS, "source": "jpegs", "side": 1024},
     stages=("read", "decode", "resize", "batch"),
@@ -56,7 +56,7 @@ jpegs = Workload(
 augmenting = Workload(
     **SHARED,
     name="truth-augmenting",
-    title="Images in memory, cropped, flipped and recoloured `rounds` times",
+    title="Images in memory, cropped, with `rounds` rounds of flips and color augmentation",
     data=Data(name="own", shape=(128, 128, 3), classes=10, train=0, test=0),
     params={**PARAMS, "source": "images", "rounds": 4},
     stages=("read", "augment", "batch"),
@@ -74,7 +74,7 @@ generating = Workload(
 caching = Workload(
     **SHARED,
     name="truth-caching",
-    title="Pictures decoded once, as long as the cache holds them",
+    title="Images decoded once while they stay in the cache",
     data=Data(name="own", shape=(64, 64, 3), classes=10, train=0, test=0),
     params={**PARAMS, "source": "cache", "samples": 64, "capacity": 48, "sample_us": 2000},
     stages=("read", "decode", "batch"),
@@ -109,7 +109,7 @@ def model(params: Params) -> tf.keras.Model:
 
 
 def dataset(params: Params, data_dir: str) -> Stages:
-    """Return the pipeline: the stages of the source, then `batch`, which also prefetches."""
+    """Return the pipeline: the stages of the source, `batch`, which also prefetches, and for storage `copy`."""
 
     def batch(before: tf.data.Dataset) -> tf.data.Dataset:
         batches = before.batch(params["batch_size"], drop_remainder=True)
@@ -146,13 +146,13 @@ def _over_the_bus(params: Params) -> Callable[..., Any]:
         return copied, y
 
     options = tf.data.Options()
-    # Else tf.data would quietly put in the prefetch that a case leaves out.
+    # Otherwise tf.data silently adds the prefetch that a case leaves out.
     options.experimental_optimization.inject_prefetch = False
     return lambda before: before.map(copy).with_options(options)
 
 
 class Store:
-    """A store of limited speed; `credit` bytes come at once before the limit holds."""
+    """Storage with limited throughput after the first `credit` bytes."""
 
     def __init__(self, bytes_per_s: float, credit: float) -> None:
         self._bytes_per_s = bytes_per_s
@@ -160,13 +160,12 @@ class Store:
         self._due = self._served = 0.0
 
     def take(self, count: int) -> None:
-        """Return when `count` more bytes are there."""
+        """Wait until `count` more bytes are available."""
         if self._credit >= count:
             self._credit -= count
             return
         now = time.monotonic()
-        # Asked again at once it keeps to its schedule, so that inaccurate sleeps do not add up; a while in
-        # which nobody asked earns nothing.
+        # Back-to-back calls keep a schedule, so that inaccurate sleeps do not add up. Idle time earns no credit.
         start = self._due if now - self._served < 0.001 else now
         self._due = start + count / self._bytes_per_s
         if self._due > now:
@@ -176,10 +175,10 @@ class Store:
 
 def _disk(params: Params, data_dir: str) -> Stages:
     path, header, record = Path(data_dir) / "x_train.npy", 128, np.zeros((64, 64, 3), np.uint8)
-    # A block at a time, as a record reader's buffer: single records would be at the mercy of readahead.
+    # One block at a time, like a record reader's buffer: the speed of single records depends on readahead.
     block = 16 * record.nbytes
     if not params["drop"]:
-        path.read_bytes()  # so that the page cache has it from the first epoch on
+        path.read_bytes()  # fills the page cache
 
     def read() -> Iterator[tuple]:
         descriptor = os.open(path, os.O_RDONLY)
@@ -197,7 +196,7 @@ def _disk(params: Params, data_dir: str) -> Stages:
 
 
 def _jpegs(params: Params, data_dir: str) -> Stages:
-    """Read files that are made first, in the container's own memory, in the detail of photographs."""
+    """Read generated files with the detail of photographs from the container's memory."""
     del data_dir
     folder, threads = Path(f"/tmp/jpegs-{params['side']}"), params["threads"]  # noqa: S108 - the container's own
     if not folder.exists():
@@ -259,18 +258,18 @@ def _text(params: Params, data_dir: str) -> Stages:
 
 
 def _cache(params: Params, data_dir: str) -> Stages:
-    """Keep decoded samples; going round more of them than `capacity`, it never has the next one."""
+    """Keep decoded samples in an LRU cache, which always misses when cycling through more than `capacity`."""
     del data_dir
-    data, kept = _jpeg(640, noise=0, seed=1).numpy(), OrderedDict()
+    data, cache = _jpeg(640, noise=0, seed=1).numpy(), OrderedDict()
 
     def get(index: np.ndarray) -> np.ndarray:
         key = int(index)
-        if key not in kept:
-            kept[key] = tf.image.resize(tf.io.decode_jpeg(data, channels=3), (64, 64)).numpy()
-            if len(kept) > params["capacity"]:
-                kept.popitem(last=False)
-        kept.move_to_end(key)
-        return kept[key]
+        if key not in cache:
+            cache[key] = tf.image.resize(tf.io.decode_jpeg(data, channels=3), (64, 64)).numpy()
+            if len(cache) > params["capacity"]:
+                cache.popitem(last=False)
+        cache.move_to_end(key)
+        return cache[key]
 
     def decode(index: tf.Tensor) -> tuple:
         image = tf.numpy_function(get, [index], tf.float32)

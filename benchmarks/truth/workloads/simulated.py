@@ -1,4 +1,4 @@
-"""A simulated accelerator: a Keras model whose training step takes a known time and no CPU time."""
+"""A simulated accelerator: a Keras model whose training step takes a known time and no CPU."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 import numpy as np
 import tensorflow as tf
 
-# Bound here, before the driver times such functions: what it simulates is the device, not Python.
+# Imported before the driver starts timing such functions: this one simulates the device, not Python code.
 from tensorflow import numpy_function as simulate
 
 
 class SimulatedAccelerator(tf.keras.Model):
-    """A model whose step waits, as DLIO emulates computation, instead of computing; its weights stay as they are.
+    """A model whose step waits instead of computing, as in DLIO; its weights never change.
 
     Args:
-        step_us: what starting any step takes, whatever its batch: launch overhead.
-        sample_us: what each sample of the batch takes beside: the device's own speed.
+        step_us: launch overhead per step.
+        sample_us: device time per sample.
     """
 
     def __init__(self, *, step_us: float, sample_us: float) -> None:
@@ -33,7 +33,7 @@ class SimulatedAccelerator(tf.keras.Model):
         )
 
     def train_step(self, data: tuple) -> dict:
-        """Wait for as long as the batch takes; the input is touched, so that it has to be there."""
+        """Wait for the device time of the batch, after reading from the input so that it must be available."""
         x, _ = data
         loss = simulate(self._work, [tf.shape(x)[0], tf.reshape(x, [-1])[0]], tf.float32)
         loss.set_shape(())
