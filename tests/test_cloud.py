@@ -1,4 +1,4 @@
-"""Instance types from the clouds' metadata services, played by a local server."""
+"""Instance types from cloud metadata services, simulated by a local server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from harness.system.cloud import cloud_facts, provider_of
 from tests.folders import write_files
-from tests.web_server import served
+from tests.web_server import serve
 
 DMI = {
     "aws": {"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"},
@@ -26,14 +26,14 @@ def firmware(root: Path, name: str) -> Path:
 
 
 class Metadata(BaseHTTPRequestHandler):
-    """All three services behind one address; each refuses who does not ask in its way."""
+    """All three services at one address; requests without the required header fail."""
 
     def do_PUT(self) -> None:
-        asked = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
-        self._answer("a-token" if self.path == "/latest/api/token" and asked else None)
+        lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
+        self._respond("a-token" if self.path == "/latest/api/token" and lifetime else None)
 
     def do_GET(self) -> None:
-        header, value, answer = {
+        header, value, text = {
             "/latest/meta-data/instance-type": ("X-aws-ec2-metadata-token", "a-token", "g5.xlarge"),
             "/computeMetadata/v1/instance/machine-type": (
                 "Metadata-Flavor", "Google", "projects/1/machineTypes/a2-highgpu-1g",
@@ -42,48 +42,48 @@ class Metadata(BaseHTTPRequestHandler):
                 "Metadata", "true", "Standard_NC4as_T4_v3",
             ),
         }[self.path]  # fmt: skip
-        self._answer(answer if self.headers.get(header) == value else None)
+        self._respond(text if self.headers.get(header) == value else None)
 
-    def _answer(self, text: str | None) -> None:
+    def _respond(self, text: str | None) -> None:
         self.send_response(200 if text is not None else 401)
         self.end_headers()
         self.wfile.write((text or "").encode())
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.parametrize(
     ("name", "instance"),
     [("aws", "g5.xlarge"), ("gcp", "a2-highgpu-1g"), ("azure", "Standard_NC4as_T4_v3")],
 )
-def test_each_cloud_tells_what_it_rents_out(tmp_path: Path, name: str, instance: str) -> None:
-    with served(Metadata) as address:
+def test_instance_type_of_each_cloud(tmp_path: Path, name: str, instance: str) -> None:
+    with serve(Metadata) as address:
         result = cloud_facts(firmware(tmp_path, name), address)
     assert result == {"cloud_provider": name, "cloud_instance_type": instance}
 
 
 @pytest.mark.parametrize("name", ["hyper-v at home", "lab"])
-def test_a_machine_of_no_cloud_is_not_asked(tmp_path: Path, name: str) -> None:
+def test_no_request_outside_a_cloud(tmp_path: Path, name: str) -> None:
     root = firmware(tmp_path, name)
     assert provider_of(root) == ""
-    with served(Metadata) as address:
+    with serve(Metadata) as address:
         assert cloud_facts(root, address) == {}
 
 
-def test_a_service_that_hangs_costs_its_time_out_and_nothing_else(tmp_path: Path) -> None:
+def test_unresponsive_service_times_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        result = cloud_facts(firmware(tmp_path, "aws"), address, patience_s=0.2)
+        result = cloud_facts(firmware(tmp_path, "aws"), address, timeout_s=0.2)
     assert result == {"cloud_provider": "aws"}
 
 
-def test_what_answers_otherwise_or_not_at_all_tells_nothing(tmp_path: Path) -> None:
+def test_invalid_or_missing_response_gives_no_instance_type(tmp_path: Path) -> None:
     class Page(Metadata):
         def do_GET(self) -> None:
-            self._answer("<html>log in here</html>")
+            self._respond("<html>log in here</html>")
 
     root = firmware(tmp_path, "gcp")
-    with served(Page) as address:
+    with serve(Page) as address:
         assert cloud_facts(root, address) == {"cloud_provider": "gcp"}
     assert cloud_facts(root, "http://127.0.0.1:9") == {"cloud_provider": "gcp"}

@@ -28,7 +28,7 @@ from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.progress import Silent
-from tests.web_server import served
+from tests.web_server import serve
 from workloads.protocol import ARRAYS, RARE, START, Data
 
 RANDOM = np.random.default_rng(7)
@@ -105,7 +105,7 @@ class TestReal:
         with pytest.raises(DataError) as raised:
             prepare(tmp_path / "cache", unreachable)
         assert str(truncated) in raised.value.hint
-        with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
+        with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             folder, _ = prepare(tmp_path / "cache", table, "auto")
         check_cifar(folder)
@@ -115,7 +115,7 @@ class TestReal:
 
     def test_wrong_checksum_is_an_error(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        with served(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
+        with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             archive.write_bytes(b"<html>please log in</html>")
             with pytest.raises(DataError, match="checksum"):

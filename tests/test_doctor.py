@@ -1,4 +1,4 @@
-"""What doctor says of the disks: which one has to have room for what, and what to do."""
+"""`tfbench doctor`: required disk space and remedies."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ FULL = Path("/proc")  # a disk without space
         (Path.cwd(), FULL, (), (None,)),
     ],
 )
-def test_each_disk_is_asked_for_what_comes_there(
+def test_space_needed_on_each_disk(
     cache: Path, images: Path | None, to_build: tuple[str, ...], needed: tuple[str | None, ...]
 ) -> None:
     checks = list(disk_checks(cache, images, to_build))
-    assert [check.state for check in checks] == [State.FAIL if each else State.OK for each in needed]
+    assert [check.state for check in checks] == [State.FAIL if size else State.OK for size in needed]
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
-def test_a_cache_that_is_not_made_yet_lies_on_a_disk_too(tmp_path: Path) -> None:
-    nobody = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), nobody, Silent())
+def test_free_space_with_missing_cache_folder(tmp_path: Path) -> None:
+    no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())
     (item,) = [check for check in checks if check.name == "Disk"]
     assert item.fact.endswith(f"free under {tmp_path}/not/there")

@@ -1,4 +1,4 @@
-"""The host's description, read from made-up trees and from the machine that the tests run on."""
+"""The description of the host, from synthetic trees and from this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END
 
 @pytest.fixture
 def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have lscpu tell of two sockets under KVM; return the command."""
+    """Replace lscpu with a script that reports two sockets under KVM; return its path."""
     command = write_files(tmp_path, {"bin/lscpu": LSCPU}) / "bin/lscpu"
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
@@ -37,7 +37,7 @@ def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, lscpu: Path) -> Path:
-    """An NVMe SSD, a hard disk, and 2x 25 Gb/s."""
+    """A tree with an NVMe SSD, a hard disk, and two 25 Gb/s interfaces."""
     files = {
         "sys/devices/system/cpu/smt/active": "1\n",
         "sys/devices/system/cpu/cpufreq/boost": "0\n",
@@ -62,48 +62,50 @@ def server(tmp_path: Path, lscpu: Path) -> Path:
     return write_files(tmp_path, files)
 
 
-def test_description_has_the_fields_of_mlperf(server: Path) -> None:
-    about = system_description((gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server)
-    assert about.items() >= {
+def test_mlperf_system_description(server: Path) -> None:
+    description = system_description(
+        (gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server
+    )
+    assert description.items() >= {
         "system_name": "Amazon EC2 p5en.48xlarge", "host_processors_per_node": "2",
         "host_processor_model_name": "AMD EPYC 9354 32-Core CPU", "host_processor_caches": "L1d 32 KiB (1 instance)",
         "host_storage_type": "NVMe SSD, hard disk",
         "host_storage_capacity": "nvme0n1 953.9 GiB, sda 953.9 GiB",
-        "host_networking": "2x 25 Gb/s, 1x of unknown speed",
+        "host_networking": "2x 25 Gb/s, 1x unknown speed",
         "accelerators_per_node": "2", "accelerator_model_name": "NVIDIA H200",
         "accelerator_host_interconnect": "PCIe 5.0 x16", "accelerator_memory_capacity": "140.4 GiB",
         "hw_notes": "virtual machine, KVM",
     }.items()  # fmt: skip
-    assert "NVIDIA driver 580.95.05" in about["other_software_stack"]
-    assert "tfbench:cpu-1" in about["other_software_stack"]
+    assert "NVIDIA driver 580.95.05" in description["other_software_stack"]
+    assert "tfbench:cpu-1" in description["other_software_stack"]
 
 
-def test_what_nobody_tells_is_empty_or_absent(tmp_path: Path, lscpu: Path) -> None:
+def test_unknown_values_are_empty_or_omitted(tmp_path: Path, lscpu: Path) -> None:
     lscpu.write_text("#!/bin/sh\nexit 1\n")
-    silent = replace(gpu(), memory_bytes=None, pcie_gen=None, clock_max_sm_mhz=None)
-    about = system_description((silent,), manifest(gpus=1).engine, {}, tmp_path)
+    minimal = replace(gpu(), memory_bytes=None, pcie_gen=None, clock_max_sm_mhz=None)
+    description = system_description((minimal,), manifest(gpus=1).engine, {}, tmp_path)
     unknown = {"host_processor_model_name", "hw_notes", "system_name", "accelerator_memory_capacity",
                "accelerator_host_interconnect", "accelerator_frequency"}  # fmt: skip
-    assert {about[name] for name in unknown} == {""}
+    assert {description[name] for name in unknown} == {""}
     facts = {"turbo", "smt", "cpu_governor", "hypervisor", "mitigations", "numa_nodes", "own_cpu_limit_cpus"}
     assert not host_facts(tmp_path, tmp_path).keys() & facts
 
 
-def test_facts_of_a_server(server: Path) -> None:
+def test_host_facts(server: Path) -> None:
     assert host_facts(server, server).items() >= {
         "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
         "mitigations": "1 mitigated, 1 not affected, 1 vulnerable", "numa_nodes": 2, "hypervisor": "KVM",
     }.items()  # fmt: skip
 
 
-def test_intel_turbo_is_the_negation_of_no_turbo(tmp_path: Path) -> None:
+def test_turbo_with_intel_driver(tmp_path: Path) -> None:
     write_files(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
     assert host_facts(tmp_path, tmp_path)["turbo"] is True
 
 
 def test_this_machine() -> None:
-    about = system_description((), manifest().engine, {})
-    assert int(about["host_processor_vcpu_count"]) >= int(about["host_processor_core_count"]) >= 1
-    assert about["host_memory_capacity"].endswith("GiB")
-    known = {"kernel", "boot_id", "libc", "cpus", "memory_bytes", "free_disk_bytes", "load_1min"}
-    assert known <= host_facts().keys()
+    description = system_description((), manifest().engine, {})
+    assert int(description["host_processor_vcpu_count"]) >= int(description["host_processor_core_count"]) >= 1
+    assert description["host_memory_capacity"].endswith("GiB")
+    always = {"kernel", "boot_id", "libc", "cpus", "memory_bytes", "free_disk_bytes", "load_1min"}
+    assert always <= host_facts().keys()

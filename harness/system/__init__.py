@@ -1,1 +1,1 @@
-"""This machine: what it is, what it can do, and who may use it at a time."""
+"""This machine: description, checks, GPUs and locks."""

@@ -1,7 +1,7 @@
 """The cloud and instance type of a virtual machine, from its metadata service.
 
-The services answer on a link-local address within milliseconds, and are only asked if the firmware names
-their cloud. See AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata
+The services answer on a link-local address within milliseconds, and are queried only if the firmware names
+the cloud. See AWS "Instance metadata (IMDSv2)", Google "About VM metadata", Azure "Instance Metadata
 Service".
 """
 
@@ -17,10 +17,10 @@ from harness.model.run import Scalar
 from harness.system.machine import text
 
 ADDRESS = "http://169.254.169.254"
-PATIENCE_S = 0.5
-# The chassis asset tag of Azure's virtual machines; other Hyper-V machines have another.
+TIMEOUT_S = 0.5
+# Chassis asset tag of Azure's virtual machines; that of other Hyper-V machines differs.
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
-# The path of the instance type as plain text, and the headers that it requires.
+# Path of the instance type as plain text, and the required headers.
 _INSTANCE_TYPE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "aws": ("/latest/meta-data/instance-type", {}),
     "gcp": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
@@ -32,33 +32,33 @@ _INSTANCE_TYPE: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def cloud_facts(
-    root: Path = Path("/"), address: str = ADDRESS, patience_s: float = PATIENCE_S
+    root: Path = Path("/"), address: str = ADDRESS, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Scalar]:
-    """Return cloud_provider, and cloud_instance_type if each request is answered within `patience_s`."""
+    """Return cloud_provider, and cloud_instance_type if each request is answered within `timeout_s`."""
     provider = provider_of(root)
     if not provider:
         return {}
     path, headers = _INSTANCE_TYPE[provider]
     with requests.Session() as session:
-        # A proxy would ask on behalf of another machine.
+        # A proxy would send the request from another machine.
         session.trust_env = False
         try:
             if provider == "aws":
                 lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-                token = session.put(f"{address}/latest/api/token", headers=lifetime, timeout=patience_s)
+                token = session.put(f"{address}/latest/api/token", headers=lifetime, timeout=timeout_s)
                 headers = {"X-aws-ec2-metadata-token": token.text}
-            answer = session.get(address + path, headers=headers, timeout=patience_s, allow_redirects=False)
-            answer.raise_for_status()
+            response = session.get(address + path, headers=headers, timeout=timeout_s, allow_redirects=False)
+            response.raise_for_status()
         except (requests.RequestException, ValueError):
             return {"cloud_provider": provider}
-    kind = answer.text.strip().rpartition("/")[2]
-    # It may be some proxy's page.
-    named = {"cloud_instance_type": kind} if re.fullmatch(r"[\w.-]{1,100}", kind) else {}
-    return {"cloud_provider": provider, **named}
+    instance_type = response.text.strip().rpartition("/")[2]
+    # The response may be a proxy's error page.
+    valid = re.fullmatch(r"[\w.-]{1,100}", instance_type)
+    return {"cloud_provider": provider, **({"cloud_instance_type": instance_type} if valid else {})}
 
 
 def provider_of(root: Path = Path("/")) -> str:
-    """Return "aws", "gcp" or "azure" according to the firmware, or ""."""
+    """Return "aws", "gcp" or "azure" according to the firmware, else ""."""
     dmi = root / "sys/class/dmi/id"
     if any(text(dmi / name).startswith("Amazon EC2") for name in ("sys_vendor", "board_vendor")):
         return "aws"

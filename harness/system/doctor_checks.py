@@ -1,4 +1,4 @@
-"""What this host can and cannot do, and what to do about it."""
+"""Checks of `tfbench doctor`: what this host can run, and remedies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check; `remedy` is "" if nothing needs to be done."""
+    """The result of one check; `remedy` is "" if there is nothing to do."""
 
     name: str
     state: State
@@ -46,31 +46,31 @@ class Check:
 
 
 RUN_BYTES = GIB // 4  # a run folder of the quick profile
-# Space for each target in the cache, mostly wheels, and for its image during the build.
+# Target -> space in the cache, mostly for wheels, and for its image during the build.
 SIZES: Mapping[str, tuple[int, int]] = {"cpu": (GIB, 3 * GIB), "cuda": (4 * GIB, 13 * GIB)}
 
 
 def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Iterator[Check]:
-    """Check everything that a run depends on."""
+    """Check everything that runs depend on."""
     yield from _host_checks()
     gpus, no_gpu = discover()
     for gpu in gpus:
-        described = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
-        yield Check(f"GPU {gpu.index}", State.OK, described)
+        fact = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
+        yield Check(f"GPU {gpu.index}", State.OK, fact)
     if gpus:
-        yield _checked("Driver", lambda: " ".join(("supported by the CUDA 12 image", *check_driver(gpus))))
+        yield _check("Driver", lambda: " ".join(("supported by the CUDA 12 image", *check_driver(gpus))))
     else:
-        yield Check("GPU", State.NOTE, f"none: {no_gpu}", "CPU runs need none.")
+        yield Check("GPU", State.NOTE, f"none: {no_gpu}", "Not needed for CPU runs.")
     needed = ("cpu", "cuda") if gpus else ("cpu",)
     try:
         engine = DockerEngine.connect(environ)
     except TfbenchError as error:
-        contained = False
-        without = f"none answers, so workloads would run without isolation: {error.message}"
-        yield Check("Engine", State.NOTE, without, error.hint)
+        isolated = False
+        fact = f"none, so workloads would run without isolation: {error.message}"
+        yield Check("Engine", State.NOTE, fact, error.hint)
         yield from disk_checks(paths.cache, None, needed)
     else:
-        contained, info = True, engine.info
+        isolated, info = True, engine.info
         rootless = ", rootless" if info.rootless else ""
         fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}{rootless}"
         yield Check("Engine", State.OK, fact)
@@ -78,39 +78,41 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
         images = {target: builder.existing(target) for target in TARGETS}
         built = (f"{name}: {image.reference if image else 'not built yet'}" for name, image in images.items())
         remedy = (
-            "" if all(images.values()) else "The first `make bench` builds what it needs; or: make images"
+            "" if all(images.values()) else "Run `make images`; `make bench` also builds the images it needs."
         )
         yield Check("Images", State.OK, "; ".join(built), remedy)
         to_build = [target for target in needed if not images[target]]
         yield from disk_checks(paths.cache, engine.daemon.image_folder, to_build)
         if gpus:
-            yield _checked("GPU access", lambda: _access(gpus, engine, builder))
-    yield from _telemetry(gpus, contained=contained)
-    yield _exclusive()
+            yield _check("GPU access", lambda: _gpu_access(gpus, engine, builder))
+    yield from _telemetry(gpus, isolated=isolated)
+    yield _other_runs()
 
 
 def _host_checks() -> Iterator[Check]:
     governor = text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
-    slow = governor not in ("", "performance")
+    unstable = governor not in ("", "performance")
     cpus = f"{len(os.sched_getaffinity(0))} usable, load {os.getloadavg()[0]:.1f}"
     remedy = "For stable results: cpupower frequency-set -g performance"
-    yield _noted("CPUs", f"{cpus}, governor {governor}" if governor else cpus, remedy if slow else "")
+    yield _note_or_ok(
+        "CPUs", f"{cpus}, governor {governor}" if governor else cpus, remedy if unstable else ""
+    )
     memory = psutil.virtual_memory()
     remedy = "The published MLPs need about 4 GiB; stop other programs."
     fact = f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB available"
-    yield _noted("Memory", fact, remedy if memory.available < 4 * GIB else "")
+    yield _note_or_ok("Memory", fact, remedy if memory.available < 4 * GIB else "")
 
 
-def _noted(name: str, fact: str, remedy: str) -> Check:
+def _note_or_ok(name: str, fact: str, remedy: str) -> Check:
     return Check(name, State.NOTE if remedy else State.OK, fact, remedy)
 
 
 def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> Iterator[Check]:
-    """Check that there is space for a run and for the images of `to_build`.
+    """Check that there is space for a run and for building the images `to_build`.
 
     Args:
         cache: folder of wheels, data and the local engine's environments.
-        images: where the engine keeps images; None without an engine.
+        images: the engine's image folder; None without an engine.
     """
     wheels, image = (sum(SIZES[target][part] for target in to_build) for part in range(2))
     in_cache = RUN_BYTES + wheels + (0 if images else image)
@@ -125,26 +127,28 @@ def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:
         return Check("Disk", State.OK, fact)
-    return Check("Disk", State.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some, or {remedy}.")
+    return Check(
+        "Disk", State.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some space, or {remedy}."
+    )
 
 
-def _checked(name: str, look: Callable[[], str]) -> Check:
-    """Return the fact that `look` returns, or its error, as a check."""
+def _check(name: str, get_fact: Callable[[], str]) -> Check:
+    """Return a check with the result or the error of `get_fact`."""
     try:
-        return Check(name, State.OK, look())
+        return Check(name, State.OK, get_fact())
     except TfbenchError as error:
         return Check(name, State.FAIL, error.message, error.hint)
 
 
-def _access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) -> str:
+def _gpu_access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) -> str:
     access = choose_access(engine.daemon.info, gpus[:1])
-    return f"by {access.kind}; tested in the CUDA image: {prove_gpu(engine, builder.ensure('cuda'), access)}"
+    return f"{access.kind}; tested in the CUDA image: {prove_gpu(engine, builder.ensure('cuda'), access)}"
 
 
-def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> Iterator[Check]:
+def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
     target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.cuda_id for gpu in gpus})
-    # Containers have a cgroup of their own, which is not there yet; the local engine's trials have none.
-    skipped = ("cgroup", "process") if contained else ("cgroup",)
+    # A container's cgroup does not exist yet; the local engine's trials have none.
+    skipped = ("cgroup", "process") if isolated else ("cgroup",)
     for source in default_sources():
         gaps: dict[str, str] = {}
 
@@ -162,7 +166,7 @@ def _telemetry(gpus: Sequence[Gpu], *, contained: bool) -> Iterator[Check]:
             yield Check(f"Telemetry {source.name}", state, missing or "readable")
 
 
-def _exclusive() -> Check:
+def _other_runs() -> Check:
     try:
         with measuring(default_path()):
             return Check("Other runs", State.OK, "none on this machine")

@@ -1,4 +1,4 @@
-"""Discover NVIDIA GPUs and MIG instances, and select those that a run uses."""
+"""Discover NVIDIA GPUs and MIG instances, and select those of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def discover() -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs in NVML's order, and why others, or all, are missing ("" if none is).
+    """Return the GPUs in NVML's order, and why some or all are missing ("" if none is missing).
 
-    A GPU in MIG mode is replaced by its instances: `uuid` is the GPU's then, `mig_uuid` the instance's.
+    A GPU in MIG mode is replaced by its instances; `uuid` is then the GPU's, `mig_uuid` the instance's.
     """
     try:
         pynvml.nvmlInit()
@@ -37,28 +37,28 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     version = _or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     cuda = f"{version // 1000}.{version % 1000 // 10}" if version else ""
     gpus: list[Gpu] = []
-    wrong: list[str] = []
+    problems: list[str] = []
     count = pynvml.nvmlDeviceGetCount()
     for index in range(count):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             gpu = _gpu(index, handle, driver, cuda)
         except pynvml.NVMLError as error:
-            wrong.append(f"GPU {index}: {explain(error)}")
+            problems.append(f"GPU {index}: {explain(error)}")
             continue
         instances = [_instance(gpu, each) for each in _instances(handle)] if gpu.mig_enabled else []
         gpus += instances or [gpu]
         if gpu.mig_enabled and not instances:
-            wrong.append(
-                f"GPU {index} is in MIG mode and has no instances: create one with nvidia-smi mig -cgi."
+            problems.append(
+                f"GPU {index} is in MIG mode but has no instances. Create one with nvidia-smi mig -cgi."
             )
     if not count:
-        wrong.append("The NVIDIA driver is loaded and reports no GPU.")
-    return tuple(gpus), " ".join(wrong)
+        problems.append("The NVIDIA driver is loaded but reports no GPU.")
+    return tuple(gpus), " ".join(problems)
 
 
 def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
-    """Describe a GPU; raise NVMLError if it is lost and has not even a name."""
+    """Describe a GPU; raise NVMLError if it is lost, when even its name is unavailable."""
     memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total)
     capability = _or_none(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
     mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
@@ -110,36 +110,37 @@ def _or_none(call: Callable[[], T]) -> T | None:
         return None
 
 
-def select_gpus(gpus: Sequence[Gpu], wanted: str) -> tuple[Gpu, ...]:
-    """Return the GPUs that `wanted` names, in its order and without repetition.
+def select_gpus(gpus: Sequence[Gpu], selection: str) -> tuple[Gpu, ...]:
+    """Return the selected GPUs, in the order of `selection` and without duplicates.
 
     Args:
-        wanted: "all", or indices, UUIDs or MIG UUIDs separated by commas.
+        selection: "all", or indices, UUIDs or MIG UUIDs separated by commas.
 
     Raises:
-        UsageError: a name matches none or several; the message lists the GPUs.
+        UsageError: a name matches no GPU or several; the message lists the GPUs.
     """
     usable = [gpu for gpu in gpus if gpu.mig_uuid or not gpu.mig_enabled]
-    names = [] if wanted == "all" else wanted.split(",")
-    chosen = [_named(usable, name.strip(), gpus) for name in names] or usable
-    if not chosen:
+    names = [] if selection == "all" else selection.split(",")
+    selected = [_find(usable, name.strip(), gpus) for name in names] or usable
+    if not selected:
         raise UsageError(
-            f"No GPU matches --gpus {wanted}: {_listed(gpus)}", hint="Remove --gpus, or run `tfbench doctor`."
+            f"No GPU matches --gpus {selection}. Available: {_list(gpus)}",
+            hint="Remove --gpus, or run `tfbench doctor`.",
         )
-    return tuple({gpu.cuda_id: gpu for gpu in chosen}.values())
+    return tuple({gpu.cuda_id: gpu for gpu in selected}.values())
 
 
-def _named(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
+def _find(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
     result = [gpu for gpu in usable if name in (str(gpu.index), gpu.cuda_id)]
     if len(result) == 1:
         return result[0]
     raise UsageError(
-        f"{name!r} matches {len(result) or 'no'} GPUs. Available: {_listed(gpus)}",
-        hint="Choose by index, UUID or MIG UUID, separated by commas, or all.",
+        f"{name!r} matches {len(result) or 'no'} GPUs. Available: {_list(gpus)}",
+        hint="Use indices, UUIDs or MIG UUIDs, separated by commas, or all.",
     )
 
 
-def _listed(gpus: Sequence[Gpu]) -> str:
+def _list(gpus: Sequence[Gpu]) -> str:
     if not gpus:
         return "none"
     return "; ".join(

@@ -20,12 +20,12 @@ from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
 GIB = 1 << 30
-# Virtual disks may claim to rotate.
+# Recognized by name, because virtual disks may report that they rotate.
 _DISKS = {"nvme": "NVMe SSD", "vd": "virtual disk", "xvd": "virtual disk"}
 
 
 def text(path: Path) -> str:
-    """Return a file's stripped content, "" if it cannot be read."""
+    """Return a file's stripped content; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
     except OSError:
@@ -33,15 +33,15 @@ def text(path: Path) -> str:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free space of the disk that holds a folder, or its nearest readable parent."""
-    for above in (folder, *folder.absolute().parents):
+    """Return the free space on the disk of a folder or, if it does not exist, of its nearest parent."""
+    for path in (folder, *folder.absolute().parents):
         with suppress(OSError):
-            return shutil.disk_usage(above).free
+            return shutil.disk_usage(path).free
     raise FileNotFoundError(folder)
 
 
 def lscpu() -> dict[str, str]:
-    """Return lscpu's fields; {} without lscpu."""
+    """Return lscpu's fields; {} if lscpu is not available."""
     try:
         lines = subprocess.run(
             ["lscpu"], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=True
@@ -54,13 +54,13 @@ def lscpu() -> dict[str, str]:
 def system_description(
     gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
 ) -> dict[str, str]:
-    """Return the fields of MLPerf's system description that can be read from a machine; "" if unknown.
+    """Return the fields of MLPerf's system description that can be detected; "" if unknown.
 
     Args:
-        software: versions and images by name; "framework" has a field of its own.
+        software: name -> version or image; "framework" goes into a separate field.
     """
     cpu, frequency = lscpu(), psutil.cpu_freq()
-    stores = tuple(_disks(root))
+    disks = tuple(_disks(root))
     hypervisor = cpu.get("Hypervisor vendor")
     stack = {"Python": platform.python_version(), engine.name: engine.version}
     if gpus:
@@ -73,7 +73,7 @@ def system_description(
         distribution = ""
     dmi = root / "sys/class/dmi/id"
     return {
-        # On some clouds the instance type.
+        # On some clouds this is the instance type.
         "system_name": f"{text(dmi / 'sys_vendor')} {text(dmi / 'product_name')}".strip(),
         "number_of_nodes": "1",
         "host_processors_per_node": cpu.get("Socket(s)", ""),
@@ -83,8 +83,8 @@ def system_description(
         "host_processor_frequency": f"{frequency.max or frequency.current:.0f} MHz" if frequency else "",
         "host_processor_caches": ", ".join(f"{name} {size}" for name, size in caches.items()),
         "host_memory_capacity": _gib(psutil.virtual_memory().total),
-        "host_storage_type": ", ".join(sorted({kind for _, kind, _ in stores})),
-        "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in stores),
+        "host_storage_type": ", ".join(sorted({kind for _, kind, _ in disks})),
+        "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in disks),
         "host_networking": _networks(root),
         "hw_notes": f"virtual machine, {hypervisor}" if hypervisor else "",
         **_accelerators(gpus),
@@ -109,7 +109,7 @@ def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
 
 
 def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scalar]:
-    """Return the state of the host without what cannot be read; `folder` is where runs will be written."""
+    """Return the state of the host, without unavailable facts; `folder` is where runs are written."""
     cpu = lscpu()
     cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
@@ -141,7 +141,7 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
 
 
 def _mitigations(cpu: Mapping[str, str]) -> str:
-    """Count CPU vulnerabilities by state: mitigations cost speed."""
+    """Count CPU vulnerabilities by state, because mitigations reduce speed."""
     states = (state for name, state in cpu.items() if name.startswith("Vulnerability"))
     counts = Counter(
         re.split("[:;]", state)[0].lower().replace("mitigation", "mitigated") for state in states
@@ -150,29 +150,29 @@ def _mitigations(cpu: Mapping[str, str]) -> str:
 
 
 def _turbo(cores: Path) -> bool | None:
-    """Return whether CPUs may exceed their nominal frequency; Intel's driver has the negation."""
+    """Return whether CPUs may exceed their nominal frequency; Intel's driver reports the opposite."""
     disabled = text(cores / "intel_pstate/no_turbo")
     return {"0": False, "1": True}.get(text(cores / "cpufreq/boost"), {"0": True, "1": False}.get(disabled))
 
 
 def _disks(root: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield name, kind and bytes of physical and virtual disks, by name."""
+    """Yield the name, kind and size in bytes of physical and virtual disks, sorted by name."""
     for folder in sorted(root.glob("sys/block/*")):
         sectors = int(text(folder / "size") or 0)
         if not sectors or not (folder / "device").exists() or folder.name.startswith("sr"):
             continue
-        spins = text(folder / "queue/rotational") == "1"
-        named = (kind for prefix, kind in _DISKS.items() if folder.name.startswith(prefix))
-        yield folder.name, next(named, "hard disk" if spins else "SSD"), sectors * 512
+        rotational = text(folder / "queue/rotational") == "1"
+        kinds = (kind for prefix, kind in _DISKS.items() if folder.name.startswith(prefix))
+        yield folder.name, next(kinds, "hard disk" if rotational else "SSD"), sectors * 512
 
 
 def _networks(root: Path) -> str:
-    """Return the physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
+    """Count physical network interfaces by speed, e.g. "2x 25 Gb/s"."""
     result: Counter[str] = Counter()
     for folder in root.glob("sys/class/net/*"):
         if (folder / "device").exists():
             mbit = text(folder / "speed")
-            result[f"{int(mbit) / 1000:g} Gb/s" if mbit.isdigit() else "of unknown speed"] += 1
+            result[f"{int(mbit) / 1000:g} Gb/s" if mbit.isdigit() else "unknown speed"] += 1
     return ", ".join(f"{count}x {speed}" for speed, count in sorted(result.items()))
 
 
