@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from harness.engines import Engine
 from harness.engines.docker import DockerEngine
-from harness.engines.local import LocalEngine
+from harness.engines.local import WARNING, LocalEngine
 from harness.errors import EngineError, unknown
 from harness.progress import Progress
 
@@ -34,8 +34,5 @@ def connect(name: str, progress: Progress) -> Engine:
         else:
             progress.line(f"Engine: {engine.info.name} {engine.info.version}")
             return engine
-    progress.line(
-        "Engine: local. NOTHING IS ISOLATED: workloads run as plain processes, without containers. "
-        "For containers: make engine"
-    )
+    progress.line(WARNING)
     return LocalEngine()

@@ -22,6 +22,10 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
+WARNING = (
+    "Engine: local. NOTHING IS ISOLATED: workloads run as plain processes, without containers. "
+    "For containers: make engine"
+)
 # Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"
 # Variables that trials inherit; settings of Keras, Python and proxies are not among them.
