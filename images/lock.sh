@@ -11,10 +11,11 @@ add_sizes() {
     "${BIN:-.venv/bin}/uv" pip compile --quiet --no-deps --format pylock.toml --python-version 3.13 --python-platform $platform "$1" |
         "${BIN:-.venv/bin}/python" -c '
 import sys, tomllib
-from harness.images.locks import Pin, fits
+from harness.images.locks import Pin, is_wheel_of
 for package in tomllib.load(sys.stdin.buffer)["packages"]:
     pin = Pin(name=package["name"], version=package["version"], sha256=frozenset())
-    size = next(wheel["size"] for wheel in package["wheels"] if fits(wheel["url"].rpartition("/")[2], pin, "3.13"))
+    names = ((wheel["url"].rpartition("/")[2], wheel["size"]) for wheel in package["wheels"])
+    size = next(size for name, size in names if is_wheel_of(name, pin, "3.13"))
     print(f"# {pin.name}: {size} bytes")' > "$1.sizes"
     cat "$1.sizes" >> "$1"
     rm "$1.sizes"

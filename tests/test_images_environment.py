@@ -11,7 +11,7 @@ from harness.errors import ImageError
 from harness.images.environment import ensure_environment, library_variables
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import make_checkout, make_wheel, offer_only, write_lock
+from tests.wheelhouse import make_checkout, make_wheel, use_only, write_lock
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def checkout(tmp_path: Path) -> Path:
     return make_checkout(tmp_path / "checkout", wheels)
 
 
-def test_has_the_locks_packages_and_is_made_once(tmp_path: Path, checkout: Path) -> None:
+def test_environment_has_locked_packages_and_is_created_once(tmp_path: Path, checkout: Path) -> None:
     progress = RecordingProgress()
     info = ensure_environment("cpu", checkout, tmp_path / "cache", progress)
     command = [info.reference, "-c", "import alpha, beta; print(alpha.VERSION)"]
@@ -36,7 +36,7 @@ def test_has_the_locks_packages_and_is_made_once(tmp_path: Path, checkout: Path)
     ]
 
 
-def test_another_lock_or_a_lost_interpreter_makes_another(tmp_path: Path, checkout: Path) -> None:
+def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path: Path, checkout: Path) -> None:
     before = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "cache" / "wheels", "alpha", "2.0")])
     after = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
@@ -51,17 +51,17 @@ def test_another_lock_or_a_lost_interpreter_makes_another(tmp_path: Path, checko
     assert python.exists()
 
 
-def test_a_failed_one_leaves_nothing_half_made(
+def test_failure_leaves_no_partial_environment(
     tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offer_only(tmp_path, monkeypatch)
+    use_only(tmp_path, monkeypatch)
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
     with pytest.raises(ImageError, match="gamma"):
         ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     assert not list((tmp_path / "cache").glob("environments/*"))
 
 
-def test_cuda_libraries_are_put_on_the_loaders_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_libraries_are_added_to_library_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
     assert library_variables(tmp_path / "bin/python") == {}
     nvidia = tmp_path / "lib/python3.13/site-packages/nvidia"

@@ -1,4 +1,4 @@
-"""Names of images, what they are built from, and that docker-compose.yml builds the same."""
+"""Image names, build contexts and docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.errors import ImageError
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.recipes import TARGETS, Base, Recipes
 from harness.progress import Silent
-from tests.wheelhouse import ROOT, make_checkout, make_wheel, offer_only, write_lock
+from tests.wheelhouse import ROOT, make_checkout, make_wheel, use_only, write_lock
 
 BASE = Base(reference="python:x", identity="python:x@1")
 ATTRIBUTES = {"Id": "1", "Created": "x", "Config": {"User": "u"}, "RootFS": {"Layers": ["a", "b"]}}
@@ -20,7 +20,7 @@ ATTRIBUTES = {"Id": "1", "Created": "x", "Config": {"User": "u"}, "RootFS": {"La
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> list[Path]:
-    """Return wheels that lie in the cache by hand, so that nothing is fetched."""
+    """Return wheels that are already in the cache, so that nothing is downloaded."""
     return [make_wheel(tmp_path / "cache" / "wheels", name) for name in ("alpha", "beta")]
 
 
@@ -42,22 +42,22 @@ def builder(tmp_path: Path, checkout: Path) -> ImageBuilder:
 
 class TestTag:
     @pytest.mark.parametrize("file", ["Dockerfile", "image.sh", "install.sh", "installer.lock", "cpu.lock"])
-    def test_is_the_same_for_the_same_content_and_changes_with_every_file(
+    def test_depends_only_on_content_of_files(
         self, tmp_path: Path, wheels: list[Path], recipes: Recipes, file: str
     ) -> None:
         other = make_checkout(tmp_path / "other", wheels) / "images"
         assert Recipes(other).tag("cpu", BASE) == recipes.tag("cpu", BASE)
         with (other / file).open("a") as changed:
-            changed.write("# a byte more\n")
+            changed.write("# changed\n")
         assert Recipes(other).tag("cpu", BASE) != recipes.tag("cpu", BASE)
         assert (Recipes(other).tag("cuda", BASE) != recipes.tag("cuda", BASE)) == (file != "cpu.lock")
 
     def test_changes_with_target_and_base(self, recipes: Recipes) -> None:
-        renewed = Base(reference=BASE.reference, identity="python:x@2")
-        assert len({recipes.tag("cpu", BASE), recipes.tag("cuda", BASE), recipes.tag("cpu", renewed)}) == 3
+        updated = Base(reference=BASE.reference, identity="python:x@2")
+        assert len({recipes.tag("cpu", BASE), recipes.tag("cuda", BASE), recipes.tag("cpu", updated)}) == 3
 
     @pytest.mark.parametrize("file", ["base.sh", "base.lock"])
-    def test_the_bootstrapped_base_is_named_by_what_makes_it(
+    def test_bootstrapped_base_is_named_by_its_script_and_lock(
         self, recipes: Recipes, checkout: Path, file: str
     ) -> None:
         before = recipes.bootstrapped_base().reference
@@ -65,13 +65,13 @@ class TestTag:
             script.write("# changed\n")
         assert recipes.bootstrapped_base().reference != before
 
-    def test_outside_of_a_checkout(self, tmp_path: Path) -> None:
-        with pytest.raises(ImageError, match="cannot be read"):
+    def test_outside_of_a_checkout_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ImageError, match="Cannot read"):
             Recipes(tmp_path).tag("cpu", BASE)
 
 
 class TestFetch:
-    def test_lays_out_all_that_the_build_needs_and_nothing_else(
+    def test_context_has_exactly_the_files_of_the_build(
         self, builder: ImageBuilder, recipes: Recipes, checkout: Path, wheels: list[Path]
     ) -> None:
         stale = checkout / "images/context/cpu/wheels/old-1.0-py3-none-any.whl"
@@ -83,16 +83,16 @@ class TestFetch:
         installed = {f"wheels/{wheel.name}" for wheel in wheels} | {"wheels/uv-1.0-py3-none-any.whl"}
         assert files == {"Dockerfile", "image.sh", "install.sh", "requirements.lock", *installed}
         assert (context / "requirements.lock").read_bytes() == (checkout / "images/cpu.lock").read_bytes()
-        # Wheels take no space twice.
+        # Wheels are hard links.
         assert (context / "wheels" / wheels[0].name).samefile(wheels[0])
-        # docker-compose 1.29 wants every target's folder and variable.
+        # docker-compose 1.29 needs every target's folder and variable.
         assert (checkout / ".env").read_text() == recipes.compose_variables(recipes.pinned_base())
         assert all((checkout / "images/context" / target).is_dir() for target in TARGETS)
 
-    def test_a_failure_leaves_neither_env_nor_context(
+    def test_failure_leaves_no_files(
         self, builder: ImageBuilder, checkout: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        offer_only(checkout / "images", monkeypatch)
+        use_only(checkout / "images", monkeypatch)
         write_lock(checkout / "images/cpu.lock", [make_wheel(checkout, "gamma")])
         with pytest.raises(ImageError, match="gamma"):
             builder.fetch("cpu")
@@ -100,14 +100,14 @@ class TestFetch:
         assert not (checkout / "images/context").exists()
 
     @pytest.mark.parametrize("path", ["checkout/images/context", "cache/wheels"])
-    def test_a_folder_that_cannot_be_written(self, builder: ImageBuilder, tmp_path: Path, path: str) -> None:
+    def test_unwritable_folder_is_an_error(self, builder: ImageBuilder, tmp_path: Path, path: str) -> None:
         shutil.rmtree(tmp_path / path, ignore_errors=True)
-        (tmp_path / path).write_text("in the way")
-        with pytest.raises(ImageError, match="cannot be written"):
+        (tmp_path / path).write_text("a file, not a folder")
+        with pytest.raises(ImageError, match="Cannot write"):
             builder.fetch("cpu")
 
 
-def test_every_service_of_compose_builds_a_target() -> None:
+def test_compose_services_build_the_targets() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert set(services) == set(TARGETS)
     variables = Recipes(ROOT / "images").compose_variables(BASE)
@@ -120,5 +120,5 @@ def test_every_service_of_compose_builds_a_target() -> None:
 
 
 @pytest.mark.parametrize("change", [{"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}])
-def test_contents_change_with_files_and_settings(change: dict[str, object]) -> None:
+def test_contents_hash_changes_with_layers_and_settings(change: dict[str, object]) -> None:
     assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)

@@ -1,4 +1,4 @@
-"""Wheels of a lock: fetched by pip, checked, kept; from an index, a folder, or by hand."""
+"""Wheels of a lock: downloaded by pip, verified and cached, or copied by the user."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.images.locks import Pin, fits, read_lock
+from harness.images.locks import Pin, is_wheel_of, read_lock
 from harness.images.recipes import TARGETS
 from harness.images.wheels import fetch_wheels
 from harness.progress import Progress, Silent, Task
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import ROOT, make_wheel, offer_only, sha256, write_lock
+from tests.wheelhouse import ROOT, make_wheel, sha256, use_only, write_lock
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that is the only thing pip finds packages in."""
-    folder = tmp_path / "offered"
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder in which pip finds packages."""
+    folder = tmp_path / "index"
     folder.mkdir()
-    offer_only(folder, monkeypatch)
+    use_only(folder, monkeypatch)
     return folder
 
 
@@ -37,46 +37,46 @@ def fetch(lock: Path, cache: Path, progress: Progress | None = None) -> tuple[Pa
 
 
 class TestFetch:
-    def test_brings_every_wheel_of_the_lock_with_one_bar(self, tmp_path: Path, offered: Path) -> None:
-        wheels = [make_wheel(offered, name) for name in ("alpha", "beta", "gamma")]
+    def test_all_wheels_are_downloaded_with_one_progress_bar(self, tmp_path: Path, index: Path) -> None:
+        wheels = [make_wheel(index, name) for name in ("alpha", "beta", "gamma")]
         progress = RecordingProgress()
         fetched = fetch(write_lock(tmp_path / "x.lock", wheels), tmp_path / "cache", progress)
         assert [path.name for path in fetched] == [wheel.name for wheel in wheels]
         assert [sha256(path) for path in fetched] == [sha256(wheel) for wheel in wheels]
         assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
 
-    def test_a_wrong_hash_is_refused(self, tmp_path: Path, offered: Path) -> None:
-        lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
-        with (offered / "alpha-1.0-py3-none-any.whl").open("ab") as file:
+    def test_wrong_hash_is_an_error(self, tmp_path: Path, index: Path) -> None:
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
+        with (index / "alpha-1.0-py3-none-any.whl").open("ab") as file:
             file.write(b"tampered")
         with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES"):
             fetch(lock, tmp_path / "cache")
         assert list((tmp_path / "cache").rglob("*.whl")) == []
 
-    def test_no_network_says_how_to_do_without(
-        self, tmp_path: Path, offered: Path, monkeypatch: pytest.MonkeyPatch
+    def test_unreachable_index_is_an_error(
+        self, tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.delenv("PIP_FIND_LINKS")
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         monkeypatch.setenv("PIP_RETRIES", "1")
-        with pytest.raises(ImageError, match="No package index answered") as caught:
+        with pytest.raises(ImageError, match="index is not reachable") as raised:
             fetch(lock, tmp_path / "cache")
-        assert "copy the wheels" in caught.value.hint
+        assert "copy the wheels" in raised.value.hint
 
-    def test_an_interrupted_download_keeps_what_it_has(self, tmp_path: Path, offered: Path) -> None:
-        alpha, slow = (make_wheel(offered, name) for name in ("alpha", "slow"))
+    def test_interrupted_download_keeps_finished_wheels(self, tmp_path: Path, index: Path) -> None:
+        alpha, slow = (make_wheel(index, name) for name in ("alpha", "slow"))
         lock = write_lock(tmp_path / "x.lock", [alpha, slow])
         slow.unlink()
-        os.mkfifo(slow)  # reading it takes for ever
+        os.mkfifo(slow)  # reading it blocks forever
         with pytest.raises(KeyboardInterrupt):
-            fetch(lock, tmp_path / "cache", Impatient(tmp_path / "cache"))
+            fetch(lock, tmp_path / "cache", InterruptingProgress(tmp_path / "cache"))
         assert [path.name for path in (tmp_path / "cache").rglob("*.whl")] == [alpha.name]
 
 
-class Impatient(RecordingProgress):
-    """Press Ctrl-C as soon as a wheel has been stored."""
+class InterruptingProgress(RecordingProgress):
+    """Raises KeyboardInterrupt as soon as a wheel has been stored."""
 
     def __init__(self, cache: Path) -> None:
         super().__init__()
@@ -92,9 +92,7 @@ class Impatient(RecordingProgress):
 
 
 class TestCache:
-    def test_wheels_dropped_anywhere_in_it_are_enough_and_nobody_is_asked(
-        self, tmp_path: Path, offered: Path
-    ) -> None:
+    def test_copied_wheels_are_used_without_download(self, tmp_path: Path, index: Path) -> None:
         wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
         lock = write_lock(tmp_path / "x.lock", [wheel])
         progress = RecordingProgress()
@@ -104,22 +102,22 @@ class TestCache:
     @pytest.mark.parametrize(
         "damage", [lambda data: data[:-10], lambda data: bytes([data[0] ^ 1]) + data[1:]]
     )
-    def test_a_damaged_one_is_named_and_fetched_again(
-        self, tmp_path: Path, offered: Path, damage: Callable[[bytes], bytes]
+    def test_damaged_wheel_is_downloaded_again(
+        self, tmp_path: Path, index: Path, damage: Callable[[bytes], bytes]
     ) -> None:
         cache = tmp_path / "cache"
-        lock = write_lock(tmp_path / "x.lock", [make_wheel(offered, "alpha")])
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         (path,) = fetch(lock, cache)
-        whole = path.read_bytes()
-        path.write_bytes(damage(whole))
+        content = path.read_bytes()
+        path.write_bytes(damage(content))
         progress = RecordingProgress()
         assert fetch(lock, cache, progress) == (path,)
         assert [str(path) in line for line in progress.lines] == [True]
-        assert path.read_bytes() == whole
+        assert path.read_bytes() == content
 
 
 class TestLocks:
-    def test_every_requirement_is_read_with_its_size(self) -> None:
+    def test_real_locks_are_parsed_completely(self) -> None:
         for name in (*TARGETS, "installer"):
             text = (ROOT / f"images/{name}.lock").read_text()
             pins = read_lock(text)
@@ -128,7 +126,7 @@ class TestLocks:
             assert all(pin.size for pin in pins)
 
     @pytest.mark.parametrize(
-        ("file", "fitting"),
+        ("file", "matches"),
         [
             ("al_pha-1.0-py3-none-any.whl", True),
             ("al_pha-1.0-cp310-abi3-manylinux2014_x86_64.whl", True),
@@ -141,5 +139,6 @@ class TestLocks:
             ("al_pha-1.0.tar.gz", False),
         ],
     )
-    def test_which_files_may_be_a_pin(self, file: str, fitting: bool) -> None:
-        assert fits(file, Pin(name="al-pha", version="1.0", sha256=frozenset()), "3.13") is fitting
+    def test_wheel_names_of_a_pin(self, file: str, matches: bool) -> None:
+        pin = Pin(name="al-pha", version="1.0", sha256=frozenset())
+        assert is_wheel_of(file, pin, "3.13") is matches

@@ -1,4 +1,4 @@
-"""Tiny wheels and checkouts: what image tests fetch and build."""
+"""Tiny wheels, locks and checkouts for image tests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from harness.images.recipes import TARGETS
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def offer_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have pip find packages in a folder and nowhere else."""
+def use_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make pip find packages only in this folder."""
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in (("CONFIG_FILE", "/dev/null"), ("NO_INDEX", "1"), ("FIND_LINKS", str(folder))):
@@ -25,7 +25,7 @@ def offer_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
-    """Write a wheel that pip installs: one module that knows its version."""
+    """Write an installable wheel with one module that defines VERSION."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -42,7 +42,7 @@ def make_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
 
 
 def make_installer(folder: Path) -> Path:
-    """Write a wheel of uv, as far as images/install.sh needs one, out of the uv of this environment."""
+    """Write the wheel of uv that images/install.sh needs, with this environment's uv."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "uv-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
@@ -51,12 +51,12 @@ def make_installer(folder: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's hash."""
+    """Return a file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
-    """Write a lock that pins these wheels, as images/lock.sh does."""
+    """Write a lock that pins these wheels, in the format of images/lock.sh."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = [wheel.name.split("-") for wheel in wheels]
     path.write_text(
@@ -74,7 +74,7 @@ def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
 
 
 def make_checkout(folder: Path, wheels: Sequence[Path]) -> Path:
-    """Lay out a checkout with the real image recipes and tiny locks; its installer lies beside the first wheel."""
+    """Write a checkout with the real image recipes and tiny locks; put the installer next to the first wheel."""
     images = folder / "images"
     images.mkdir(parents=True)
     for path in (*ROOT.glob("images/*.sh"), ROOT / "images/Dockerfile", ROOT / "images/base.lock"):

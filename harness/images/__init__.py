@@ -1,1 +1,1 @@
-"""Images: lock -> wheels, checked on this host -> build context -> image, built without a network."""
+"""Images: lock -> wheels, downloaded and verified on this host -> build context -> image, built offline."""

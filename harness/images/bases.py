@@ -1,4 +1,4 @@
-"""Get a base image: pulled by its digest, or else bootstrapped from distribution packages."""
+"""Get a base image: pulled by digest, or bootstrapped from distribution packages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.errors import ImageError
 from harness.images.recipes import Base, last_lines
 from harness.progress import Progress
 
-# Time-out for a registry's first answer.
-ANSWER_S = 10
+# Timeout of a registry's first response.
+RESPONSE_S = 10
 
 
 def obtain(
     client: docker.DockerClient, pinned: Base, bootstrapped: Base, script: Path, progress: Progress
 ) -> Base:
-    """Return the pinned base or, if no registry answers, the one that `script` (images/base.sh) makes."""
+    """Return the pinned base or, if it cannot be pulled, the one that `script` (images/base.sh) builds."""
     for base in (pinned, bootstrapped):
         with suppress(ImageNotFound):
             client.images.get(base.reference)
@@ -32,8 +32,8 @@ def obtain(
         pull_missing(client, pinned.reference, progress)
     except ImageError as error:
         progress.line(
-            f"{error.message} A base image is made of this host's distribution packages instead, by "
-            "mmdebstrap, which apt installs if it is missing."
+            f"{error.message} Building a base image from this host's distribution packages instead, with "
+            "mmdebstrap; apt installs it if it is missing."
         )
         _bootstrap(client, bootstrapped.reference, script, progress)
         return bootstrapped
@@ -47,49 +47,49 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
         progress.task("base image from distribution packages", None),
     ):
         tar = str(Path(folder) / "base.tar")
-        made = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
-        if made.returncode != 0:
+        result = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode != 0:
             raise ImageError(
-                f"No image registry answers, and no base image could be made here:\n{last_lines(made.stderr)}",
-                hint="Pull or load a Python 3.13 image yourself and name it with --base.",
+                f"The base image could be neither pulled nor built:\n{last_lines(result.stderr)}",
+                hint="Pull or load a Python 3.13 image and pass it with --base.",
             )
         client.api.import_image_from_file(tar, repository=repository, tag=tag, changes=['CMD ["python3"]'])
 
 
 def pull_missing(
-    client: docker.DockerClient, reference: str, progress: Progress, answer_s: int = ANSWER_S
+    client: docker.DockerClient, reference: str, progress: Progress, response_s: int = RESPONSE_S
 ) -> Image:
     """Return an image, pulled if the engine does not have it.
 
     Raises:
-        ImageError: the registry does not answer in time, or has no such image.
+        ImageError: the registry does not respond in time, or does not have the image.
     """
     with suppress(ImageNotFound):
         return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
-    usual_s = api.timeout
+    default_timeout = api.timeout
     try:
-        # A pull itself takes minutes to time out where a firewall drops packets. Podman has no such request.
-        api.timeout = answer_s
+        # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
+        api.timeout = response_s
         with suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-        api.timeout = usual_s
+        api.timeout = default_timeout
         with progress.task(f"pulling {name}", None) as spinner:
             for event in api.pull(reference, stream=True, decode=True):
                 if "error" in event:
                     raise _pull_error(name, str(event["error"]))
                 spinner.note(f"{event.get('status')} {event.get('progress', '')}")
     except ReadTimeout as error:
-        raise _pull_error(name, f"no answer for {answer_s} s") from error
+        raise _pull_error(name, f"no response for {response_s} s") from error
     except APIError as error:
         raise _pull_error(name, str(error.explanation or error)) from error
     finally:
-        api.timeout = usual_s
+        api.timeout = default_timeout
     return client.images.get(reference)
 
 
 def _pull_error(name: str, reason: str) -> ImageError:
     return ImageError(
-        f"The image {name} could not be pulled: {reason.strip().rstrip('.')}.",
-        hint="Check its name and the engine's access to the registry, or load it with `docker load`.",
+        f"Could not pull the image {name}: {reason.strip().rstrip('.')}.",
+        hint="Check the name and the engine's access to the registry, or load the image with `docker load`.",
     )

@@ -1,4 +1,4 @@
-"""Build images, each once for the same content, and build contexts for docker-compose."""
+"""Build images, unless they are up to date, and build contexts for docker-compose."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
 _TAIL_LINES = 12
-# Committing copies gigabytes.
+# Timeout of a commit, which copies gigabytes.
 _COMMIT_S = 3600
 
 
 class ImageBuilder:
-    """Build images, or their contexts for docker-compose.
+    """Build images, or their build contexts for docker-compose.
 
     Args:
-        client: the engine; None is enough for `fetch`.
+        client: the engine's client; may be None for `fetch`.
     """
 
     def __init__(
@@ -46,29 +46,29 @@ class ImageBuilder:
 
         Args:
             target: one of TARGETS.
-            base: the user's own base image; None for the pinned or the bootstrapped one.
+            base: a custom base image; None for the pinned or the bootstrapped one.
         """
-        usual = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
+        defaults = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
         with engine_call("look for images"):
-            for candidate in (self._own_base(base),) if base else usual:
+            for candidate in (self._custom_base(base),) if base else defaults:
                 with suppress(ImageNotFound):
                     return self._info(target, candidate)
         return None
 
     def ensure(self, target: str, base: str | None = None) -> ImageInfo:
-        """Return `target`'s image, built unless it is up to date.
+        """Return `target`'s image; build it if it does not exist or is out of date.
 
         Raises:
-            ImageError: wheels or a base cannot be fetched, or the build fails; the message names the log.
+            ImageError: wheels or a base cannot be downloaded, or the build fails; the hint names the log.
         """
         if image := self.existing(target, base):
             return image
         with building(self._cache, self._progress) as folder:
-            # Another process may have built it while this one waited.
+            # Another process may have built it in the meantime.
             if image := self.existing(target, base):
                 return image
             chosen = self._choose_base(base)
-            context = self._recipes.lay_out(target, folder, self._cache, self._progress)
+            context = self._recipes.write_context(target, folder, self._cache, self._progress)
             with engine_call(f"build the {target} image"):
                 self._build(target, chosen, context)
                 return self._info(target, chosen)
@@ -76,20 +76,20 @@ class ImageBuilder:
     def fetch(self, target: str, base: str | None = None) -> Path:
         """Write `target`'s build context and .env for `docker-compose build`; return the context's folder.
 
-        With an engine its base image is made too; without one the pinned base is named.
+        With an engine this also gets the base image; without one it refers to the pinned base.
         """
         folder = self._checkout / "images" / "context"
         with building(self._cache, self._progress):
             chosen = self._choose_base(base)
-            context = self._recipes.lay_out(target, folder / target, self._cache, self._progress)
-            # docker-compose 1.29 rejects the file if any service's folder is missing.
-            for each in TARGETS:
-                (folder / each).mkdir(exist_ok=True)
+            context = self._recipes.write_context(target, folder / target, self._cache, self._progress)
+            # docker-compose 1.29 rejects its file if any service's folder is missing.
+            for name in TARGETS:
+                (folder / name).mkdir(exist_ok=True)
             (self._checkout / ".env").write_text(self._recipes.compose_variables(chosen), encoding="utf-8")
         return context
 
-    def own(self, target: str, reference: str) -> ImageInfo:
-        """Return a user's own image, pulled if necessary; all it needs is Python and TensorFlow."""
+    def custom(self, target: str, reference: str) -> ImageInfo:
+        """Return a custom image, pulled if necessary; it only needs Python and TensorFlow."""
         with engine_call(f"get the image {reference}"):
             image = pull_missing(self._engine, reference, self._progress)
         return ImageInfo(
@@ -99,18 +99,18 @@ class ImageBuilder:
             base="",
             lock_sha256="",
             contents=image_contents(image.attrs),
-            note="image of the user's own; not built from this repository's locks",
+            note="custom image, not built from this repository's locks",
         )
 
     def _build(self, target: str, base: Base, context: Path) -> None:
-        """Run image.sh in a container of the base and commit it, which makes the same layer as BuildKit."""
+        """Run image.sh in a container of the base and commit it; this creates the same layer as BuildKit."""
         api, tag = self._engine.api, self._recipes.tag(target, base)
-        # Only users with different caches can build at the same time.
+        # The cache's lock prevents concurrent builds, except by users with different caches.
         name = f"tfbench-build-{tag.partition(':')[2]}-{os.getuid()}"
-        with suppress(NotFound):  # of a build that was killed
+        with suppress(NotFound):  # left by a killed build
             api.remove_container(name, force=True)
-        # No network: the build depends on its context alone. With labels, SELinux denies access to bind
-        # mounts.
+        # No network: the build depends only on its context. SELinux would deny access to bind mounts with
+        # labels enabled.
         host = api.create_host_config(
             network_mode="none",
             security_opt=["label=disable"],
@@ -146,16 +146,14 @@ class ImageBuilder:
             return Base(reference=base, identity=base) if base else pinned
         with engine_call("get a base image"):
             if base:
-                return self._own_base(base)
+                return self._custom_base(base)
             script = self._checkout / "images" / "base.sh"
             return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
 
-    def _own_base(self, reference: str) -> Base:
-        """Return the user's own base, pulled if necessary, identified by its content id too."""
+    def _custom_base(self, reference: str) -> Base:
+        """Return a custom base, pulled if necessary; its identity includes the image id."""
         image = pull_missing(self._engine, reference, self._progress)
-        return Base(
-            reference=reference, identity=f"{reference}@{image.id}", note="base image of the user's own"
-        )
+        return Base(reference=reference, identity=f"{reference}@{image.id}", note="custom base image")
 
     @property
     def _engine(self) -> docker.DockerClient:
@@ -177,20 +175,21 @@ class ImageBuilder:
 
 
 def image_contents(attributes: dict[str, Any]) -> str:
-    """Return a hash of an image's layers and settings, from its inspected attributes.
+    """Return a hash of an image's layers and settings, from its `docker inspect` attributes.
 
-    Unlike the engine's content id it does not depend on the time of the build.
+    Unlike the engine's image id, it does not depend on the time of the build.
     """
-    settings = attributes.get("Config") or {}
-    kept = {name: settings.get(name) or None for name in ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")}
-    parts = {"layers": attributes["RootFS"].get("Layers"), "settings": kept}
+    config = attributes.get("Config") or {}
+    names = ("Cmd", "Entrypoint", "Env", "User", "WorkingDir")
+    settings = {name: config.get(name) or None for name in names}
+    parts = {"layers": attributes["RootFS"].get("Layers"), "settings": settings}
     return f"sha256:{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}"
 
 
 def _build_error(target: str, log: Path) -> ImageError:
     tail = last_lines(log.read_text(encoding="utf-8", errors="replace"), _TAIL_LINES)
     return ImageError(
-        f"The {target} image could not be built:\n{tail}\n",
-        hint=f"The whole log is in {log}; a base of your own needs Python 3.13 with venv, and the CUDA image 12 GB "
-        "of the engine's disk (`docker system df`).",
+        f"Could not build the {target} image:\n{tail}\n",
+        hint=f"See the full log in {log}. A custom base needs Python 3.13 with venv; the CUDA image needs 12 GB "
+        "on the engine's disk (`docker system df`).",
     )

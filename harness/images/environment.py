@@ -1,4 +1,4 @@
-"""The local engine's Python environment, made of the same locks and wheels as the images."""
+"""The local engine's Python environment, created from the same locks and wheels as the images."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from harness.model.platform import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import replacing
 
-# TensorFlow's wheels in the locks; newest first.
+# Python versions with TensorFlow wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")
 
 
 def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progress) -> ImageInfo:
     """Return `target`'s virtual environment, created if necessary; `reference` is the path of its Python.
 
-    There is one for each lock and interpreter, in `<cache>/environments/`.
+    There is one environment per lock and interpreter, in `<cache>/environments/`.
 
     Raises:
-        ImageError: there is no supported Python, or wheels cannot be fetched or installed.
+        ImageError: there is no supported Python, or wheels cannot be downloaded or installed.
     """
     recipes = Recipes(checkout / "images")
     lock_sha256 = recipes.lock_sha256(target)
@@ -33,29 +33,29 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
     key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
     folder = cache / "environments" / key[:16]
     python = folder / "bin" / "python"
-    # False for a dangling link too, if the interpreter was removed.
+    # Also false for a dangling link, if the interpreter was removed.
     if not python.exists():
         with building(cache, progress) as context:
             if not python.exists():
-                recipes.lay_out(target, context, cache, progress, version)
-                # A moved environment's scripts have wrong first lines, but only its Python is used.
-                with replacing(folder) as made, progress.task(f"local environment, Python {version}", None):
-                    _install(context, made, interpreter)
+                recipes.write_context(target, context, cache, progress, version)
+                # Moving an environment breaks the first lines of its scripts, but only its Python is used.
+                with replacing(folder) as new, progress.task(f"local environment, Python {version}", None):
+                    _install(context, new, interpreter)
     return ImageInfo(
         target=target,
         reference=str(python),
         digest=f"sha256:{key}",
         base=f"{interpreter} ({version})",
         lock_sha256=lock_sha256,
-        note="virtual environment on the host: nothing is isolated",
+        note="virtual environment on the host, without isolation",
     )
 
 
 def library_variables(python: Path) -> dict[str, str]:
-    """Return the variables with which TensorFlow finds the CUDA wheels beside `python`, if there are any.
+    """Return the variables that TensorFlow needs to find CUDA wheels installed with `python`; {} without any.
 
-    Without them it registers no GPU and silently trains on the CPU, and XLA does not find ptxas and
-    libdevice. images/image.sh does the same with ldconfig.
+    Without these variables it silently trains on the CPU, and XLA does not find ptxas and libdevice.
+    images/image.sh does the same with ldconfig.
     """
     libraries = sorted(python.parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib"))
     if not libraries:
@@ -70,26 +70,26 @@ def library_variables(python: Path) -> dict[str, str]:
 
 
 def _interpreter() -> tuple[Path, str]:
-    """Return a Python that TensorFlow supports, this one if possible, and its version."""
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if here in SUPPORTED:
-        # The base installation, the same for each of its virtual environments.
-        return Path(sys.base_prefix) / "bin" / f"python{here}", here
+    """Return a Python that TensorFlow supports, and its version; preferably the running one."""
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if running in SUPPORTED:
+        # The base installation, which is the same for all its virtual environments.
+        return Path(sys.base_prefix) / "bin" / f"python{running}", running
     for version in SUPPORTED:
         if result := shutil.which(f"python{version}"):
             return Path(result), version
     raise ImageError(
-        f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is "
-        f"{here}, and there is no other on PATH.",
-        hint="Install one of them, or start a container engine (`make engine`), which brings its own.",
+        f"The local engine needs Python {SUPPORTED[-1]} to {SUPPORTED[0]} for TensorFlow; this is {running}, and "
+        "there is no other on PATH.",
+        hint="Install one of these versions, or start a container engine (`make engine`).",
     )
 
 
 def _install(context: Path, folder: Path, interpreter: Path) -> None:
     command = ["sh", str(context / "install.sh"), str(folder), str(interpreter)]
-    made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if made.returncode != 0:
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode != 0:
         raise ImageError(
-            f"The local environment could not be installed:\n{last_lines(made.stderr or made.stdout)}",
+            f"Could not install the local environment:\n{last_lines(result.stderr or result.stdout)}",
             hint="Free some space, or set TFBENCH_CACHE to a folder on another disk.",
         )

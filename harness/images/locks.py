@@ -1,4 +1,4 @@
-"""Parse hash-pinned requirement locks and match wheel files with them."""
+"""Parse lock files (requirements pinned by hash) and match wheels with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-# Up to what TensorFlow's wheels need; newest first, as pip ranks them.
+# Up to the newest tag of TensorFlow's wheels; newest first, like pip's ranking.
 PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)),
     "manylinux2014_x86_64",
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement: a version, the sha256 of each of its files, and the size of its wheel in bytes."""
+    """One pinned requirement: version, SHA-256 of each allowed file, and size of the wheel in bytes."""
 
     name: str
     version: str
@@ -34,7 +34,7 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """The pin as pip's requirement files write it."""
+        """The pin in the format of pip's requirements files."""
         return f"{self.name}=={self.version} " + " ".join(f"--hash=sha256:{h}" for h in sorted(self.sha256))
 
 
@@ -54,7 +54,7 @@ def read_lock(text: str) -> tuple[Pin, ...]:
 
 @cache
 def wheel_tags(python_version: str) -> frozenset[Tag]:
-    """Return the tags that CPython `python_version` ("3.13") on x86_64 Linux installs."""
+    """Return the wheel tags compatible with CPython `python_version` ("3.13") on x86_64 Linux."""
     major, minor = (int(part) for part in python_version.split("."))
     interpreter = f"cp{major}{minor}"
     return frozenset(
@@ -65,11 +65,11 @@ def wheel_tags(python_version: str) -> frozenset[Tag]:
     )
 
 
-def fits(filename: str, pin: Pin, python_version: str) -> bool:
-    """Return whether a file's name fits `pin` and `python_version`."""
+def is_wheel_of(filename: str, pin: Pin, python_version: str) -> bool:
+    """Return whether a file name is that of a wheel of `pin` for `python_version`."""
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename:
         return False
-    same = name == pin.name and version == Version(pin.version)
-    return same and not tags.isdisjoint(wheel_tags(python_version))
+    matches = name == pin.name and version == Version(pin.version)
+    return matches and not tags.isdisjoint(wheel_tags(python_version))

@@ -1,4 +1,4 @@
-"""What an image is made of: base, lock, name and build context."""
+"""Image recipes: base, lock, name and build context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.system.file_locks import filling
 from workloads.protocol import IMAGES
 
 TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
-# The base image's Python; the locks hold wheels for it.
+# The base image's Python, for which the locks pin wheels.
 PYTHON_VERSION = "3.13"
 
 _FILES = ("Dockerfile", "image.sh", "install.sh")
@@ -28,7 +28,7 @@ _FILES = ("Dockerfile", "image.sh", "install.sh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A base image: the reference for FROM, and an identity that changes with its content."""
+    """A base image: its reference for FROM, and an identity that changes with its content."""
 
     reference: str
     identity: str
@@ -42,14 +42,14 @@ class Recipes:
         self._folder = folder
 
     def pinned_base(self) -> Base:
-        """Return the base that the Dockerfile pins."""
+        """Return the base pinned in the Dockerfile."""
         (pinned,) = re.findall(r"^ARG BASE=(\S+)$", self._read("Dockerfile").decode(), re.MULTILINE)
         return Base(reference=pinned, identity=pinned)
 
     def bootstrapped_base(self) -> Base:
-        """Return the base that images/base.sh makes, named by a hash of the script and its package lock."""
+        """Return the base that images/base.sh builds, named by a hash of the script and its package lock."""
         reference = f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
-        note = "base image bootstrapped from distribution packages: no image registry answered"
+        note = "base image built from distribution packages, because no image registry was reachable"
         return Base(reference=reference, identity=reference, note=note)
 
     def settings(self) -> list[str]:
@@ -62,16 +62,16 @@ class Recipes:
         return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
 
     def tag(self, target: str, base: Base) -> str:
-        """Return the image name: it contains a hash of everything that goes into `target` on `base`."""
+        """Return the image name, which contains a hash of all inputs of `target` on `base`."""
         digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base.identity}")
         return f"tfbench:{target}-{digest}"
 
-    def lay_out(
+    def write_context(
         self, target: str, folder: Path, cache: Path, progress: Progress, python_version: str = PYTHON_VERSION
     ) -> Path:
-        """Replace `folder` by `target`'s build context and return it.
+        """Replace `folder` with `target`'s build context and return it.
 
-        Missing wheels are fetched into `cache`; the context has hard links to them if possible.
+        Missing wheels are downloaded to `cache`; the context has hard links to them if possible.
         """
         locks = (self._read(f"{name}.lock").decode() for name in (target, "installer"))
         pins = tuple(pin for lock in locks for pin in read_lock(lock))
@@ -89,7 +89,7 @@ class Recipes:
         return folder
 
     def compose_variables(self, base: Base) -> str:
-        """Return docker-compose's .env, for all targets: it rejects a file with an unset variable."""
+        """Return .env for docker-compose, with all targets, because it rejects unset variables."""
         tags = (
             f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE={self.tag(name, base)}\n" for name in TARGETS
         )
@@ -107,17 +107,17 @@ class Recipes:
             return path.read_bytes()
         except OSError as error:
             raise ImageError(
-                f"{path} cannot be read: {error.strerror}.",
-                hint="Run tfbench in a checkout of its repository, which holds the image recipes.",
+                f"Cannot read {path}: {error.strerror}.",
+                hint="Run tfbench in a checkout of its repository, which contains the image recipes.",
             ) from error
 
 
 @contextmanager
 def building(cache: Path, progress: Progress) -> Iterator[Path]:
-    """Wait for other builds, and yield a folder for this one's context, which is removed afterwards.
+    """Wait for other builds; yield a folder for this build's context, which is removed afterwards.
 
     Raises:
-        ImageError: a disk is full or read-only.
+        ImageError: a file cannot be written.
     """
     folder = cache / "context"
     try:
@@ -125,14 +125,14 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
             yield folder
     except OSError as error:
         raise ImageError(
-            f"{error.filename or cache} cannot be written: {error.strerror}.",
-            hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a folder of yours, or make the "
-            "checkout writable.",
+            f"Cannot write {error.filename or cache}: {error.strerror}.",
+            hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
+            "the checkout writable.",
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def last_lines(output: str, count: int = 4) -> str:
-    """Return the end of a program's output, for an error message."""
+    """Return the last lines of a program's output, for an error message."""
     return "\n".join(output.strip().splitlines()[-count:])

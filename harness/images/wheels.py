@@ -1,7 +1,7 @@
-"""Fetch the wheels of the locks with the host's pip and keep them in the cache.
+"""Download the wheels of the locks with the host's pip and keep them in the cache.
 
-pip's own configuration applies: index, proxy, certificates. Without a network, copy wheels anywhere into the
-cache's folder `wheels`. Hashes are checked at every use.
+pip's configuration applies: index, proxy, certificates. Without network, copy the wheels to any place below
+the cache's folder `wheels`. Hashes are verified at every use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from harness.digests import file_sha256
 from harness.errors import ImageError
-from harness.images.locks import PLATFORMS, Pin, fits
+from harness.images.locks import PLATFORMS, Pin, is_wheel_of
 from harness.progress import Progress, Task
 
 _PARALLEL = 4
@@ -30,43 +30,43 @@ _POLL_S = 0.1
 def fetch_wheels(
     pins: Sequence[Pin], cache: Path, python_version: str, progress: Progress
 ) -> tuple[Path, ...]:
-    """Return a wheel for each pin, from `<cache>/wheels` or fetched into it; damaged ones are fetched again.
+    """Return a wheel for each pin from `<cache>/wheels`; missing and damaged ones are downloaded.
 
     Args:
-        python_version: CPython to fetch for, e.g. "3.13"; the platform is always x86_64 Linux.
+        python_version: CPython version of the wheels, e.g. "3.13"; the platform is always x86_64 Linux.
 
     Raises:
-        ImageError: a hash is wrong, no index answers, or this host has another platform.
+        ImageError: a hash is wrong, no index is reachable, or the platform is not supported.
         OSError: the cache cannot be written.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise ImageError(
             f"This host is {platform.system()} on {platform.machine()}; the locks are for x86_64 Linux only.",
-            hint="Use an x86_64 Linux host, or an image of your own: --image cpu=REF.",
+            hint="Use an x86_64 Linux host, or a custom image: --image cpu=REF.",
         )
     folder = cache / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    # Left by a killed process: only one at a time fetches.
+    # Left by killed processes: only one process downloads at a time.
     for old in folder.glob(".partial-*"):
         shutil.rmtree(old)
-    wheels = _checked(pins, folder, python_version, progress)
+    wheels = _verified(pins, folder, python_version, progress)
     if missing := [pin for pin in pins if pin not in wheels]:
         with (
             tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
             progress.task(f"wheels for Python {python_version}", sum(pin.size for pin in missing)) as bar,
         ):
             _download(missing, Path(scratch), folder, python_version, bar)
-        wheels |= _checked(missing, folder, python_version, progress)
+        wheels |= _verified(missing, folder, python_version, progress)
     return tuple(wheels[pin] for pin in pins)
 
 
-def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: Progress) -> dict[Pin, Path]:
-    """Return the wheels in `folder`; remove those with a wrong hash."""
+def _verified(pins: Sequence[Pin], folder: Path, python_version: str, progress: Progress) -> dict[Pin, Path]:
+    """Return the wheels in `folder`; delete those with a wrong hash."""
     candidates = [
         (pin, path)
         for path in sorted(folder.rglob("*.whl"))
         for pin in pins
-        if fits(path.name, pin, python_version)
+        if is_wheel_of(path.name, pin, python_version)
     ]
     wheels: dict[Pin, Path] = {}
     with ThreadPoolExecutor() as pool:
@@ -75,15 +75,13 @@ def _checked(pins: Sequence[Pin], folder: Path, python_version: str, progress: P
             if sha256 in pin.sha256:
                 wheels.setdefault(pin, path)
             else:
-                progress.line(
-                    f"{path} is not what the lock pins (sha256 {sha256[:12]}): it is fetched again."
-                )
+                progress.line(f"{path} does not match the lock (sha256 {sha256[:12]}). Downloading it again.")
                 path.unlink(missing_ok=True)
     return wheels
 
 
 def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: str, bar: Task) -> None:
-    # Shares of about as many bytes each.
+    # Split into shares of similar size.
     ordered = sorted(pins, key=lambda pin: pin.size)
     processes = {
         out: _start_pip(share, out, python_version)
@@ -92,30 +90,30 @@ def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: 
     }
     done = 0
     try:
-        # Until all have ended, or one has failed.
+        # Wait until all have ended or one has failed.
         while None in (codes := [process.poll() for process in processes.values()]) and not any(codes):
             time.sleep(_POLL_S)
-            before, done = done, max(done, _downloaded(scratch))
-            bar.advance(done - before)
+            previous, done = done, max(done, _downloaded_bytes(scratch))
+            bar.advance(done - previous)
     finally:
         for process in processes.values():
             process.terminate()
             process.wait()
-        # Kept after an interrupt too: hashes are checked at use.
+        # Also kept after an interrupt, because hashes are verified at use.
         for wheel in scratch.glob("*/*.whl"):
             wheel.replace(folder / wheel.name)
     for out, process in processes.items():
         if process.returncode > 0:
-            raise _error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
+            raise _pip_error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
 
 
 def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
-    # /tmp is often small, and the bar shows how this folder grows.
+    # /tmp is often small, and the progress bar measures this folder.
     environment = {**os.environ, "TMPDIR": str(out / "tmp")}
     (out / "tmp").mkdir(parents=True)
     requirements = out / "requirements.txt"
     requirements.write_text("".join(f"{pin.text}\n" for pin in pins), encoding="utf-8")
-    # No pip cache: it would keep a second copy of gigabytes.
+    # pip's cache would keep a second copy of gigabytes.
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
         "--no-input", "--progress-bar=off", "--require-hashes", "--only-binary=:all:",
@@ -127,21 +125,21 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
 
-def _downloaded(scratch: Path) -> int:
-    """Return the bytes in pip's temporary folders; it copies wheels to their destination at the end."""
-    with suppress(FileNotFoundError):  # removed by pip meanwhile
+def _downloaded_bytes(scratch: Path) -> int:
+    """Return the bytes in pip's temporary folders; pip copies wheels to their destination at the end."""
+    with suppress(FileNotFoundError):  # removed by pip in the meantime
         return sum(wheel.stat().st_size for wheel in scratch.glob("*/tmp/*/*.whl"))
     return 0
 
 
-def _error(log: str) -> ImageError:
-    signs = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
+def _pip_error(log: str) -> ImageError:
+    network_errors = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
     reason = errors[-1] if errors else log[-300:].strip()
     return ImageError(
-        "No package index answered."
-        if any(sign in log for sign in signs)
+        "The package index is not reachable."
+        if any(text in log for text in network_errors)
         else f"pip could not download the wheels: {reason}",
-        hint="Check free space, the network and pip's configuration (`pip config list`: index, proxy, certificates), "
-        "or copy the wheels from another machine into the cache's folder `wheels` ($TFBENCH_CACHE).",
+        hint="Check free space, the network and pip's configuration (`pip config list`: index, proxy, "
+        "certificates), or copy the wheels from another machine to the cache's folder `wheels` ($TFBENCH_CACHE).",
     )

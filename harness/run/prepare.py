@@ -229,7 +229,7 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
     builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
     return {
-        target: builder.own(target, custom[target])
+        target: builder.custom(target, custom[target])
         if target in custom
         else builder.ensure(target, resolved.options.base)
         for target in resolved.targets

@@ -1,4 +1,4 @@
-"""Images from tiny locks, built by the real engine through the path that the real ones take."""
+"""Images built from tiny locks by the real engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.wheelhouse import ROOT, make_checkout, make_wheel
 
 pytestmark = pytest.mark.docker
 
-# Nothing listens there: the engine is told so at once.
+# Nothing listens on this port, so that pulls fail at once.
 DEAD_REGISTRY = "127.0.0.1:9/none:1"
 
 
@@ -41,7 +41,7 @@ def client() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture
 def module() -> str:
-    """Return a package name that no other test has, and with it a lock and an image name of its own."""
+    """Return a unique package name, which makes the lock and the image name unique too."""
     return f"m{uuid.uuid4().hex[:12]}"
 
 
@@ -60,7 +60,7 @@ def builder(
         client.images.remove(result.reference)
 
 
-def test_an_image_is_built_once_and_again_with_the_same_bits(
+def test_image_is_built_once_and_rebuilds_are_identical(
     tmp_path: Path, builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo, module: str
 ) -> None:
     base = base_image.reference
@@ -72,27 +72,27 @@ def test_an_image_is_built_once_and_again_with_the_same_bits(
     assert printed == b"1.0 10001\n"
 
     progress = RecordingProgress()
-    again = ImageBuilder(tmp_path / "checkout", tmp_path / "cache", client, progress)
-    assert again.ensure("cpu", base) == info
+    second_builder = ImageBuilder(tmp_path / "checkout", tmp_path / "cache", client, progress)
+    assert second_builder.ensure("cpu", base) == info
     assert progress.tasks == []
-    # What only the build needed is gone.
+    # The build context has been removed.
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"images.lock", "logs", "wheels"}
 
     client.images.remove(info.reference)
-    left_by_a_killed_build = f"{info.reference.replace('tfbench:', 'tfbench-build-')}-{os.getuid()}"
-    client.containers.create(base, "true", name=left_by_a_killed_build)
-    second = again.ensure("cpu", base)
+    leftover = f"{info.reference.replace('tfbench:', 'tfbench-build-')}-{os.getuid()}"
+    client.containers.create(base, "true", name=leftover)
+    second = second_builder.ensure("cpu", base)
     assert second.digest != info.digest
     assert second.contents == info.contents
     with pytest.raises(NotFound):
-        client.containers.get(left_by_a_killed_build)
+        client.containers.get(leftover)
 
 
 @pytest.mark.slow
-def test_two_builds_of_the_real_lock_give_the_same_bits(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_builds_of_real_lock_are_identical(tmp_path: Path, client: docker.DockerClient) -> None:
     cache = paths_here().cache
     first = ImageBuilder(ROOT, cache, client, Silent()).ensure("cpu")
-    # Another comment is another name.
+    # A changed comment changes the image name.
     shutil.copytree(ROOT / "images", tmp_path / "images", ignore=shutil.ignore_patterns("context"))
     with (tmp_path / "images/Dockerfile").open("a") as dockerfile:
         dockerfile.write(f"# {uuid.uuid4()}\n")
@@ -102,11 +102,11 @@ def test_two_builds_of_the_real_lock_give_the_same_bits(tmp_path: Path, client: 
     assert second.contents == first.contents
 
 
-def test_compose_builds_the_same_under_the_same_name(
+def test_compose_builds_identical_image(
     builder: ImageBuilder, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
 ) -> None:
     compose = shutil.which("docker-compose")
-    # The docker client that came with the engine; another one on PATH may lack BuildKit.
+    # The docker client installed with the engine; another one on PATH may lack BuildKit.
     path = f"/usr/bin{os.pathsep}{os.environ['PATH']}"
     if compose is None or shutil.which("docker", path=path) is None:
         pytest.skip("docker-compose and docker's client are not installed")
@@ -116,58 +116,58 @@ def test_compose_builds_the_same_under_the_same_name(
         [compose, "build", "cpu"],
         cwd=checkout, check=True, capture_output=True, env={**os.environ, "PATH": path, "DOCKER_BUILDKIT": "1"},
     )  # fmt: skip
-    theirs = client.images.get(info.reference)
-    assert theirs.id != info.digest
-    assert image_contents(theirs.attrs) == info.contents
-    # Compose takes our image's name away.
+    by_compose = client.images.get(info.reference)
+    assert by_compose.id != info.digest
+    assert image_contents(by_compose.attrs) == info.contents
+    # Our image has lost its name to the one by compose.
     with suppress(APIError):
         client.images.remove(info.digest)
 
 
-def test_a_build_that_fails_says_why_and_leaves_nothing_but_its_log(
+def test_failed_build_leaves_only_its_log(
     builder: ImageBuilder, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
 ) -> None:
     with (checkout / "images/install.sh").open("a") as script:
         script.write("echo broken on purpose; exit 1\n")
-    with pytest.raises(ImageError, match="cpu image could not be built") as caught:
+    with pytest.raises(ImageError, match="Could not build the cpu image") as raised:
         builder.ensure("cpu", base_image.reference)
-    log = re.search(r"\S+\.log", caught.value.hint)
+    log = re.search(r"\S+\.log", raised.value.hint)
     assert log is not None
     assert "broken on purpose" in Path(log[0]).read_text()
-    assert "broken on purpose" in caught.value.message
+    assert "broken on purpose" in raised.value.message
     assert builder.existing("cpu", base_image.reference) is None
     assert {path.name for path in checkout.iterdir()} == {"docker-compose.yml", "images"}
 
 
-def test_a_registry_that_stays_silent_is_not_waited_for(client: docker.DockerClient) -> None:
+def test_unresponsive_registry_times_out(client: docker.DockerClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
-        with pytest.raises(ImageError, match="no answer for 1 s"):
-            pull_missing(client, reference, Silent(), answer_s=1)
+        with pytest.raises(ImageError, match="no response for 1 s"):
+            pull_missing(client, reference, Silent(), response_s=1)
 
 
-def test_without_a_registry_a_script_makes_the_base(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_base_is_bootstrapped_without_a_registry(tmp_path: Path, client: docker.DockerClient) -> None:
     pinned = Base(reference=DEAD_REGISTRY, identity="")
-    made = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
+    bootstrapped = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
     script, progress = tmp_path / "base.sh", RecordingProgress()
     script.touch(mode=0o755)
     script.write_text("#!/bin/sh\necho no apt here >&2; exit 1")
-    with pytest.raises(ImageError, match="no apt here") as caught:
-        obtain(client, pinned, made, script, Silent())
-    assert "--base" in caught.value.hint
+    with pytest.raises(ImageError, match="no apt here") as raised:
+        obtain(client, pinned, bootstrapped, script, Silent())
+    assert "--base" in raised.value.hint
     script.write_text('#!/bin/sh\ntar --create --file "$1" /etc/hostname')
     try:
-        for _ in range(2):  # the second time nobody is asked
-            assert obtain(client, pinned, made, script, progress) == made
+        for _ in range(2):  # the second time it exists already
+            assert obtain(client, pinned, bootstrapped, script, progress) == bootstrapped
         (line,) = progress.lines
         assert "distribution packages" in line
     finally:
-        client.images.remove(made.reference)
+        client.images.remove(bootstrapped.reference)
 
 
-def test_an_image_of_the_users_own(builder: ImageBuilder, base_image: ImageInfo) -> None:
-    info = builder.own("cpu", base_image.reference)
+def test_custom_image(builder: ImageBuilder, base_image: ImageInfo) -> None:
+    info = builder.custom("cpu", base_image.reference)
     assert (info.reference, info.digest, info.lock_sha256) == (base_image.reference, base_image.digest, "")
-    for get in (builder.own, builder.ensure):
-        with pytest.raises(ImageError, match="could not be pulled"):
+    for get in (builder.custom, builder.ensure):
+        with pytest.raises(ImageError, match="Could not pull"):
             get("cpu", DEAD_REGISTRY)
