@@ -1,4 +1,4 @@
-"""Drive the real command line as a process of its own, with workload files that behave as a test wants."""
+"""Run the real command line as a process, with synthetic workload files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.run.store import read_run
 from harness.system.file_locks import LOCK_ENV
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 WORKLOAD = """
 import os
@@ -45,7 +45,7 @@ def model(params):
 
 
 def workload_file(folder: Path, name: str, body: str = "pass") -> Path:
-    """Write a workload whose `model` first does `body`; the container's user can read it."""
+    """Write a workload whose `model` first runs `body`; the file is readable by the container's user."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     path = folder / f"{name.replace('-', '_')}.py"
@@ -56,14 +56,14 @@ def workload_file(folder: Path, name: str, body: str = "pass") -> Path:
 
 @dataclass(kw_only=True)
 class Tfbench:
-    """One command that measures, in the smoke profile on the CPU, with its own run folders and machine lock.
+    """A measuring command in the smoke profile on the CPU, with its own run folders and machine lock.
 
     Args:
-        folder: everything of it lies there.
-        engine: the engine's name.
-        arguments: further options.
-        command: its name.
-        environment: added to this process' own.
+        folder: folder of all its files.
+        engine: name of the engine.
+        arguments: further arguments.
+        command: name of the command.
+        environment: additional environment variables.
     """
 
     folder: Path
@@ -76,21 +76,20 @@ class Tfbench:
     def __enter__(self) -> Tfbench:
         (self.folder / "tmp").mkdir(exist_ok=True)
         (self.folder / "tmp").chmod(0o755)
-        # A shell that starts the tests in the background has them ignore Ctrl-C, which a command inherits.
+        # Processes started in the background by a shell ignore Ctrl-C, which the command would inherit.
         command = [
             "env", "--default-signal=INT",
             sys.executable, "-m", "harness", self.command, "--profile", "smoke", "--engine", self.engine,
             "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
         ]  # fmt: skip
-        # Homes of trials, and a lock of the machine, of its own.
-        own = {
+        isolated = {
             "TMPDIR": str(self.folder / "tmp"),
             LOCK_ENV: str(self.folder / "tfbench.lock"),
             "COLUMNS": "200",
         }
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            env={**os.environ, **own, **self.environment},
+            env={**os.environ, **isolated, **self.environment},
         )  # fmt: skip
         return self
 
@@ -127,27 +126,27 @@ class Tfbench:
         document: dict[str, Any] = json.loads((self.run_path / "results.json").read_text(encoding="utf-8"))
         return document
 
-    def trial_begun(self, trial_id: str) -> bool:
-        """Tell whether the trial's process has written its first event."""
+    def trial_started(self, trial_id: str) -> bool:
+        """Return whether the trial's process has written its first event."""
         return any((self.folder / "runs").glob(f"*/trials/{trial_id}/out/events.jsonl"))
 
-    def wait_for(self, happened: Callable[[], bool]) -> None:
-        """Wait until something has happened while the command line runs."""
-        wait_until(lambda: self.process.poll() is not None or happened())
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition is true; fail if the command ends first."""
+        wait_until(lambda: self.process.poll() is not None or condition())
         assert self.process.poll() is None, "".join(self.process.communicate())
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def finish(self) -> tuple[int, str, str]:
-        """Wait for the end; return exit code, standard output and standard error."""
-        out, err = self.process.communicate(timeout=PATIENCE_S)
+        """Wait for the end; return the exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode, out, err
 
 
-def wait_until(happened: Callable[[], bool]) -> None:
-    """Wait until something has happened."""
-    end = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < end, "it does not happen"
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true; fail after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "timeout"
         time.sleep(0.05)

@@ -20,24 +20,24 @@ pytestmark = pytest.mark.docker
 
 
 def docker(*words: str) -> list[str]:
-    done = subprocess.run(["docker", *words], check=True, capture_output=True, text=True)
-    return done.stdout.split()
+    result = subprocess.run(["docker", *words], check=True, capture_output=True, text=True)
+    return result.stdout.split()
 
 
-def containers(bench: Tfbench, *, all_of_them: bool = True, trial: str = "") -> list[str]:
-    """Return the ids of a run's containers, those that have ended among them."""
-    flags = ["--all"] if all_of_them else []
+def containers(bench: Tfbench, *, include_ended: bool = True, trial: str = "") -> list[str]:
+    """Return the ids of a run's containers."""
+    flags = ["--all"] if include_ended else []
     if trial:
         flags += ["--filter", f"label=tfbench.trial={trial}"]
     return docker("ps", "--quiet", "--no-trunc", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
 
 
 def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
-    """Return the options that run a small workload file with its published code path alone."""
+    """Return options for a small workload file with only the baseline variant."""
     return ("--workload-file", workload_file(folder / "files", "good"), "--variants", "baseline", *arguments)
 
 
-def test_a_published_workload_from_image_to_report(tmp_path: Path) -> None:
+def test_published_workload(tmp_path: Path) -> None:
     with Tfbench(folder=tmp_path, engine="docker", arguments=("-w", "fashion-mnist-mlp")) as bench:
         code, _, err = bench.finish()
         assert code == 0, err
@@ -62,21 +62,21 @@ def _check_telemetry(run: Run) -> None:
     (trial,) = run.trials
     series = {(item.source, item.device): item for item in trial.telemetry}
     used = series["cgroup", "container"].columns["mem_used_bytes"]
-    assert used.max() > 100e6, "TensorFlow alone takes more"
+    assert used.max() > 100e6, "TensorFlow alone needs more"
     ticks = series["host", "host"].t_ns
     assert trial.started_ns <= ticks[0] <= ticks[-1] <= trial.ended_ns
     steady = [window for window in trial.windows if window.variant == VARIANTS[0]]
     assert all(trial.started_ns < window.start_ns < window.end_ns < trial.ended_ns for window in steady)
 
 
-def test_workloads_that_fail_each_in_its_own_way(tmp_path: Path) -> None:
+def test_failures_of_workloads(tmp_path: Path) -> None:
     files = tmp_path / "files"
     bodies = {
         "good": "pass",
         "raises": "raise RuntimeError('no such layer')",
         "garbage": "open('/tfbench/out/events.jsonl', 'a').write('garbage\\n')",
         "vanishes": "os._exit(0)",
-        "hog": "hoard = [b'x' * (64 << 20) for _ in range(100)]",
+        "hog": "hog = [b'x' * (64 << 20) for _ in range(100)]",
         "hangs": "time.sleep(3600)",
     }
     arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "25"]
@@ -94,51 +94,51 @@ def test_workloads_that_fail_each_in_its_own_way(tmp_path: Path) -> None:
         "hog.cpu.0": Status.OUT_OF_MEMORY,
         "hangs.cpu.0": Status.TIMEOUT,
     }
-    text = {trial.workload: trial.message for trial in bench.read().trials}
-    assert "RuntimeError: no such layer." in text["raises"]
-    assert "limit of 1.0 GiB. Raise --memory" in text["hog"]
-    assert "No event for 25 s" in text["hangs"]
+    messages = {trial.workload: trial.message for trial in bench.read().trials}
+    assert "RuntimeError: no such layer." in messages["raises"]
+    assert "limit of 1.0 GiB. Raise --memory" in messages["hog"]
+    assert "No event for 25 s" in messages["hangs"]
     assert "5 of 6 trials failed" in err
-    assert all(message in err for message in text.values())
+    assert all(message in err for message in messages.values())
     log = (bench.run_path / "trials/raises.cpu.0/log.txt").read_text(encoding="utf-8")
     assert "Traceback" in log
-    assert "good" in out, "what went well is in the summary"
+    assert "good" in out, "successful trials are in the summary"
     assert str(bench.run_path / "report.html") in out
 
 
-def test_a_harness_that_is_killed_leaves_nothing_running_and_can_go_on(tmp_path: Path) -> None:
+def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> None:
     with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path, "--trials", "2")) as bench:
-        bench.wait_for(lambda: bench.trial_begun("good.cpu.1"))
+        bench.wait_for(lambda: bench.trial_started("good.cpu.1"))
         bench.signal(signal.SIGKILL)
         bench.finish()
-    wait_until(lambda: containers(bench, all_of_them=False) == [])
+    wait_until(lambda: containers(bench, include_ended=False) == [])
     path = bench.run_path
     assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.INTERRUPTED}
-    kept = (path / "trials/good.cpu.0/trial.json").read_bytes()
-    text = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
-    assert text.returncode == 0
+    record = (path / "trials/good.cpu.0/trial.json").read_bytes()
+    report = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
+    assert report.returncode == 0
     assert (path / "report.html").exists()
-    again = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
-    with again:
-        code, _, err = again.finish()
+    resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
+    with resumed:
+        code, _, err = resumed.finish()
     assert code == 0, err
-    assert again.run_path == path, "it went on in the same folder"
-    assert again.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
-    assert (path / "trials/good.cpu.0/trial.json").read_bytes() == kept
-    assert containers(again) == []
+    assert resumed.run_path == path, "continues in the same folder"
+    assert resumed.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
+    assert (path / "trials/good.cpu.0/trial.json").read_bytes() == record
+    assert containers(resumed) == []
 
 
-def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path) -> None:
+def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:
     options = one_file(tmp_path, "--trials", "3")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as bench:
-        bench.wait_for(lambda: bench.trial_begun("good.cpu.0"))
+        bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         first = bench.run_path
         with Tfbench(folder=tmp_path, engine="docker", arguments=options) as second:
             code, _, err = second.finish()
         assert code == 7
         assert f"process {bench.process.pid}" in err
         bench.wait_for((first / "trials/good.cpu.1/out/events.jsonl").exists)
-        for _ in range(3):  # people press Ctrl-C more than once
+        for _ in range(3):  # users press Ctrl-C repeatedly
             bench.signal(signal.SIGINT)
             time.sleep(0.05)
         code, _, err = bench.finish()
@@ -148,27 +148,27 @@ def test_a_run_that_is_stopped_and_another_that_was_kept_out(tmp_path: Path) -> 
     assert "Traceback" not in err
     assert docker("ps", "--quiet", "--all", "--filter", f"label=tfbench.run={first.name}") == []
     assert (first / "report.html").exists()
-    assert (first / "trials/good.cpu.1/trial.json").exists(), "the clearing away was not cut short"
+    assert (first / "trials/good.cpu.1/trial.json").exists(), "the cleanup was not interrupted"
 
 
-def test_an_engine_that_goes_away_in_mid_run(tmp_path: Path) -> None:
+def test_lost_engine(tmp_path: Path) -> None:
     options = one_file(tmp_path, "--trials", "3")
     with (
-        engine_proxy() as (url, door),
+        engine_proxy() as (url, proxy),
         Tfbench(
             folder=tmp_path, engine="docker", arguments=options, environment={"DOCKER_HOST": url}
         ) as bench,
     ):
-        bench.wait_for(lambda: bench.trial_begun("good.cpu.1"))
-        door.kill()
+        bench.wait_for(lambda: bench.trial_started("good.cpu.1"))
+        proxy.kill()
         code, _, err = bench.finish()
     assert code == 3, err
     assert "Traceback" not in err
     assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.ENGINE_LOST}
     assert (bench.run_path / "report.html").exists()
-    wait_until(lambda: containers(bench, all_of_them=False) == [])
-    again = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", bench.run_path))
-    with again:
-        assert again.finish()[0] == 0
-    assert list(again.statuses.values()) == [Status.OK] * 3
-    assert containers(again) == [], "what the lost engine kept has been removed too"
+    wait_until(lambda: containers(bench, include_ended=False) == [])
+    resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", bench.run_path))
+    with resumed:
+        assert resumed.finish()[0] == 0
+    assert list(resumed.statuses.values()) == [Status.OK] * 3
+    assert containers(resumed) == [], "including those left when the engine was lost"

@@ -20,7 +20,7 @@ def test_sweep_is_resumed_and_out_of_memory_point_is_not_repeated(tmp_path: Path
     file = workload_file(tmp_path / "own", "greedy", BODY)
     options = ("--workload-file", file, "--memory", "1.5", "--param", "batch_size=32,128", "--trials", "2")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as sweep:
-        sweep.wait_for(lambda: sweep.trial_begun("greedy.cpu.p02.0"))
+        sweep.wait_for(lambda: sweep.trial_started("greedy.cpu.p02.0"))
         sweep.signal(signal.SIGINT)
         code, _, _ = sweep.finish()
     path = sweep.run_path

@@ -1,4 +1,4 @@
-"""The containers that killed runs leave behind are looked for by the fixtures of the container tests."""
+"""Fixtures from the container tests."""
 
 from tests.docker.conftest import base_image, engine
 

@@ -1,6 +1,7 @@
-"""Faults to inject: hostile values, damaged documents and files; and what holds whatever is injected.
+"""Fault injection: hostile values, damaged documents and files.
 
-TFBENCH_FAULTS is how many faults `make faults` injects in all; without it a test injects some dozens.
+TFBENCH_FAULTS is the total number of faults that `make faults` injects; by default each test injects a few
+dozen.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from harness.errors import StoreError, UsageError
 
 ALL = int(os.environ.get("TFBENCH_FAULTS", "0"))
-LONGEST_S = 60
+LIMIT_S = 60
 HOSTILE: tuple[Any, ...] = (
     None, True, -1, 0, 1, 1 << 70, 10**400, 1e308, -0.0, float("nan"), float("inf"), "", "x" * 100_000,
     "a\ud800b", "\x1b[31m\x1b]0;x\x07", "../../etc/passwd", "\0", "<script>alert(1)</script>", [], {}, [[]],
@@ -29,10 +30,10 @@ HOSTILE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def faults(share: float, usual: int) -> settings:
-    """Return how many examples a test tries: `usual`, or its share of all."""
+def faults(share: float, default: int) -> settings:
+    """Return settings with `default` examples, or with this share of TFBENCH_FAULTS."""
     return settings(
-        max_examples=max(1, round(ALL * share)) if ALL else usual,
+        max_examples=max(1, round(ALL * share)) if ALL else default,
         deadline=None,
         derandomize=not ALL,
         suppress_health_check=list(HealthCheck),
@@ -40,14 +41,14 @@ def faults(share: float, usual: int) -> settings:
 
 
 @contextmanager
-def soon() -> Iterator[None]:
-    """Fail the test when the block takes longer than LONGEST_S."""
+def time_limit() -> Iterator[None]:
+    """Fail the test if the block takes longer than LIMIT_S."""
 
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise AssertionError(f"it hangs for {LONGEST_S} s")
+    def fail(number: int, frame: FrameType | None) -> None:
+        raise AssertionError(f"not finished after {LIMIT_S} s")
 
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(LONGEST_S)
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(LIMIT_S)
     try:
         yield
     finally:
@@ -56,9 +57,9 @@ def soon() -> Iterator[None]:
 
 
 @contextmanager
-def read_or_refused() -> Iterator[None]:
-    """Let the block come soon to its end, or to an error of ours that says what to do."""
-    with soon():
+def succeeds_or_user_error() -> Iterator[None]:
+    """Require that the block succeeds within the time limit or raises a user error with a hint."""
+    with time_limit():
         try:
             yield
         except (StoreError, UsageError) as error:
@@ -67,45 +68,45 @@ def read_or_refused() -> Iterator[None]:
 
 
 def damaged(document: Any, chance: random.Random) -> Any:
-    """Return a copy of plain values with one of them, anywhere, replaced or taken away."""
-    copy = place = deepcopy(document)
+    """Return a copy of a document of plain values, with a random one replaced or removed."""
+    copy = parent = deepcopy(document)
     while True:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        keys = list(parent) if isinstance(parent, dict) else list(range(len(parent)))
         if not keys:
             return copy
         key = chance.choice(keys)
-        if isinstance(place[key], (dict, list)) and place[key] and chance.random() < 0.85:
-            place = place[key]
+        if isinstance(parent[key], (dict, list)) and parent[key] and chance.random() < 0.85:
+            parent = parent[key]
             continue
         if chance.random() < 0.2:
-            del place[key]
+            del parent[key]
         else:
-            place[key] = chance.choice(HOSTILE)
+            parent[key] = chance.choice(HOSTILE)
         return copy
 
 
 def damage_json(path: Path, chance: random.Random) -> None:
-    """Change one value in a file of JSON."""
+    """Damage one value of a JSON file."""
     path.write_text(
         json.dumps(damaged(json.loads(path.read_text(encoding="utf-8")), chance)), encoding="utf-8"
     )
 
 
 def damage_line(path: Path, chance: random.Random) -> None:
-    """Change one value in a file of JSON lines."""
+    """Damage one value of a JSON Lines file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     number = chance.randrange(len(lines))
     lines[number] = json.dumps(damaged(json.loads(lines[number]), chance))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def cut(path: Path, chance: random.Random) -> None:
-    """Cut a file off somewhere."""
+def truncate(path: Path, chance: random.Random) -> None:
+    """Truncate a file at a random position."""
     os.truncate(path, chance.randrange(path.stat().st_size + 1))
 
 
-def flip(path: Path, chance: random.Random) -> None:
-    """Change some bytes of a file."""
+def change_bytes(path: Path, chance: random.Random) -> None:
+    """Change up to 8 random bytes of a file."""
     content = bytearray(path.read_bytes())
     for _ in range(chance.randint(1, 8)):
         content[chance.randrange(len(content))] = chance.randrange(256)
@@ -113,13 +114,13 @@ def flip(path: Path, chance: random.Random) -> None:
 
 
 def nest(path: Path, chance: random.Random) -> None:
-    """Have a file nest brackets."""
+    """Replace a file with deeply nested JSON."""
     depth = chance.choice((100, 1_000, 100_000))
     path.write_text('{"a":' * depth + "1" + "}" * depth, encoding="utf-8")
 
 
 def grow(path: Path, chance: random.Random) -> None:
-    """Make a file of absurd size that takes no space."""
+    """Grow a file to 8 GiB, sparse."""
     os.truncate(path, 1 << 33)
 
 
@@ -133,10 +134,10 @@ REPLACEMENTS: tuple[Callable[[Path], object], ...] = (
 
 
 def replace(path: Path, chance: random.Random) -> None:
-    """Put something else in a file's place."""
+    """Replace a file with a folder, a FIFO or a bad link."""
     path.unlink()
     chance.choice(REPLACEMENTS)(path)
 
 
 Damage = Callable[[Path, random.Random], None]
-TO_ANY_FILE: tuple[Damage, ...] = (cut, flip, nest, grow, replace)
+FILE_DAMAGES: tuple[Damage, ...] = (truncate, change_bytes, nest, grow, replace)

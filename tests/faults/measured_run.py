@@ -1,4 +1,4 @@
-"""A run of some short trials in containers, as a process of its own that can be killed: FOLDER IMAGE RUN-ID."""
+"""A run of short trials in containers, as a process that tests can kill. Arguments: FOLDER IMAGE RUN-ID."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with Path("{OUT_DIR}/events.jsonl").open("w") as file:
 
 
 def main(path: Path, reference: str, run_id: str) -> None:
-    """Run what has not been run yet in a folder."""
+    """Run the remaining trials of a run folder."""
     with stop_on_signals():
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Run folders and reports that are damaged or made to do harm: read as far as they go, or refused in a line."""
+"""Damaged and malicious run folders and reports: read as far as possible, or rejected with a user error."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from reports.page import render_html, render_markdown
 from reports.terminal import summary
 from tests import builders
 from tests.faults.injecting import (
-    TO_ANY_FILE,
-    cut,
+    FILE_DAMAGES,
+    change_bytes,
     damage_json,
     damage_line,
     damaged,
     faults,
-    flip,
-    read_or_refused,
-    soon,
+    succeeds_or_user_error,
+    time_limit,
+    truncate,
 )
 from tests.folders import write_run
 from tests.test_rerun import recorded
@@ -45,26 +45,26 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of three trials, one of them failed."""
-    return write_run(tmp_path_factory.mktemp("whole") / "run", recorded(builders.cpu_run(trials=3))).path
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with three trials."""
+    return write_run(tmp_path_factory.mktemp("intact") / "run", recorded(builders.cpu_run(trials=3))).path
 
 
 @pytest.fixture(scope="module")
 def document() -> dict:
-    """What a page carries."""
+    """The data embedded in a page."""
     run = recorded(builders.cpu_run(trials=3))
     return msgspec.msgpack.decode(
         lzma.decompress(base64.b64decode(pack_for_page(analyse(run), whole=True)[0]))
     )
 
 
-def as_text(document: dict) -> str:
+def embedded_text(document: dict) -> str:
     return base64.b64encode(lzma.compress(msgspec.msgpack.encode(document), preset=0)).decode()
 
 
-def look(run: Run, *, html: bool) -> None:
-    """Make of a run what people see."""
+def render(run: Run, *, html: bool) -> None:
+    """Render all outputs of a run."""
     analysis = analyse(run)
     json.dumps(results_document(analysis))
     render_markdown(analysis).encode()
@@ -73,57 +73,57 @@ def look(run: Run, *, html: bool) -> None:
         render_html(analysis, record="", code=str).encode("utf-8", "replace")
 
 
-@faults(share=0.25, usual=60)
+@faults(share=0.25, default=60)
 @given(chance=st.randoms(use_true_random=False))
-def test_a_damaged_run_folder(
-    whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
+def test_damaged_run_folder(
+    intact: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
 ) -> None:
     path = tmp_path_factory.mktemp("damaged") / "run"
-    shutil.copytree(whole, path)
+    shutil.copytree(intact, path)
     name = chance.choice(("manifest.json", "plan.json", "stops.json", "trial.json", "events.jsonl", "*.csv"))
     file = chance.choice(sorted(path.rglob(name)))
-    kinds = TO_ANY_FILE
+    kinds = FILE_DAMAGES
     if file.suffix == ".json":
-        kinds = (damage_json,) * 6 + TO_ANY_FILE
+        kinds = (damage_json,) * 6 + FILE_DAMAGES
     elif file.suffix == ".jsonl":
-        kinds = (damage_line,) * 6 + TO_ANY_FILE
+        kinds = (damage_line,) * 6 + FILE_DAMAGES
     chance.choice(kinds)(file, chance)
-    with read_or_refused():
+    with succeeds_or_user_error():
         run = open_run(path)
-        look(run, html=chance.random() < 0.1)
+        render(run, html=chance.random() < 0.1)
         resolve_rerun(run, rerun_options(run, out=path))
         others = [trial.status for trial in run.trials if trial.id not in str(file)]
-        assert others.count(Status.OK) >= 2, "one file costs no other trial"
-    with soon():
+        assert others.count(Status.OK) >= 2, "other trials are not affected"
+    with time_limit():
         assert len(RunFolder(path).finished()) >= 2
     shutil.rmtree(path)
 
 
-@faults(share=0.2, usual=55)
+@faults(share=0.2, default=55)
 @given(chance=st.randoms(use_true_random=False))
-def test_a_damaged_page(
+def test_damaged_page(
     document: dict, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
 ) -> None:
-    """The run that it carries is damaged, or else the file."""
-    inside = chance.random() < 0.75
+    """Damages either the embedded run or the file."""
+    damage_run = chance.random() < 0.75
     try:
-        text = as_text(damaged(document, chance) if inside else document)
+        text = embedded_text(damaged(document, chance) if damage_run else document)
     except (OverflowError, UnicodeEncodeError):
-        assume(False)  # MessagePack cannot hold such a value
+        assume(False)  # MessagePack cannot represent such a value
     page = tmp_path_factory.mktemp("page") / "report.html"
     page.write_text(f'<html><script id="tfbench-run" type="x">{text}</script></html>', encoding="utf-8")
-    if not inside:
-        chance.choice((cut, flip))(page, chance)
-    with read_or_refused():
+    if not damage_run:
+        chance.choice((truncate, change_bytes))(page, chance)
+    with succeeds_or_user_error():
         run = open_run(page)
-        look(run, html=chance.random() < 0.1)
+        render(run, html=chance.random() < 0.1)
         resolve_rerun(run, rerun_options(run, out=Path("/nowhere")))
 
 
-@faults(share=0.05, usual=15)
+@faults(share=0.05, default=15)
 @given(chance=st.randoms(use_true_random=False))
-def test_a_damaged_extract(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
+def test_damaged_extract(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
     good = extract(analyse(builders.cpu_run(trials=3)), source="a")
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
-    with read_or_refused():
+    with succeeds_or_user_error():
         versus([good, from_json(text)])

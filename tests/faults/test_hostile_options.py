@@ -1,4 +1,4 @@
-"""Options that nobody means: one line and exit code 2 or 6, before anything is built or run."""
+"""Invalid and malicious options: a user error with exit code 2 or 6, before anything is built or run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.commands import tfbench
-from tests.faults.injecting import LONGEST_S, faults, soon
+from tests.faults.injecting import LIMIT_S, faults, time_limit
 
-# The engine is looked for after everything else has been read, and there is none of this name.
-LAST = ("--engine", "none-of-this-name", "--no-cloud-metadata")
+# The engine is checked after all other options; this one does not exist.
+UNKNOWN_ENGINE = ("--engine", "none-of-this-name", "--no-cloud-metadata")
 NUMBERS = st.one_of(
     st.sampled_from(
         ("inf", "-inf", "nan", "1e308", "-1", "0", "9" * 400, "9" * 5_000, "1e-300", "٣", "0x10")
@@ -23,7 +23,7 @@ NUMBERS = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
 )
-# What a command line cannot hold: null bytes. Lone surrogates stand for bytes that are no UTF-8.
+# Command lines cannot contain null bytes. Lone surrogates represent bytes that are not UTF-8.
 WORDS = st.one_of(
     st.text(st.characters(exclude_characters="\0"), max_size=40),
     st.sampled_from(("", "x" * 300, "x" * 5_000, "a\udcffb", "\x1b[31m", "../" * 100, "-", ",", "=", "a=b")),
@@ -46,8 +46,8 @@ OPTIONS = st.one_of(
 PATHS = st.one_of(WORDS, st.sampled_from(("/dev/zero", "/dev/full", "/proc/self/mem", "/", "/dev/stdin")))
 
 
-def assert_refused(*arguments: str) -> None:
-    with soon():
+def assert_user_error(*arguments: str) -> None:
+    with time_limit():
         printed = tfbench(*arguments)
     assert (printed.code in (2, 6), printed.out) == (True, ""), printed.err
     assert "Traceback" not in printed.err
@@ -56,26 +56,26 @@ def assert_refused(*arguments: str) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a command might write goes into a folder of its own."""
+def temporary_working_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Commands may write files to the working folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        patch.chdir(tmp_path_factory.mktemp("working"))
         patch.setenv("COLUMNS", "200")
         yield
 
 
-@faults(share=0.15, usual=60)
+@faults(share=0.15, default=60)
 @given(options=st.lists(OPTIONS, min_size=1, max_size=3))
 def test_options_of_bench(options: list[tuple[str, str]]) -> None:
     words = [f"{name}={word}" for name, word in options]
-    assert_refused("bench", "--device=cpu", *words, *LAST)
+    assert_user_error("bench", "--device=cpu", *words, *UNKNOWN_ENGINE)
 
 
-@faults(share=0.05, usual=25)
+@faults(share=0.05, default=25)
 @given(command=st.sampled_from(("report", "compare", "rerun")), path=PATHS, other=PATHS)
 def test_paths(command: str, path: str, other: str) -> None:
     more = (other,) if command == "compare" else ()
-    assert_refused(command, "--", path, *more)
+    assert_user_error(command, "--", path, *more)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_paths(command: str, path: str, other: str) -> None:
     ],
 )
 def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str, words: str) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m harness {words} {redirection}"],
         env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
         cwd=tmp_path,
         capture_output=True,
-        timeout=LONGEST_S,
+        timeout=LIMIT_S,
         check=False,
     )
-    assert b"Traceback" not in done.stderr
-    assert b"Exception ignored" not in done.stderr
-    # A reader that goes away may have had all that it was sent.
-    assert done.returncode in ((0, 1) if "head" in redirection else (6,))
+    assert b"Traceback" not in result.stderr
+    assert b"Exception ignored" not in result.stderr
+    # `head` may end before or after all output was written.
+    assert result.returncode in ((0, 1) if "head" in redirection else (6,))

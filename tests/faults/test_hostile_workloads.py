@@ -1,4 +1,4 @@
-"""Workload files and events that are damaged or made to do harm."""
+"""Damaged and malicious workload files and events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, resolve_variants, spec_for
 from harness.run.store import read_run
 from tests import builders
-from tests.faults.injecting import HOSTILE, damage_line, faults, read_or_refused, soon
-from tests.faults.test_damaged_runs import look
+from tests.faults.injecting import HOSTILE, damage_line, faults, succeeds_or_user_error, time_limit
+from tests.faults.test_damaged_runs import render
 from tests.folders import write_run
 
 pytestmark = pytest.mark.slow
@@ -51,47 +51,47 @@ FIELDS = (
     "source", "min_accuracy", "samples_per_epoch", "stages", "model", "optimizer", "loss", "builder",
     "takes_weights", "none",
 )  # fmt: skip
-# Names that double what they stand for sixty times.
+# Values that double sixty times.
 NAMES = "\n".join(
     ("deep0 = (1,)", *(f"deep{n} = (deep{n - 1}, deep{n - 1})" for n in range(1, 60)), "deep = deep59",
      "wide0 = 'x'", *(f"wide{n} = wide{n - 1} + wide{n - 1}" for n in range(1, 60)), "wide = wide59", "name = name")
 )  # fmt: skip
 
 
-@faults(share=0.1, usual=60)
+@faults(share=0.1, default=60)
 @given(
     changed=st.dictionaries(st.sampled_from(sorted(GOOD.keys() - {"names", "more"})), VALUES, max_size=2),
     more=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
 )
-def test_a_declaration_is_good_or_refused(
+def test_hostile_declaration(
     tmp_path_factory: pytest.TempPathFactory, changed: dict[str, str], more: dict[str, str]
 ) -> None:
     file = tmp_path_factory.mktemp("declared") / "own.py"
     extra = "".join(f", {name}={value}" for name, value in more.items())
     text = OPTIONS.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    with read_or_refused():
-        use(external(file))
+    with succeeds_or_user_error():
+        plan_and_render(external(file))
 
 
-@faults(share=0.02, usual=10)
+@faults(share=0.02, default=10)
 @given(content=st.binary(max_size=200))
-def test_a_workload_file_of_anything(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_random_bytes_as_workload_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     file = tmp_path_factory.mktemp("anything") / "own.py"
     file.write_bytes(content)
-    with soon(), pytest.raises(UsageError):
+    with time_limit(), pytest.raises(UsageError):
         external(file)
 
 
-def use(entries: tuple[Entry, ...]) -> None:
-    """Do with declarations what a run does before it starts."""
+def plan_and_render(entries: tuple[Entry, ...]) -> None:
+    """Plan trials for the declarations and render a run without trials."""
     declared = [entry.workload for entry in entries]
     profile = PROFILES["smoke"]
     planned = plan_trials(declared, ("cpu",), profile, resolve_variants("", True, declared), {})
     for trial in planned:
         json.dumps(asdict(spec_for(trial, profile, file="own.py", data_dir="/data", seed=1))).encode()
     run = builders.cpu_run(trials=1)
-    look(Run(manifest=run.manifest, workloads=tuple(declared), planned=planned, trials=()), html=False)
+    render(Run(manifest=run.manifest, workloads=tuple(declared), planned=planned, trials=()), html=False)
 
 
 @pytest.fixture(scope="module")
@@ -99,28 +99,28 @@ def run() -> Run:
     return builders.cpu_run(trials=2)
 
 
-@faults(share=0.05, usual=40)
+@faults(share=0.05, default=40)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
     folder = write_run(tmp_path_factory.mktemp("events") / "run", run)
     file = folder.trial(run.planned[0].id).events
     for _ in range(chance.randint(1, 3)):
         damage_line(file, chance)
-    with soon():
+    with time_limit():
         EventTail(file).read()
         log = read_log(file)
         repr(log).encode()
-        look(read_run(folder.path), html=chance.random() < 0.1)
+        render(read_run(folder.path), html=chance.random() < 0.1)
 
 
 @pytest.mark.parametrize("count", [50, 2_000])
-def test_megabytes_of_warnings_stay_a_small_report(tmp_path: Path, count: int) -> None:
+def test_recorded_warnings_are_limited(tmp_path: Path, count: int) -> None:
     run = builders.cpu_run(trials=1)
     folder = write_run(tmp_path / "run", run)
     file = folder.trial(run.planned[0].id).events
     line = json.dumps({"kind": "warning", "t_ns": 1, "message": "y" * 100_000}) + "\n"
     text = file.read_text(encoding="utf-8").splitlines(keepends=True)
     file.write_text("".join([*text[:-1], *[line] * count, text[-1]]), encoding="utf-8")
-    back = read_run(folder.path)
-    assert sum(len(warning) for warning in back.trials[0].warnings) < 300_000
-    assert (back.trials[0].windows == run.trials[0].windows) == (count == 50)
+    result = read_run(folder.path)
+    assert sum(len(warning) for warning in result.trials[0].warnings) < 300_000
+    assert (result.trials[0].windows == run.trials[0].windows) == (count == 50)

@@ -1,4 +1,4 @@
-"""Whenever a run is killed, no finished trial is lost, nothing keeps running, and the next run finishes it."""
+"""A run killed at any time loses no finished trial, leaves no containers, and can be resumed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.faults.measured_run import PLANNED, ROOT
 pytestmark = pytest.mark.docker
 
 KILLS = round(ALL * 0.1) if ALL else 20
-IN_A_ROUND = 10
-PATIENCE_S = 240.0
-# A busy engine still starts what it was asked to start, and takes its time; the container then ends at once.
+KILLS_PER_TEST = 10
+TIMEOUT_S = 240.0
+# A busy engine may still start a requested container after the kill; that container ends at once.
 ENGINE_S = 40.0
 
 
@@ -46,41 +46,42 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("seed", range(max(1, KILLS // IN_A_ROUND)))
+@pytest.mark.parametrize("seed", range(max(1, KILLS // KILLS_PER_TEST)))
 def test_kills_at_random_moments(
     tmp_path: Path, engine: DockerEngine, base_image: ImageInfo, seed: int
 ) -> None:
     (tmp_path / "tmp").mkdir()
     path, run_id = tmp_path / "run", f"faults-{os.getpid()}-{seed}"
-    ours = {"label": [f"{RUN}={run_id}"]}
+    own_containers = {"label": [f"{RUN}={run_id}"]}
     chance = random.Random(seed)
-    kept: frozenset[str] = frozenset()
-    outlived = 0
-    for kill in range(IN_A_ROUND):
+    finished: frozenset[str] = frozenset()
+    survivors = 0
+    for kill in range(KILLS_PER_TEST):
         if (path / "manifest.json").exists() and not (path / "plan.json").exists():
-            path = tmp_path / f"run-{kill}"  # killed before there was a plan: nothing to go on with
+            path = tmp_path / f"run-{kill}"  # killed before the plan was written, so it cannot be resumed
         process = start(path, base_image.reference, run_id)
         time.sleep(chance.uniform(0.0, 2.5))
         number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
         process.send_signal(number)
-        _, printed = process.communicate(timeout=PATIENCE_S)
+        _, printed = process.communicate(timeout=TIMEOUT_S)
         assert "Traceback" not in printed
-        before, kept = kept, RunFolder(path).finished() if (path / "plan.json").exists() else frozenset()
-        # A signal that comes when all is done, while Python itself ends, ends it as it ends any process.
-        done = {-number} if len(kept) == len(PLANNED) else set()
-        assert process.returncode in {0, -signal.SIGKILL, Interrupted.exit_code} | done, printed
-        assert before <= kept, "a finished trial is lost"
-        end = time.monotonic() + ENGINE_S
-        # Seldom the engine goes on listing what it was just asked to start: then the next run has to remove it.
-        while (left := engine.client.api.containers(filters=ours)) and time.monotonic() < end:
+        before = finished
+        finished = RunFolder(path).finished() if (path / "plan.json").exists() else frozenset()
+        # A signal that arrives while Python shuts down has its default effect.
+        at_exit = {-number} if len(finished) == len(PLANNED) else set()
+        assert process.returncode in {0, -signal.SIGKILL, Interrupted.exit_code} | at_exit, printed
+        assert before <= finished, "a finished trial is lost"
+        deadline = time.monotonic() + ENGINE_S
+        # In rare cases the engine still lists the container it was starting; the next run must remove it.
+        while (left := engine.client.api.containers(filters=own_containers)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        outlived += bool(left)
-        if len(kept) == len(PLANNED):
-            path, kept = tmp_path / f"more-{kill}", frozenset()
-    _, printed = (last := start(path, base_image.reference, run_id)).communicate(timeout=PATIENCE_S)
+        survivors += bool(left)
+        if len(finished) == len(PLANNED):
+            path, finished = tmp_path / f"more-{kill}", frozenset()
+    _, printed = (last := start(path, base_image.reference, run_id)).communicate(timeout=TIMEOUT_S)
     assert (last.returncode, printed) == (0, "")
     assert [trial.status for trial in read_run(path).trials] == [Status.OK] * len(PLANNED)
-    assert engine.client.api.containers(all=True, filters=ours) == []
-    assert outlived <= 1, "containers outlive their harness"
+    assert engine.client.api.containers(all=True, filters=own_containers) == []
+    assert survivors <= 1, "containers outlive their harness"
     assert list((tmp_path / "tmp").iterdir()) == []
     assert list(path.rglob("*.partial")) == []

@@ -61,7 +61,7 @@ def test_no_process_outlives_the_harness(
 ) -> None:
     arguments = options(tmp_path, "time.sleep(3600)")
     with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
-        bench.wait_for(lambda: bench.trial_begun("good.cpu.0"))
+        bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         assert processes_in(tmp_path / "tmp")
         bench.signal(number)
         code, _, err = bench.finish()
