@@ -277,7 +277,7 @@ class Reading:
 
     def values(self, metric: str, device: str = "gpu0") -> list[float | None]:
         """Return a metric's values over time; None if a sample lacks it."""
-        return [each["values"].get(metric) for each in self.samples if each["device"] == device]
+        return [sample["values"].get(metric) for sample in self.samples if sample["device"] == device]
 
     def reasons(self) -> dict[tuple[str, str], str]:
         """Return (device, metric) -> the first gap reason."""

@@ -75,11 +75,11 @@ def test_lost_gpu_is_a_gap_and_others_are_still_read(standin):
 def test_gpu_is_read_again_after_reset(standin):
     script = ONE_GPU + f"fail gpu:0 {LOST} 30 36\n"
     reading = standin.read(script, "nvml", "gpm", "nvml_slow", reads=40)
-    times = [each["t_ns"] for each in reading.samples if each["source"] == "nvml"]
+    times = [sample["t_ns"] for sample in reading.samples if sample["source"] == "nvml"]
     lost = [gap[0] for gap in reading.gaps if gap[1] == "nvml" and gap[3] == "*"]
     assert min(times) < min(lost) <= max(lost) < max(times)
     for source in ("gpm", "nvml_slow"):
-        assert any(each["source"] == source and each["t_ns"] > max(lost) for each in reading.samples)
+        assert any(sample["source"] == source and sample["t_ns"] > max(lost) for sample in reading.samples)
 
 
 def test_unknown_error_is_a_temporary_gap(standin):
@@ -128,7 +128,7 @@ def test_mig_instance_has_a_subset_of_metrics(standin):
     assert reading.values("mem_used_bytes")[:1] == [2e9]
     assert "MIG instance" in reading.reasons()["gpu0", "gpu_util_pct"]
     assert "MIG instance" in reading.reasons()["gpu0", "power_instant_w"]
-    assert any("sm_util_pct" in each["values"] for each in reading.samples if each["source"] == "gpm")
+    assert any("sm_util_pct" in sample["values"] for sample in reading.samples if sample["source"] == "gpm")
 
 
 def test_gpm_shows_duty_cycle(standin):
@@ -171,7 +171,7 @@ def test_foreign_process_is_counted(standin):
 def test_buffered_samples_show_duty_cycle_without_duplicates(standin):
     # Read three times a second; the driver has a sample every 20 ms, 200 ms on and 200 ms off.
     reading = standin.read(ONE_GPU, "nvml_util", reads=3, pause_s=0.3)
-    times = [each["t_ns"] for each in reading.samples]
+    times = [sample["t_ns"] for sample in reading.samples]
     assert set(reading.values("gpu_util_pct")) == {0, 100}
     assert len(times) >= 30
     assert all(b - a > 10_000_000 for a, b in itertools.pairwise(times))

@@ -120,9 +120,9 @@ class PictureRecipe(ArrayRecipe):
         values = self._windows[variant, :, dy, dx]
         other = random.integers(len(self._windows), size=count)
         values += np.float32(_DISTRACTION) * self._windows[other, :, dy, dx]
-        each = (count, 1, 1, 1)
-        values *= random.uniform(*_CONTRAST, size=each).astype(np.float32)
-        values += _BRIGHTNESS * random.standard_normal(each, dtype=np.float32)
+        per_sample = (count, 1, 1, 1)
+        values *= random.uniform(*_CONTRAST, size=per_sample).astype(np.float32)
+        values += _BRIGHTNESS * random.standard_normal(per_sample, dtype=np.float32)
         values += np.float32(_NOISE) * random.standard_normal(
             (count, channels, height, width), dtype=np.float32
         )
