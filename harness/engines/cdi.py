@@ -46,7 +46,7 @@ def _devices(folder: Path) -> Iterator[str]:
             continue
         try:
             text = path.read_text(encoding="utf-8")
-            # PyYAML does not take JSON with tabs.
+            # PyYAML does not accept JSON with tabs.
             spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
         except (OSError, ValueError, yaml.YAMLError):
             # The engine ignores invalid files too.

@@ -23,8 +23,8 @@ from harness.model.platform import EngineInfo
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
 WARNING = (
-    "Engine: local. NOTHING IS ISOLATED: workloads run as plain processes, without containers. "
-    "For containers: make engine"
+    "Engine: local. NOT ISOLATED: workloads run as plain processes, without containers. "
+    "To use containers, run: make engine"
 )
 # Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"

@@ -43,7 +43,7 @@ def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
     ) as bench:
         code, out, err = bench.finish()
     assert code == 0, err
-    assert "NOTHING IS ISOLATED" in err
+    assert "NOT ISOLATED" in err
     assert "none.sock" in err, "and why it was chosen"
     (trial,) = bench.read().trials
     assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
