@@ -1,6 +1,6 @@
-"""Believable runs for tests: phases, windows, steps and telemetry that agree with each other.
+"""Simulated runs for tests, with consistent phases, windows, steps and telemetry.
 
-Every builder takes a seed and gives the same Run for the same seed.
+Runs are reproducible: equal seeds give equal runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from workloads.protocol import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSpeed:
-    """How fast one variant goes; `wait_share` is the share of the time waiting for input, -1 where unseen."""
+    """Simulated speed of a variant; `wait_share` is the share of time waiting, -1 if not observable."""
 
     step_s: float
     batch: int
@@ -82,7 +82,7 @@ COMPUTE_BOUND: Mapping[str, VariantSpeed] = {
 
 
 def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Workload:
-    """Declare the published CIFAR-100 MLP under `name`, or ResNet-50 for "resnet50"."""
+    """Return the declaration of the published CIFAR-100 MLP under `name`, or of ResNet-50 for "resnet50"."""
     if name == "resnet50":
         return Workload(
             name=name,
@@ -119,7 +119,7 @@ def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Worklo
 
 
 def gpu(index: int = 0) -> Gpu:
-    """Describe an H200 at `index`."""
+    """Return the description of an H200 at `index`."""
     return Gpu(
         index=index,
         uuid=f"GPU-00000000-0000-0000-0000-{index:012d}",
@@ -140,12 +140,12 @@ def gpu(index: int = 0) -> Gpu:
 
 
 def image(reference: str = "tfbench:cpu-x") -> ImageInfo:
-    """Describe an image of which only the name counts."""
+    """Return an image description with nothing but a name."""
     return ImageInfo(target="cpu", reference=reference, digest="", base="", lock_sha256="")
 
 
 def container_spec(**changes: object) -> ContainerSpec:
-    """Describe a trial's container that does nothing."""
+    """Return the specification of a container that does nothing."""
     plain = ContainerSpec(
         image=image(), command=("true",), environment={}, out=Path("/out"), mounts=(), trial_id="a-trial", run_id="run"
     )  # fmt: skip
@@ -153,7 +153,7 @@ def container_spec(**changes: object) -> ContainerSpec:
 
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:
-    """Describe a quiet 16-core machine with `gpus` GPUs."""
+    """Return the manifest of a run on an idle 16-core machine with `gpus` GPUs."""
     installed = tuple(gpu(index) for index in range(gpus))
     return Manifest(
         run_id=f"20260102-030405-{seed:04x}",
@@ -204,7 +204,7 @@ def trial(
     noise: float = 0.02,
     accuracy: float = 0.24,
 ) -> Trial:
-    """Play one trial: cold start, the variants one after the other, an evaluation, and its telemetry."""
+    """Simulate one trial: cold start, each variant in turn, an evaluation and telemetry."""
     random = np.random.default_rng((seed, index, len(device), sum(map(ord, device + name))))
     pace = float(np.exp(random.normal(0.0, noise)))
     now = start_ns + 300_000_000
@@ -295,7 +295,7 @@ def run(
     windows: int = 3,
     window_s: float = 1.0,
 ) -> Run:
-    """Play `trials` trials of one workload on every device, interleaved as the runner does."""
+    """Simulate `trials` trials of one workload on each device, interleaved like the runner's."""
     played: list[Trial] = []
     now = 1_000 * SECOND_NS
     for index in range(trials):
@@ -321,17 +321,17 @@ def run(
 
 
 def cpu_run(*, trials: int = 5) -> Run:
-    """Give a run on a machine without a GPU."""
+    """Return a run on a machine without a GPU."""
     return run({"cpu": CPU_SPEEDS}, trials=trials)
 
 
 def gpu_run(*, trials: int = 5) -> Run:
-    """Give a launch-bound run on the CPU and one H200 with NVML telemetry."""
+    """Return a launch-bound run on the CPU and one H200 with NVML telemetry."""
     return run({"cpu": CPU_SPEEDS, "gpu0": LAUNCH_BOUND}, trials=trials)
 
 
 def four_gpu_run(*, trials: int = 3) -> Run:
-    """Give a compute-bound run on the CPU and on one, two and four GPUs, at 95 and 90 % efficiency."""
+    """Return a compute-bound run on the CPU and on one, two and four GPUs, at 95 and 90 % efficiency."""
     devices: dict[str, Mapping[str, VariantSpeed]] = {"cpu": CPU_RESNET}
     for count, efficiency in ((1, 1.0), (2, 0.95), (4, 0.90)):
         devices["+".join(f"gpu{index}" for index in range(count))] = {
@@ -342,7 +342,7 @@ def four_gpu_run(*, trials: int = 3) -> Run:
 
 
 def interrupted_run() -> Run:
-    """Give a run stopped by Ctrl-C: the fourth of ten trials was cut short, six never began."""
+    """Return a run stopped by Ctrl-C: the fourth of ten trials was cut short and six never started."""
     whole = gpu_run()
     cut = replace(
         whole.trials[3], status=Status.INTERRUPTED, exit_code=None, message="Interrupted while measuring.",
@@ -352,7 +352,7 @@ def interrupted_run() -> Run:
 
 
 def bare_run() -> Run:
-    """Give a run in which everything that may be missing is: no telemetry, no steps, no metrics, no facts."""
+    """Return a run without anything optional: no telemetry, steps, metrics or facts."""
     whole = gpu_run(trials=1)
     trials = tuple(
         replace(
@@ -368,12 +368,12 @@ def bare_run() -> Run:
 
 
 def empty_run() -> Run:
-    """Give a run that was stopped before any trial ended."""
+    """Return a run that was stopped before any trial ended."""
     return replace(cpu_run(trials=1), trials=())
 
 
 def failed_run() -> Run:
-    """Give a run in which every GPU trial failed because TensorFlow registered no GPU."""
+    """Return a run in which every GPU trial failed because TensorFlow registered no GPU."""
     whole = gpu_run(trials=3)
     trials = tuple(
         replace(each, status=Status.NO_GPU, exit_code=3, message="TensorFlow registered 0 of 1 GPUs.",
@@ -388,7 +388,7 @@ HOSTILE = "<script>alert(1)</script>\"'&</style>{{7*7}}\u202e"
 
 
 def hostile_run() -> Run:
-    """Give a run in which every name and text that comes from outside tries to break out of a page."""
+    """Return a run in which every external name and text tries to break out of a page."""
     whole = gpu_run(trials=2)
     trials = tuple(
         replace(
@@ -419,7 +419,7 @@ def hostile_run() -> Run:
 
 
 def long_run(*, seconds: int = 3600, gpus: int = 8) -> Run:
-    """Give one trial of an hour on eight GPUs, sampled at 10 Hz."""
+    """Return a run of one trial, by default an hour on eight GPUs, sampled at 10 Hz."""
     device = "+".join(f"gpu{index}" for index in range(gpus))
     name = "resnet50"
     variants = len(COMPUTE_BOUND)

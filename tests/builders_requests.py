@@ -1,4 +1,4 @@
-"""Runs of a model that was asked for predictions: a slow CPU and a fast GPU."""
+"""Simulated inference requests on a slow CPU and a fast GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests import builders
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Published, Requests
 
 BATCHES = (1, 4, 16)
-# Milliseconds of a request: so many for starting it, so many for each sample.
+# Milliseconds (per request, per sample).
 COSTS = {"cpu": (8.0, 30.0), "gpu0": (1.5, 0.2)}
 RATES = {"cpu": (5.0, 12.0, 20.0), "gpu0": (400.0, 900.0, 1300.0)}
 START_NS = 2_000_000_000
 
 
 def single(variant: str, batch: int, milliseconds: float, count: int = 200, seed: int = 0) -> RequestTimes:
-    """Give requests of one batch whose latencies spread by a tenth."""
+    """Return sequential requests of one batch size with latencies spread by 10 %."""
     random = np.random.default_rng((batch, seed))
     latency = (milliseconds * 1e6 * (1 + 0.1 * random.random(count))).astype(np.int64)
     return RequestTimes(
@@ -28,7 +28,7 @@ def single(variant: str, batch: int, milliseconds: float, count: int = 200, seed
 
 
 def offered(variant: str, rate: float, milliseconds: list[float], planned: int = 0) -> RequestTimes:
-    """Give samples offered at a rate, with their latencies."""
+    """Return requests offered at a rate with these latencies."""
     latency = (np.asarray(milliseconds) * 1e6).astype(np.int64)
     return RequestTimes(
         variant=variant, scenario=SERVER, batch_size=max(BATCHES), rate_per_s=rate, planned=planned or
@@ -37,7 +37,7 @@ def offered(variant: str, rate: float, milliseconds: list[float], planned: int =
 
 
 def serving_run(trials: int = 3) -> Run:
-    """Give a run of a service on the CPU and one GPU; the CPU cannot keep to 15 ms."""
+    """Return an inference run on the CPU and one GPU; the CPU cannot meet the 15 ms bound."""
     run = builders.gpu_run(trials=trials)
     declared = replace(
         run.workloads[0],
@@ -48,21 +48,24 @@ def serving_run(trials: int = 3) -> Run:
                       unit="requests ratio"),
         ),
     )  # fmt: skip
-    return replace(run, workloads=(declared,), trials=tuple(_asked(trial) for trial in run.trials))
+    return replace(run, workloads=(declared,), trials=tuple(_with_requests(trial) for trial in run.trials))
 
 
-def _asked(trial: Trial) -> Trial:
-    start, each = COSTS[trial.device]
+def _with_requests(trial: Trial) -> Trial:
+    per_request, per_sample = COSTS[trial.device]
     low, middle, high = RATES[trial.device]
-    quick = [start + each] * 200
+    fast = [per_request + per_sample] * 200
     return replace(
         trial,
         requests=(
-            *(single(BASELINE, batch, start + each * batch, seed=trial.index) for batch in BATCHES),
-            offered(BASELINE, low, quick),
-            offered(BASELINE, middle + trial.index, [*quick[:198], 90.0, 90.0]),
-            # Given up after five late ones.
-            offered(BASELINE, high, [*quick[:50], *[2000.0] * 5], planned=400),
+            *(
+                single(BASELINE, batch, per_request + per_sample * batch, seed=trial.index)
+                for batch in BATCHES
+            ),
+            offered(BASELINE, low, fast),
+            offered(BASELINE, middle + trial.index, [*fast[:198], 90.0, 90.0]),
+            # Stopped after five late requests.
+            offered(BASELINE, high, [*fast[:50], *[2000.0] * 5], planned=400),
         ),
         reported=(
             Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),

@@ -1,4 +1,4 @@
-"""A made-up sweep: CIFAR-100's MLP on the CPU over batch size, steps per execution and more."""
+"""A simulated sweep of the CIFAR-100 MLP over batch size and steps per execution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sweep_run(
     seed: int = 1,
     device: str = "cpu",
 ) -> Run:
-    """Play a sweep in which larger batches are faster, ten steps a call little, and 4096 is too much."""
+    """Simulate a sweep in which larger batches help, steps per call hardly, and 4096 exhausts memory."""
     name = "cifar100-mlp"
     points = grid(axes)
     planned = [
@@ -35,9 +35,9 @@ def sweep_run(
     ]  # fmt: skip
     played: list[Trial] = []
     now = 1_000 * SECOND_NS
-    lost: set[Point] = set()
+    out_of_memory: set[Point] = set()
     for number, item in enumerate(planned):
-        if item.point in lost:
+        if item.point in out_of_memory:
             continue
         speed = VariantSpeed(step_s=_step_s(item.point), batch=int(dict(item.point).get("batch_size", 32)))
         each = trial(
@@ -45,7 +45,7 @@ def sweep_run(
         )
         each = replace(each, id=item.id, point=item.point)
         if dict(item.point).get("batch_size") == 4096:
-            lost.add(item.point)
+            out_of_memory.add(item.point)
             each = replace(
                 each, status=Status.OUT_OF_MEMORY, exit_code=137, windows=(), steps=(), metrics=(),
                 message="It was killed for reaching its memory limit of 2.0 GiB.",
@@ -61,7 +61,7 @@ def sweep_run(
 
 
 def _step_s(point: Point) -> float:
-    """A step's overhead, which several steps a call share out, and a time for each sample."""
+    """Return the overhead of a step, partly shared by the steps of a call, plus a time per sample."""
     values = dict(point)
     batch, steps = int(values.get("batch_size", 32)), int(values.get("steps_per_execution", 1))
     return 0.001 + 0.00002 / steps + batch * 2e-5

@@ -1,4 +1,4 @@
-"""Telemetry for made-up trials: what host, cgroup and NVML would have read while the windows ran."""
+"""Simulated telemetry of host, cgroup and NVML that matches the windows of a trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Run, Series, Trial, Window
+from harness.model.run import Run, Series, Window
 
 SECOND_NS = 1_000_000_000
 CPUS = 16
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuLoad:
-    """What a GPU shows in one variant: utilisation in percent and watts."""
+    """Load of a GPU in one variant: utilisation in percent, power in watts."""
 
     util: float
     power_w: float
@@ -51,9 +51,9 @@ def telemetry(
         return Series(source=source, device=name, t_ns=t_ns, columns=filled)
 
     def gpu(name: str) -> Iterator[Series]:
-        at = [loads.get(variant) or _IDLE for variant in variants]
-        util = np.array([load.util for load in at])
-        power = noisy(np.array([load.power_w for load in at]), 2.0, 700.0)
+        tick_loads = [loads.get(variant) or _IDLE for variant in variants]
+        util = np.array([load.util for load in tick_loads])
+        power = noisy(np.array([load.power_w for load in tick_loads]), 2.0, 700.0)
         yield series(
             "nvml", name, gpu_util_pct=np.round(noisy(util, 0.6)), power_instant_w=power, power_usage_w=power,
             temperature_c=np.round(31.0 + power / 25.0), sm_clock_mhz=np.where(util > 0, 1980.0, 345.0),
@@ -88,30 +88,30 @@ def telemetry(
 
 
 def _variants_of_ticks(t_ns: NDArray[np.int64], windows: tuple[Window, ...]) -> list[str]:
-    """Name the variant in whose window each tick lies, "" outside all of them."""
+    """Return the variant of the window at each tick, "" outside all windows."""
     if not windows:
         return [""] * len(t_ns)
     starts = np.array([window.start_ns for window in windows])
-    at = np.searchsorted(starts, t_ns, side="right") - 1
+    indices = np.searchsorted(starts, t_ns, side="right") - 1
     return [
-        windows[i].variant if i >= 0 and t <= windows[i].end_ns else ""
-        for i, t in zip(at.tolist(), t_ns.tolist(), strict=True)
+        windows[index].variant if index >= 0 and t <= windows[index].end_ns else ""
+        for index, t in zip(indices.tolist(), t_ns.tolist(), strict=True)
     ]
 
 
 def counter(t_ns: NDArray[np.int64], rate: Floats, start: float = 0.0) -> Floats:
-    """Integrate a rate, so that a counter and the gauge beside it agree."""
+    """Integrate a rate, so that a counter agrees with its gauge."""
     return np.asarray(start + np.cumsum(rate * np.diff(t_ns, prepend=t_ns[:1]) / SECOND_NS))
 
 
-def lost(run: Run, source: str, *columns: str) -> Run:
-    """Take columns of a source away in all trials."""
+def without_columns(run: Run, source: str, *columns: str) -> Run:
+    """Remove columns of a telemetry source from all trials."""
 
-    def without(series: Series) -> Series:
-        kept = {name: values for name, values in series.columns.items() if name not in columns}
-        return replace(series, columns=kept) if series.source == source else series
+    def reduced(series: Series) -> Series:
+        remaining = {name: values for name, values in series.columns.items() if name not in columns}
+        return replace(series, columns=remaining) if series.source == source else series
 
-    def of(trial: Trial) -> Trial:
-        return replace(trial, telemetry=tuple(map(without, trial.telemetry)))
-
-    return replace(run, trials=tuple(map(of, run.trials)))
+    return replace(
+        run,
+        trials=tuple(replace(trial, telemetry=tuple(map(reduced, trial.telemetry))) for trial in run.trials),
+    )

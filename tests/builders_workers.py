@@ -1,4 +1,4 @@
-"""Runs of workers that trained together, each one second in one variant."""
+"""Simulated runs of workers that trained together, with one second of measurement per variant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workloads.protocol import BASELINE, INPUT_ONLY
 
 
 def run_of(speeds: list[float], *, batch: int, exchange_s: float) -> Run:
-    """Make a run of trials that each trained one second at a speed."""
+    """Return a run in which each trial trained for one second at its speed."""
     whole = cpu_run(trials=len(speeds))
     trials = tuple(
         replace(
@@ -31,12 +31,12 @@ def run_of(speeds: list[float], *, batch: int, exchange_s: float) -> Run:
 
 
 def teams() -> dict[int, Run]:
-    """Make one, two and four workers: four on two machines, of which one has two nodes of one CPU."""
+    """Return runs with one, two and four workers; the four share two machines."""
     result = {}
     for workers, speed in {1: 1000.0, 2: 1600.0, 4: 2000.0}.items():
         made = run_of(
             [speed, 2 * speed, speed], batch=100 * workers, exchange_s=0.001 if workers == 1 else 0.02
         )
-        place = Placement(nodes=("a", "b", "c", "d")[:workers], machines=(0, 1, 1, 1)[:workers], cpus=2)
-        result[workers] = replace(made, manifest=replace(made.manifest, placement=place))
+        placement = Placement(nodes=("a", "b", "c", "d")[:workers], machines=(0, 1, 1, 1)[:workers], cpus=2)
+        result[workers] = replace(made, manifest=replace(made.manifest, placement=placement))
     return result

@@ -1,4 +1,4 @@
-"""Extracts of made-up runs on several kinds of machine, and pages of comparisons of them."""
+"""Extracts of simulated runs on several kinds of machine, and pages that compare them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests import builders
 from tests.builders_workers import teams
 from tests.report_pages import javascript
 
-# Speed over the first kind's, as buyers meet it: a machine without a GPU among them.
+# (GPU, speed relative to the first kind); "" is a machine without a GPU.
 KINDS = (("NVIDIA H200", 1.0), ("NVIDIA A100", 0.45), ("Tesla T4", 0.12), ("", 1.0))
 
 
 @cache
 def whole(kind: int = 0) -> Extract:
-    """Give a run's extract on one of KINDS: two workloads, on the CPU and on its GPU if it has one."""
+    """Return the extract of a run on one of KINDS: two workloads, on the CPU and the GPU, if any."""
     name, pace = KINDS[kind]
     run = builders.gpu_run(trials=3) if name else builders.cpu_run(trials=3)
     other = builders.run(
@@ -46,7 +46,7 @@ def whole(kind: int = 0) -> Extract:
 
 
 def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu0")) -> Extract:
-    """Give a run whose speeds on some devices are `factor` times as high."""
+    """Return a run with the speeds of some devices multiplied by `factor`."""
 
     def slower(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
@@ -67,7 +67,7 @@ def again(
     base: Extract, seed: int, *, noise: float = 0.01, factor: float = 1.0, trials: int = 5, label: str = "",
     day: int = 0,
 ) -> Extract:  # fmt: skip
-    """Give another run like `base`: new trials around its speeds, `factor` times as fast."""
+    """Return another run like `base`, with new random trials, `factor` times as fast."""
     random = np.random.default_rng(seed)
     speeds = []
     for each in base.speeds:
@@ -82,7 +82,7 @@ def again(
 
 
 def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] = ()) -> tuple[Extract, ...]:
-    """Give `count` nodes of several kinds; those in `slow` are 8 % slower than their kind."""
+    """Return `count` nodes of several kinds; those in `slow` are 8 % slower than others of their kind."""
     return tuple(
         again(
             whole(kinds[number % len(kinds)]),
@@ -108,8 +108,8 @@ def page(name: str) -> str:
 
 
 def _hostile() -> tuple[Extract, ...]:
-    bad = extract(analyse(builders.hostile_run()))
-    return (bad, again(bad, 1, label=builders.HOSTILE))
+    hostile = extract(analyse(builders.hostile_run()))
+    return (hostile, again(hostile, 1, label=builders.HOSTILE))
 
 
 COMPARISONS = {

@@ -1,6 +1,6 @@
-"""Recorded runs: archives in tests/data that hold one run folder each, and what the analysis says of them.
+"""Recorded runs: archives in tests/data with one run folder each, and the expected results of their analysis.
 
-`python -m tests.recordings` writes what is expected of them anew; every number that changes needs a reason.
+`python -m tests.recordings` updates the expected results; every changed number needs a reason.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ NAMES = (
     "h200-input-bound",
     "h200-inference",
 )
-# The default suite on CPUs and a GPU, with all that breaks a step down; what the run wrote of itself is left out.
+# The default suite on the CPU and a GPU, with all variants for the breakdown; the report and logs are left
+# out.
 SUITE = "h200-default"
-# One, two and four GPUs together; stopped by Ctrl-C during its last trial.
+# One, two and four GPUs; stopped by Ctrl-C during the last trial.
 SEVERAL = "h200-four-gpus"
-# An article's workload, as it was published; stopped by Ctrl-C during its trial on the CPU.
+# An article's workload as published; stopped by Ctrl-C during the CPU trial.
 PUBLISHED = "h200-cats-dogs"
 ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED)
 
 
 def unpack(archive: Path, into: Path) -> Path:
-    """Unpack a recording and return its run folder, which has the archive's name."""
+    """Unpack a recording and return its run folder, named after the archive."""
     with tarfile.open(archive) as tar:
         tar.extractall(into, filter="data")
     return into / archive.name.removesuffix(SUFFIX)
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack one of ALL, and return its run folder."""
+    """Unpack a recording of ALL and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)
 
 
 def figures(analysis: Analysis) -> dict[str, Any]:
-    """Return what an analysis says of its workloads, by what it is about: numbers with their intervals, and causes."""
+    """Return description -> results of an analysis: numbers with their intervals, and causes."""
     return dict(_figures(analysis))
 
 
@@ -61,8 +62,8 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
         yield f"{' '.join(time.key)} parts", {part.value: value.median for part, value in time.parts.items()}
     for ratio in analysis.comparisons:
         yield f"{' '.join(ratio.key)} {ratio.kind}", _ends(ratio.ratio)
-    for place, finding in enumerate(analysis.findings):
-        yield f"finding {place}", [
+    for number, finding in enumerate(analysis.findings):
+        yield f"finding {number}", [
             finding.workload, finding.device, finding.cause.value, list(finding.stages), _ends(finding.share),
             finding.ablation and finding.ablation.predicted, finding.remedy and finding.remedy.variant,
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reports of the builders' runs, made once for each process of the test run."""
+"""Reports of the builders' runs, generated once per test process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def recorded(name: str) -> Run:
 
 
 def priced_run() -> Run:
-    """Give a run on several GPUs with a price for either side."""
+    """Return a run on several GPUs with prices for CPU and GPU."""
     run = builders.four_gpu_run()
     prices = Prices(cpu=0.4, each_gpu=3.5, electricity_per_kwh=0.3, source="--price")
     return replace(run, manifest=replace(run.manifest, prices=prices))
 
 
-# Where a user's reports keep it too.
-KEPT = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
+# The cache that users' reports use too.
+CACHE = Path(platformdirs.user_cache_dir("tfbench")) / "charts"
 
 RUNS = {
     "suite": partial(recorded, SUITE),
@@ -76,27 +76,27 @@ def document(name: str) -> Document:
 
 @cache
 def javascript() -> str:
-    """Give the charts' code, of which test_report.py says that what was kept is what is made."""
-    return charts_code(KEPT)
+    """Return the JavaScript of the charts; test_report.py checks that the cached copy is current."""
+    return charts_code(CACHE)
 
 
 def keep_charts(cache: Path) -> None:
-    """Put the charts' code into a cache folder, so that no command of a test makes it again."""
+    """Copy the JavaScript of the charts into a cache folder, so that commands under test reuse it."""
     javascript()
-    with suppress(FileNotFoundError):  # nothing could be kept
-        shutil.copytree(KEPT, cache / "charts")
+    with suppress(FileNotFoundError):  # there is no cache
+        shutil.copytree(CACHE, cache / "charts")
 
 
 def local(run: Run) -> Run:
-    """Give a run as the local engine would have made it."""
+    """Return a run as if made by the local engine."""
     engine = replace(run.manifest.engine, name="local", isolated=False)
     return replace(run, manifest=replace(run.manifest, engine=engine))
 
 
 class Document(HTMLParser):
-    """What the tests ask of a page: its elements in order, what scripts say, and what a reader reads.
+    """A parsed page: elements in order, scripts, styles and text.
 
-    `words` has all text, `shown` that outside of folded parts.
+    `words` has all text, `shown` only the text outside of folded parts.
     """
 
     VOID = frozenset({"meta", "br", "hr", "img", "link", "input", "wbr"})
@@ -131,14 +131,14 @@ class Document(HTMLParser):
             self.unbalanced.append(tag)
 
     def handle_data(self, data):
-        where = self._open[-1] if self._open else ""
-        if where == "script":
+        parent = self._open[-1] if self._open else ""
+        if parent == "script":
             self.scripts[-1] += data
-        elif where == "style":
+        elif parent == "style":
             self.styles.append(data)
         else:
             self.words.append(data)
-            if "details" not in self._open and where != "title":
+            if "details" not in self._open and parent != "title":
                 self.shown.append(data)
 
     @property

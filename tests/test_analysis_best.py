@@ -1,4 +1,4 @@
-"""The points that may be the fastest: the truly fastest is among them as often as is said, and few others."""
+"""Points that may be the fastest: coverage of the truly fastest point and exclusion of slower ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def point(number: int) -> Point:
     return (("batch_size", number),)
 
 
-def played(
+def simulated(
     random: np.random.Generator, speeds: Sequence[float], trials: int, noise: float, drift: float = 0.0
 ) -> dict[Point, dict[int, float]]:
-    """Play trials whose machine changes from index to index, for all points alike."""
+    """Simulate trials on a machine whose speed drifts from index to index, equally for all points."""
     machine = np.exp(random.normal(0.0, drift, trials))
     return {
         point(number): {
@@ -36,26 +36,26 @@ def kept(speeds: dict[Point, dict[int, float]]) -> frozenset[Point]:
     return result
 
 
-def test_the_fastest_is_kept_as_often_as_is_said() -> None:
-    """The hardest case: all points are equally fast, and one of them is meant."""
+def test_the_fastest_point_is_kept_in_95_percent_of_sweeps() -> None:
+    """All points are equally fast, which is the hardest case."""
     random = np.random.default_rng(1)
     for points, trials in ((3, 3), (9, 3), (12, 5)):
-        held = sum(point(0) in kept(played(random, [100.0] * points, trials, 0.05)) for _ in range(SWEEPS))
-        # Four standard errors of a proportion of 0.95 below it.
-        assert held / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
+        hits = sum(point(0) in kept(simulated(random, [100.0] * points, trials, 0.05)) for _ in range(SWEEPS))
+        # Four standard errors below a proportion of 0.95.
+        assert hits / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
 
 
-def test_points_that_are_clearly_slower_are_left_out() -> None:
+def test_clearly_slower_points_are_excluded() -> None:
     random = np.random.default_rng(2)
-    sweeps = [kept(played(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
+    sweeps = [kept(simulated(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
     assert all(result <= {point(0), point(1)} for result in sweeps)
     assert sum(result == {point(0), point(1)} for result in sweeps) > 40
 
 
-def test_what_all_trials_of_an_index_share_is_taken_out() -> None:
-    """A machine that drifts by 20 % hides nothing, since the trials were interleaved."""
+def test_drift_common_to_all_points_cancels_out() -> None:
+    """Trials are interleaved, so even 20 % drift of the machine does not hide a difference."""
     random = np.random.default_rng(3)
-    assert all(kept(played(random, [100.0, 95.0], 4, 0.002, drift=0.2)) == {point(0)} for _ in range(20))
+    assert all(kept(simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2)) == {point(0)} for _ in range(20))
 
 
 def test_points_may_have_different_numbers_of_trials() -> None:
@@ -66,5 +66,5 @@ def test_points_may_have_different_numbers_of_trials() -> None:
         point(3): {},
     }
     assert may_be_best(speeds) == {point(0), point(2)}
-    assert may_be_best({point(0): {0: 100.0}, point(1): {0: 1.0}}) is None, "single trials tell nothing"
+    assert may_be_best({point(0): {0: 100.0}, point(1): {0: 1.0}}) is None, "single trials are not enough"
     assert may_be_best({}) is None

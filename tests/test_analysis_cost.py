@@ -1,4 +1,4 @@
-"""Money for a training and a million samples, worked out by hand from speeds and prices."""
+"""Costs of training and of a million samples, compared with calculations by hand."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.model.run import Placement, Prices, Run
 from tests import builders
 
 
-def at(prices: Prices | None, run: Run | None = None) -> Analysis:
+def priced(prices: Prices | None, run: Run | None = None) -> Analysis:
     run = run or builders.gpu_run()
     return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
 
 
-def of(result: Analysis, device: str) -> tuple[Summary, Cost]:
+def cost_of(result: Analysis, device: str) -> tuple[Summary, Cost]:
     key = Key("cifar100-mlp", device, "baseline")
     summary, cost = find_by_key(result.summaries, key), find_by_key(result.costs, key)
     assert summary is not None and cost is not None
@@ -36,16 +36,16 @@ def of(result: Analysis, device: str) -> tuple[Summary, Cost]:
         (None, "cpu", None),
     ],
 )
-def test_an_hour_of_the_most_specific_price_counts(
+def test_the_most_specific_hourly_price_is_used(
     prices: Prices | None, device: str, rate: float | None
 ) -> None:
     assert hourly(prices, device) == rate
 
 
-def test_money_follows_from_speed_energy_and_price() -> None:
-    result = at(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
+def test_costs_follow_from_speed_energy_and_prices() -> None:
+    result = priced(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
     for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
-        summary, cost = of(result, device)
+        summary, cost = cost_of(result, device)
         assert summary.training_s is not None and cost.training is not None
         assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
         speed, million = summary.throughput, cost.per_million_samples
@@ -58,20 +58,24 @@ def test_money_follows_from_speed_energy_and_price() -> None:
     assert cost.electricity.median == pytest.approx(0.3 * kwh)
 
 
-def test_each_of_several_workers_has_a_machine_that_is_paid_for() -> None:
+def test_each_worker_adds_the_price_of_a_machine() -> None:
     run = builders.cpu_run()
     placement = Placement(nodes=("a", "b", "c", "d"), machines=(0, 1, 2, 3))
     four = replace(run, manifest=replace(run.manifest, placement=placement))
-    assert [of(at(Prices(machine=0.5), each), "cpu")[1].per_hour for each in (run, four)] == [0.5, 2.0]
+    assert [cost_of(priced(Prices(machine=0.5), each), "cpu")[1].per_hour for each in (run, four)] == [
+        0.5,
+        2.0,
+    ]
 
 
 def test_without_prices_there_are_no_costs() -> None:
-    assert at(None).costs == ()
+    assert priced(None).costs == ()
 
 
-def test_a_workload_that_trains_nothing_has_no_training_to_pay() -> None:
+def test_inference_has_no_training_cost() -> None:
     run = builders.gpu_run()
-    _, cost = of(
-        at(Prices(machine=1.0), replace(run, workloads=(replace(run.workloads[0], task="infer"),))), "gpu0"
+    _, cost = cost_of(
+        priced(Prices(machine=1.0), replace(run, workloads=(replace(run.workloads[0], task="infer"),))),
+        "gpu0",
     )
     assert cost.training is None and cost.per_million_samples is not None

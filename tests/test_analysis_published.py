@@ -1,4 +1,4 @@
-"""Measured beside published: units, ranges and variants."""
+"""Comparison with published numbers: units, ranges and variants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def speed(run: Run, device: str) -> float:
     return result.throughput.median
 
 
-def test_the_factor_is_a_speed_whatever_the_unit() -> None:
+def test_the_factor_compares_speeds_even_for_published_times() -> None:
     run = gpu_run()
     each = beside(run, value=speed(run, "gpu0") / 4)
     assert each.factor is not None
@@ -34,11 +34,11 @@ def test_the_factor_is_a_speed_whatever_the_unit() -> None:
     seconds = beside(run, unit="s", value=1e9)
     assert seconds.factor is not None
     assert seconds.measured is not None
-    assert seconds.factor.median == 1e9 / seconds.measured.median, "less time is more speed"
+    assert seconds.factor.median == 1e9 / seconds.measured.median, "less time means more speed"
 
 
 @pytest.mark.parametrize(("low", "high", "factor"), [(0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)])
-def test_a_published_range_is_compared_by_its_nearer_end(low: float, high: float, factor: float) -> None:
+def test_a_published_range_is_compared_at_its_nearer_end(low: float, high: float, factor: float) -> None:
     run = gpu_run()
     here = speed(run, "gpu0")
     each = beside(run, value=here * low, upto=here * high)
@@ -46,7 +46,7 @@ def test_a_published_range_is_compared_by_its_nearer_end(low: float, high: float
     assert each.factor.median == pytest.approx(factor)
 
 
-def test_where_the_published_settings_did_not_run_the_baseline_stands_in() -> None:
+def test_the_baseline_is_used_if_the_published_settings_did_not_run() -> None:
     each = beside(gpu_run(), variant="opt:no-augment")
     assert (each.measured_variant, each.other_variant) == (BASELINE, True)
     assert not beside(gpu_run()).other_variant
@@ -61,13 +61,13 @@ def test_shares_have_no_factor(unit: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}])
-def test_nothing_to_compare_with_is_kept_without_a_factor(fields: dict[str, str]) -> None:
+def test_numbers_without_a_measurement_have_no_factor(fields: dict[str, str]) -> None:
     each = beside(cpu_run(), **fields)
     assert (each.measured, each.factor, each.other_variant) == (None, None, False)
     assert each.measured_variant == BASELINE
 
 
-def test_a_number_of_a_gpu_stands_beside_each_single_gpu_in_its_own_unit() -> None:
+def test_gpu_numbers_are_compared_with_single_gpus_in_their_own_unit() -> None:
     cpu, gpu, ratio = analyse(gpu_run()).published
     assert [(each.device, each.number.value, each.number.unit) for each in (cpu, gpu, ratio)] == [
         ("cpu", 1075, "s"), ("gpu0", 343, "s"), ("gpu0", 3.1, "ratio"),

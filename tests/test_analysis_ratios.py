@@ -1,4 +1,4 @@
-"""Speeds over speeds: index by index where trials met the same machine, else as independent samples."""
+"""Ratios of speeds: paired by trial index, or from independent samples."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from harness.analysis.ratios import ADAPTIVE_WIDENING, Gap, gap, mean_gap, ratio
 from harness.model.analysis import Estimate
 
 
-def apart(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
-    each, other = (sample(values, adaptive=adaptive) for values in (top, bottom))
-    assert each is not None and other is not None
-    return gap(each, other)
+def gap_between(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
+    numerator, denominator = (sample(values, adaptive=adaptive) for values in (top, bottom))
+    assert numerator is not None and denominator is not None
+    return gap(numerator, denominator)
 
 
 def covers(result: Estimate | None, truth: float) -> bool:
@@ -35,7 +35,7 @@ def test_paired_ratios_cover_the_truth_on_a_machine_that_drifts(n: int) -> None:
         widths.append(result.half_width if result else None)
     assert 0.93 <= np.mean(hits) <= 0.97
     if n == 10:
-        assert np.median(np.array(widths, dtype=float)) < 0.05  # what the machine does cancels out
+        assert np.median(np.array(widths, dtype=float)) < 0.05  # drift of the machine cancels out
 
 
 def test_unpaired_sides_are_compared_as_independent_samples() -> None:
@@ -48,39 +48,39 @@ def test_unpaired_sides_are_compared_as_independent_samples() -> None:
     assert 0.93 <= np.mean(hits) <= 0.985
 
 
-def test_ratios_with_one_or_no_trial_in_common() -> None:
+def test_ratios_with_few_common_trials() -> None:
     assert ratio({}, {0: 1.0}) is None
     for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
         result = ratio({0: 6.0}, bottom)
         assert result is not None and (result.median, result.n) == (pytest.approx(3.0), 1)
 
 
-def test_welch_by_hand_around_the_ratio_of_the_medians() -> None:
-    """Worked with the formulas of Welch 1947: variances 4e-4 of three and 1e-4 of five."""
+def test_welch_interval_matches_a_hand_calculation() -> None:
+    """Formulas of Welch 1947, with a variance of 4e-4 for three values and 1e-4 for five."""
     top, bottom = np.exp(np.array([-0.02, 0.0, 0.02])), np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
-    result = apart(top.tolist(), bottom.tolist())
+    result = gap_between(top.tolist(), bottom.tolist())
     assert result.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
     assert result.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
-    skewed = apart([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
+    skewed = gap_between([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
     assert skewed.median == pytest.approx(2.0) and skewed.low < 2 < skewed.high
 
 
-def test_one_trial_has_no_interval_and_what_is_no_speed_is_left_out() -> None:
-    single = apart([3.0], [2.0, 2.1, 2.2]).estimate()
+def test_single_trials_have_no_interval_and_invalid_speeds_are_ignored() -> None:
+    single = gap_between([3.0], [2.0, 2.1, 2.2]).estimate()
     assert single.n == 1 and single.low == single.median == single.high
     assert sample([0.0, -1.0, math.nan]) is None
     only = sample([0.0, 5.0])
     assert only is not None and only.n == 1
 
 
-def test_a_run_that_stopped_when_it_agreed_counts_as_noisier() -> None:
+def test_adaptive_runs_get_a_wider_interval() -> None:
     values = [1.0, 1.01, 1.02]
-    fixed, adaptive = (apart(values, values, adaptive=each) for each in (False, True))
+    fixed, adaptive = (gap_between(values, values, adaptive=each) for each in (False, True))
     assert adaptive.error == pytest.approx(ADAPTIVE_WIDENING * fixed.error)
 
 
-def test_the_mean_of_several_is_narrower_than_each() -> None:
-    each = apart([1.0, 1.02, 1.04], [1.0, 1.02, 1.04])
+def test_a_mean_of_gaps_has_a_smaller_error() -> None:
+    each = gap_between([1.0, 1.02, 1.04], [1.0, 1.02, 1.04])
     mean = mean_gap([each] * 4)
     assert mean.error == pytest.approx(each.error / 2)
     assert mean.degrees > each.degrees

@@ -1,4 +1,4 @@
-"""Latencies, and the rate within a bound."""
+"""Request latencies and the highest rate within a latency bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workloads.protocol import BASELINE
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
-    """Give the run with one trial on the CPU, which served these."""
+    """Return the run with a single CPU trial that served these requests."""
     first = replace(run.trials[0], requests=requests)
     return replace(run, trials=(first,))
 
@@ -32,7 +32,7 @@ class TestLatency:
             (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
             assert set(each.quantiles_s) == names
 
-    def test_the_points_of_a_sweep_are_left_out(self) -> None:
+    def test_sweep_points_are_excluded(self) -> None:
         run = serving_run()
         points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in run.trials)
         swept = replace(run, trials=points)
@@ -42,21 +42,21 @@ class TestLatency:
 class TestCapacity:
     """The declared bounds are 15 and 100 ms."""
 
-    def test_it_is_the_largest_rate_within_the_least_bound_that_one_keeps_to(self) -> None:
+    def test_it_is_the_highest_rate_at_the_tightest_bound_met(self) -> None:
         cpu, gpu = capacities(serving_run())
         assert cpu.rate_per_s is not None and gpu.rate_per_s is not None
         assert (cpu.bound_s, gpu.bound_s) == (0.1, 0.015)
         assert cpu.alone_s == pytest.approx(0.041, abs=0.001), "more than 15 ms"
-        assert (gpu.rate_per_s.median, gpu.rate_per_s.n) == (901.0, 3), "two of two hundred may be late"
+        assert (gpu.rate_per_s.median, gpu.rate_per_s.n) == (901.0, 3), "two of 200 requests may be late"
 
     @pytest.mark.parametrize(
         ("milliseconds", "planned", "bound_s"),
         [
             ([10.0] * 200, 0, 0.015),
             ([*[10.0] * 197, *[50.0] * 3], 0, 0.1),  # more than one in a hundred late
-            ([10.0] * 198, 200, 0.015),  # what was never served is late
+            ([10.0] * 198, 200, 0.015),  # requests that were not served are late
             ([10.0] * 190, 200, None),
-            ([10.0] * 99, 0, None),  # too few to tell
+            ([10.0] * 99, 0, None),  # too few requests
         ],
     )
     def test_late_and_lost_requests_count_against_a_rate(
@@ -65,18 +65,18 @@ class TestCapacity:
         (result,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
         assert (result.bound_s if result.rate_per_s else None) == bound_s
 
-    @pytest.mark.parametrize(("well", "bound_s"), [(3, 0.015), (2, 0.015), (1, None), (0, None)])
-    def test_it_is_that_of_most_trials(self, well: int, bound_s: float | None) -> None:
+    @pytest.mark.parametrize(("fast", "bound_s"), [(3, 0.015), (2, 0.015), (1, None), (0, None)])
+    def test_a_bound_must_be_met_in_most_trials(self, fast: int, bound_s: float | None) -> None:
         run = serving_run()
         trials = tuple(
-            replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < well else 950.0] * 200),))
+            replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < fast else 950.0] * 200),))
             for trial in run.trials
         )
         result = next(each for each in capacities(replace(run, trials=trials)) if each.device == "cpu")
         assert (result.bound_s if result.rate_per_s else None) == bound_s
-        assert result.kept == well
+        assert result.kept == fast
 
-    def test_the_gpu_is_compared_at_the_least_bound_that_most_trials_of_both_keep_to(self) -> None:
+    def test_gpu_and_cpu_are_compared_at_the_tightest_bound_that_both_meet(self) -> None:
         run = serving_run()
         fine, late = offered(BASELINE, 5, [10.0] * 200), offered(BASELINE, 4, [50.0] * 200)
         trials = tuple(
@@ -84,7 +84,7 @@ class TestCapacity:
             for trial in run.trials
         )
         (item,) = request_ratios(replace(run, trials=trials))
-        assert item.ratio.n == 3, "at 0.1 s, which all of the CPU's trials keep to"
+        assert item.ratio.n == 3, "at 0.1 s, which all CPU trials meet"
         analysis = analyse(run)
         (item,) = (each for each in analysis.comparisons if each.kind is RatioKind.REQUESTS_GPU_OVER_CPU)
         assert item.ratio.median == pytest.approx(901 / 13)

@@ -1,4 +1,4 @@
-"""Scaling over workers: efficiency index by index, and what a step takes longer."""
+"""Scaling over workers: efficiency, added step time and exchange."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 
 
 def points() -> dict[tuple[str, int], Point]:
-    each = run_of([1000.0, 2000.0, 1000.0], batch=100, exchange_s=0.001)
+    single = run_of([1000.0, 2000.0, 1000.0], batch=100, exchange_s=0.001)
     two = run_of([1600.0, 3200.0, 1600.0], batch=200, exchange_s=0.02)
-    return {(point.variant, point.workers): point for point in analyse_scaling({2: two, 1: each}).points}
+    return {(point.variant, point.workers): point for point in analyse_scaling({2: two, 1: single}).points}
 
 
-def test_efficiency_is_taken_index_by_index() -> None:
+def test_efficiency_is_paired_by_trial_index() -> None:
     two = points()[BASELINE, 2]
     assert two.throughput.median == 1600
     assert two.efficiency is not None
-    # The second trial met a machine twice as fast on both sides, which cancels out.
+    # The machine was twice as fast in the second trial of both runs, which cancels out.
     assert (two.efficiency.low, two.efficiency.median, two.efficiency.high) == pytest.approx((0.8, 0.8, 0.8))
     assert points()[BASELINE, 1].efficiency.median == 1
 
 
-def test_what_a_step_takes_longer_and_what_travels() -> None:
+def test_added_step_time_and_exchange_are_reported() -> None:
     two = points()[BASELINE, 2]
     assert two.step_time.median == pytest.approx(0.125)
     assert two.added_s == pytest.approx(0.025)
@@ -33,12 +33,12 @@ def test_what_a_step_takes_longer_and_what_travels() -> None:
     assert two.gradient_bytes == 4e6
 
 
-def test_only_variants_that_train_are_shown() -> None:
+def test_only_training_variants_have_points() -> None:
     assert {variant for variant, _ in points()} <= {BASELINE, TUNED, "model-only"}
     assert INPUT_ONLY not in {variant for variant, _ in points()}
 
 
-def test_without_one_worker_there_is_no_efficiency() -> None:
+def test_efficiency_needs_a_one_worker_run() -> None:
     (point,) = analyse_scaling({2: run_of([1600.0], batch=200, exchange_s=0.02)}).points
     assert point.efficiency is None
     assert point.added_s is None

@@ -1,4 +1,4 @@
-"""Intervals that cover what they say, and tests that find trends and nothing else."""
+"""Coverage of intervals and significance of trends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SPEEDS = st.lists(st.floats(min_value=1e-3, max_value=1e9), min_size=1, max_size
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 7, 10, 30])
-def test_intervals_cover_the_median_as_often_as_they_say(n: int) -> None:
+def test_intervals_cover_the_median_in_95_percent_of_cases(n: int) -> None:
     random = np.random.default_rng(n)
     result = [estimate(np.exp(random.normal(0, 0.05, n)).tolist(), "") for _ in range(1500)]
-    # 1500 draws have a standard error of 0.6 points; a percentile bootstrap gives 75 % at n = 3.
+    # The standard error of 1500 draws is 0.6 points. A percentile bootstrap covers 75 % at n = 3.
     assert 0.93 <= np.mean([each is not None and each.low <= 1.0 <= each.high for each in result]) <= 0.97
 
 
-def test_one_value_has_no_interval_and_none_has_no_estimate() -> None:
+def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:
     each = estimate([7.0], "s")
     assert each is not None and (each.median, each.low, each.high, each.n, each.half_width) == (
         7.0,
@@ -32,16 +32,14 @@ def test_one_value_has_no_interval_and_none_has_no_estimate() -> None:
     assert estimate([], "s") is estimate([float("nan"), float("inf")], "s") is None
 
 
-def test_values_that_are_not_positive_still_get_an_interval() -> None:
+def test_non_positive_values_get_an_interval() -> None:
     result = estimate([-1.0, 0.0, 1.0], "")
     assert result is not None
     assert (-result.low, result.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
 
 
 @given(SPEEDS, st.floats(min_value=0.01, max_value=100))
-def test_the_median_lies_in_its_interval_and_another_unit_scales_all_of_it(
-    values: list[float], factor: float
-) -> None:
+def test_intervals_contain_the_median_and_scale_with_the_unit(values: list[float], factor: float) -> None:
     result, scaled = estimate(values, ""), estimate([value * factor for value in values], "")
     assert result is not None and scaled is not None
     assert result.low <= result.median <= result.high and result.n == len(values)
@@ -54,14 +52,14 @@ def test_the_median_lies_in_its_interval_and_another_unit_scales_all_of_it(
     [([], 0.5, False), ([100.0], 0.5, False), ([100.0] * 3, 1e-9, True),
      ([99.0, 100.0, 101.0], 0.026, True), ([99.0, 100.0, 101.0], 0.024, False)],
 )  # fmt: skip
-def test_narrow_enough_is_about_the_half_width(values: list[float], target: float, enough: bool) -> None:
+def test_narrow_enough_compares_the_half_width(values: list[float], target: float, enough: bool) -> None:
     assert narrow_enough(values, target) is enough
 
 
-def test_drift_needs_a_trend_that_chance_does_not_give() -> None:
+def test_drift_is_significant_only_for_real_trends() -> None:
     falling = drift([100, 98, 96, 94, 92])
     assert falling is not None
-    assert falling.p == pytest.approx(2 / 120)  # two of the 5! orders are monotone
+    assert falling.p == pytest.approx(2 / 120)  # 2 of 5! orders are monotone
     assert falling.change == pytest.approx(-0.08)
     still = drift([100, 98, 101, 99, 100])
     assert still is not None and still.p > 0.3

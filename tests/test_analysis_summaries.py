@@ -1,4 +1,4 @@
-"""Summaries: what is counted, over which windows, and what is kept apart."""
+"""Summaries of trials: speeds, training time, telemetry and energy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.analysis.energy import CPU_COUNTER
 from harness.model.analysis import Key, Summary, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
-from tests.builders_telemetry import lost
+from tests.builders_telemetry import without_columns
 from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
@@ -47,21 +47,21 @@ def nvml(seconds: list[float], **columns: list[float]) -> Series:
 
 
 class TestSpeeds:
-    def test_a_trials_throughput_is_all_its_samples_over_all_its_time(self) -> None:
+    def test_throughput_is_all_samples_over_all_window_time(self) -> None:
         run = cpu_run(trials=1)
         windows = (window(100, 101), window(102, 105, samples=700, steps=70))
         result = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
         assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 10)
         assert result.step_time.median == pytest.approx(4 / 80)
 
-    def test_only_trials_that_went_well_count(self) -> None:
+    def test_only_successful_trials_count(self) -> None:
         run = gpu_run(trials=3)
         broken = replace(run.trials[0], status=Status.TIMEOUT)
         assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
         assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
         assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 1
 
-    def test_order_is_that_of_the_plan(self) -> None:
+    def test_summaries_are_in_the_order_of_the_plan(self) -> None:
         variants = (BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED)
         assert [(each.device, each.variant) for each in analyse(gpu_run()).summaries] == [
             (device, variant) for device in ("cpu", "gpu0") for variant in variants
@@ -69,7 +69,7 @@ class TestSpeeds:
 
 
 class TestTraining:
-    def test_it_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
+    def test_time_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
         result = summary(cpu_run(), "cpu", BASELINE)
         assert result.training_s is not None and result.training_projected
         assert result.training_s.median == pytest.approx(
@@ -78,7 +78,7 @@ class TestTraining:
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
         assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
 
-    def test_one_that_ran_to_its_end_is_not_projected(self) -> None:
+    def test_a_complete_training_is_not_projected(self) -> None:
         run = cpu_run(trials=3)
         first = run.trials[0]
         measured = Metric(variant=BASELINE, name="training_s", value=481.0)
@@ -87,7 +87,7 @@ class TestTraining:
         assert result.training_s is not None and result.training_s.median == 481.0
         assert not result.training_projected
 
-    def test_cold_start_holds_shared_phases_and_the_variants_own_in_order(self) -> None:
+    def test_cold_start_has_shared_phases_then_those_of_the_variant(self) -> None:
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)
         assert list(cold_start) == ["import", "data", "build", "first-step", "warm-up"]
         assert cold_start["first-step"] == pytest.approx(1.8)
@@ -95,9 +95,9 @@ class TestTraining:
     @pytest.mark.parametrize(
         ("run", "needed", "accuracy", "learned"),
         [
-            (hostile_run(), 0.2, None, True),  # procedural data: what the declaration asks for
+            (hostile_run(), 0.2, None, True),  # procedural data: the declared accuracy is required
             (hostile_run(), 0.3, None, False),
-            (cpu_run(), 0.9, None, True),  # real data: more than chance, here 24 % of 100 classes
+            (cpu_run(), 0.9, None, True),  # real data: 24 % with 100 classes is more than chance
             (cpu_run(), 0.9, 0.0145, False),
         ],
     )
@@ -112,7 +112,7 @@ class TestTraining:
         assert summary(run, "cpu", TUNED).accuracy_ok is None
 
 
-def test_waiting_is_a_share_and_none_where_it_cannot_be_seen() -> None:
+def test_wait_share_is_none_if_waiting_is_not_observable() -> None:
     assert summary(cpu_run(), "cpu", BASELINE).wait_share == pytest.approx(0.04, rel=0.01)
     assert summary(cpu_run(), "cpu", MODEL_ONLY).wait_share is None
 
@@ -121,27 +121,27 @@ class TestTelemetry:
     @pytest.mark.parametrize(
         ("windows", "series", "means"),
         [
-            (  # the reading at 1 speaks of time before 0.5 too
+            (  # the reading at 1 s also covers time before the window
                 (window(0.5, 3.5), window(3.6, 6.5, TUNED)),
                 nvml([0, 1, 2, 3, 4, 5, 6], gpu_util_pct=[99, 99, 10, 20, 99, math.nan, 50]),
                 {BASELINE: {"gpu_util_pct": 15.0}, TUNED: {"gpu_util_pct": 50.0}},
             ),
-            # A variant that is read rarely keeps every reading, and one that is not read has none.
+            # A variant with few readings keeps all of them; one without readings has no mean.
             ((window(0.5, 1.5),), nvml([0, 1, 2], gpu_util_pct=[1, 2, 3]), {BASELINE: {"gpu_util_pct": 2.0}}),
             ((window(4, 5),), nvml([0, 10], gpu_util_pct=[1, 2]), {BASELINE: {}}),
-            (  # counters are rates, 50 J at 0.5 s and 450 J at 2.5 s; masks have no mean
+            (  # counters become rates: 50 J at 0.5 s and 450 J at 2.5 s; bit masks have no mean
                 (window(0.5, 2.5),),
                 nvml([0, 1, 2, 3], energy_j=[0, 100, 300, 600], throttle_reasons=[0, 4, 4, 0]),
                 {BASELINE: {"energy_j_per_s": 200.0}},
             ),
-            (  # a counter that is read less often than windows are long is no variant's
+            (  # a counter with a read interval longer than the windows is ignored
                 (window(0.5, 1.5), window(1.5, 2.5, TUNED), window(2.5, 3.5)),
                 nvml([0, 2, 4, 6], energy_j=[0, 800, 1000, 1800]),
                 {BASELINE: {}, TUNED: {}},
             ),
         ],
     )
-    def test_means_are_over_the_variants_windows_only(
+    def test_means_cover_only_the_windows_of_a_variant(
         self, windows: tuple[Window, ...], series: Series, means: dict[str, dict[str, float]]
     ) -> None:
         result = steady_means(trial_with(windows, series))
@@ -151,7 +151,7 @@ class TestTelemetry:
                 {f"nvml.gpu0.{key}": each for key, each in values.items()}
             )
 
-    def test_growth_is_unknown_beyond_the_readings_and_over_a_reset(self) -> None:
+    def test_counter_increases_are_unknown_outside_readings_and_across_resets(self) -> None:
         t_ns, ends = np.array([1, 2, 3, 4]), [(0.5, 1.5), (1, 2), (1.5, 3), (3, 4), (3.5, 4.5)]
         starts_s, ends_s = np.array(ends).T
         result = counter_increases(
@@ -169,10 +169,10 @@ class TestTelemetry:
 
 
 class TestEnergy:
-    def test_it_is_mean_power_over_speed_and_prompt_power_comes_first(self) -> None:
+    def test_it_is_mean_power_over_throughput_and_prefers_instant_power(self) -> None:
         run, sources = gpu_run(), {}
         for source, *columns in (("", ""), ("nvml", "power_instant_w"), ("nvml", "power_usage_w")):
-            run = lost(run, source, *columns)
+            run = without_columns(run, source, *columns)
             result = summary(run, "gpu0", BASELINE)
             sources[result.energy_source] = result.energy_j_per_sample
         assert list(sources) == ["instant GPU power", "GPU power", ""]
@@ -180,18 +180,18 @@ class TestEnergy:
         joules = [each.median for each in sources.values() if each]
         assert joules == pytest.approx([125 * 0.0056 / 32] * 2, rel=0.1)
 
-    def test_that_of_several_gpus_is_their_sum_and_needs_them_all(self) -> None:
+    def test_several_gpus_are_summed_and_all_must_be_measured(self) -> None:
         run, devices = four_gpu_run(), ("gpu0", "gpu0+gpu1+gpu2+gpu3")
-        item, four = (summary(run, each, BASELINE).energy_j_per_sample for each in devices)
-        assert item is not None and four is not None
-        assert four.median == pytest.approx(item.median / 0.9, rel=0.05)
+        single, four = (summary(run, each, BASELINE).energy_j_per_sample for each in devices)
+        assert single is not None and four is not None
+        assert four.median == pytest.approx(single.median / 0.9, rel=0.05)
         trials = (
             replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
             for trial in run.trials
         )
         assert summary(replace(run, trials=tuple(trials)), devices[1], BASELINE).energy_j_per_sample is None
 
-    def test_that_of_the_cpu_is_packages_and_memory_but_no_part_twice(self) -> None:
+    def test_cpu_energy_sums_packages_and_dram_without_double_counting(self) -> None:
         watts = {"package-0": 100, "package-0_core": 60, "package-0_dram": 20, "package-1": 30, "psys": 400}
         run = cpu_run(trials=1)
         zones = (

@@ -1,4 +1,4 @@
-"""Sweeps: each point by itself, the best with its ties, what failed, and nothing mixed with plain runs."""
+"""Sweeps: speeds of points, the best point with its ties, and failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def only(run: Run) -> Sweep:
     return result
 
 
-def at(sweep: Sweep, **values: int) -> SweepPoint:
+def point_at(sweep: Sweep, **values: int) -> SweepPoint:
     return next(each for each in sweep.points if dict(each.point) == values)
 
 
@@ -28,7 +28,7 @@ def speed(each: SweepPoint) -> Estimate:
     return each.throughput
 
 
-def test_every_point_that_was_planned_is_there_in_order() -> None:
+def test_all_planned_points_are_present_in_order() -> None:
     sweep = only(sweep_run())
     assert sweep.axes == ("batch_size", "steps_per_execution")
     assert [tuple(dict(each.point).values()) for each in sweep.points] == [
@@ -36,34 +36,34 @@ def test_every_point_that_was_planned_is_there_in_order() -> None:
     ]  # fmt: skip
 
 
-def test_a_points_speed_is_that_of_its_own_trials() -> None:
+def test_the_speed_of_a_point_uses_only_its_own_trials() -> None:
     sweep = only(sweep_run(noise=0.0))
-    each = at(sweep, batch_size=128, steps_per_execution=10)
+    each = point_at(sweep, batch_size=128, steps_per_execution=10)
     assert speed(each).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
     assert speed(each).n == 3
 
 
-def test_the_best_and_what_cannot_be_told_from_it() -> None:
+def test_the_best_point_and_its_ties() -> None:
     sweep = only(sweep_run())
     assert sweep.best is not None
     assert dict(sweep.best.point)["batch_size"] == 128
     assert sweep.best.tied is True
-    assert at(sweep, batch_size=128, steps_per_execution=1).tied is True
-    assert at(sweep, batch_size=128, steps_per_execution=10).tied is True
-    assert at(sweep, batch_size=32, steps_per_execution=1).tied is False
-    over = at(sweep, batch_size=32, steps_per_execution=1).over_best
+    assert point_at(sweep, batch_size=128, steps_per_execution=1).tied is True
+    assert point_at(sweep, batch_size=128, steps_per_execution=10).tied is True
+    assert point_at(sweep, batch_size=32, steps_per_execution=1).tied is False
+    over = point_at(sweep, batch_size=32, steps_per_execution=1).over_best
     assert over is not None
     assert over.high < 1
 
 
-def test_running_out_of_memory_is_an_outcome() -> None:
+def test_out_of_memory_is_an_outcome() -> None:
     sweep = only(sweep_run())
-    each = at(sweep, batch_size=4096, steps_per_execution=1)
+    each = point_at(sweep, batch_size=4096, steps_per_execution=1)
     assert (each.status, each.throughput, each.tied) == (Status.OUT_OF_MEMORY, None, None)
     assert "memory limit" in each.message
 
 
-def test_what_was_not_measured_or_only_once_is_no_worse_than_the_best() -> None:
+def test_unmeasured_points_and_single_trials_are_not_ranked() -> None:
     run = sweep_run()
     cut = only(replace(run, trials=run.trials[:2]))
     assert [each.status for each in cut.points] == [Status.OK, Status.OK, None, None, None, None]
@@ -71,15 +71,15 @@ def test_what_was_not_measured_or_only_once_is_no_worse_than_the_best() -> None:
     assert only(replace(run, trials=())).best is None
 
 
-def test_points_are_in_no_other_figure() -> None:
-    """Their parameters differ: as summaries they would be averaged over the grid."""
+def test_sweep_points_appear_only_in_sweeps() -> None:
+    """Summaries would average over points with different parameters."""
     result = analyse(sweep_run())
     assert result.summaries == result.comparisons == result.published == result.findings == result.costs == ()
     assert result.step_times == result.pipelines == ()
     assert analyse(builders.gpu_run()).sweeps == ()
 
 
-def test_devices_and_variants_are_sweeps_of_their_own() -> None:
+def test_each_device_and_variant_is_a_separate_sweep() -> None:
     cpu, gpu = sweep_run(), sweep_run(device="gpu0")
     both = replace(cpu, planned=cpu.planned + gpu.planned, trials=cpu.trials + gpu.trials)
     assert [(each.device, each.variant, len(each.points)) for each in sweeps(both)] == [

@@ -1,4 +1,4 @@
-"""Runs side by side: who is faster, what is not comparable, who falls out of its kind, and trends."""
+"""Comparisons of runs: outcomes, standings, comparability, trends, fleets and checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
 
 
 class TestExtract:
-    def test_has_a_value_a_trial_the_step_times_and_what_limits_each(self) -> None:
+    def test_has_speeds_of_each_trial_step_times_and_main_findings(self) -> None:
         made = extract(analyse(builders.gpu_run(trials=4)), label="lab")
         keys = set(itertools.product(("cifar100-mlp",), ("cpu", "gpu0"), ("baseline", "tuned")))
         assert made.label == "lab"
@@ -50,20 +50,20 @@ class TestExtract:
         "run",
         [builders.gpu_run, builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run],
     )
-    def test_comes_back_from_its_file_whatever_is_left_of_the_run(self, run: Callable[[], Run]) -> None:
+    def test_survives_a_round_trip_through_its_file(self, run: Callable[[], Run]) -> None:
         made = extract(analyse(run()))
         assert len(versus((made, made)).runs) == 2
         again = from_json(to_json(made))
-        assert (again == made) is (run is not builders.hostile_run), "its texts are made printable"
+        assert (again == made) is (run is not builders.hostile_run), "unprintable characters are replaced"
         assert from_json(to_json(again)) == again
 
-    def test_foreign_ones_and_those_of_another_version_are_refused(self) -> None:
+    def test_other_files_and_versions_are_rejected(self) -> None:
         older = to_json(whole()).replace('"schema_version": 2', '"schema_version": 1')
         for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
             with pytest.raises(StoreError, match="Not an extract of this version"):
                 from_json(text)
 
-    def test_those_that_ship_can_be_read_and_have_their_names(self) -> None:
+    def test_bundled_extracts_are_readable_and_named(self) -> None:
         assert "h200" in references()
         for name in references():
             made = from_json(reference_path(name).read_bytes())
@@ -85,11 +85,11 @@ class TestOutcomes:
             (0.5, 1, Outcome.UNKNOWN),
         ],
     )
-    def test_what_was_planted_is_found(self, factor: float, trials: int, outcome: Outcome) -> None:
+    def test_planted_differences_are_detected(self, factor: float, trials: int, outcome: Outcome) -> None:
         runs = (again(whole(), 1, trials=trials), again(whole(), 2, factor=factor, trials=trials))
         assert {each.outcome for each in versus(runs).results if each.ratio} == {outcome}
 
-    def test_more_comparisons_make_each_more_careful(self) -> None:
+    def test_more_comparisons_widen_each_interval(self) -> None:
         few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
         first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
@@ -98,9 +98,7 @@ class TestOutcomes:
 
     @given(st.floats(0.1, 10), st.integers(0, 1000))
     @settings(max_examples=25, deadline=None)
-    def test_speeds_read_as_in_the_run_s_own_report_and_ratios_are_of_them(
-        self, factor: float, seed: int
-    ) -> None:
+    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor: float, seed: int) -> None:
         runs = [again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)]
         results = {(each.run, each.key): each for each in versus(runs).results}
         for run, own in enumerate(runs):
@@ -123,12 +121,12 @@ class TestStandings:
         ]
         assert made.standings[0].score.median == pytest.approx((best[1] / best[0] * best[3] / best[2]) ** 0.5)
 
-    def test_what_did_not_learn_does_not_count(self) -> None:
+    def test_models_that_do_not_learn_are_excluded(self) -> None:
         run = again(whole(), 1)
-        bad = replace(
+        not_learning = replace(
             run, speeds=tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
         )
-        made = versus([bad, run])
+        made = versus([not_learning, run])
         assert next(each for each in made.standings if each.run == 1).score.median > 1.5
 
 
@@ -139,7 +137,7 @@ class TestComparable:
          (Section.SETTINGS, "profile"), (Section.WORKLOADS, "cifar100-mlp declaration"),
          (Section.SOFTWARE, "tensorflow"), (Section.WORKLOADS, "cifar100-mlp cpu batch size")],
     )  # fmt: skip
-    def test_what_changes_the_meaning_of_a_speed_is_named(self, section: Section, field: str) -> None:
+    def test_decisive_differences_make_speeds_not_comparable(self, section: Section, field: str) -> None:
         base = changed(whole(), section, field, "one")
         made = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
         (result,) = made.differences
@@ -151,7 +149,7 @@ class TestComparable:
     @pytest.mark.parametrize(
         ("section", "field"), [(Section.IMAGES, "trees-cpu"), (Section.SOFTWARE, "xgboost")]
     )
-    def test_of_another_family_of_images_only_its_own_workloads(self, section: Section, field: str) -> None:
+    def test_an_image_family_affects_only_its_own_workloads(self, section: Section, field: str) -> None:
         base = replace(whole(3), images={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
         made = versus([changed(base, section, field, value) for value in ("one", "other")])
         for each in made.results:
@@ -166,17 +164,17 @@ class TestComparable:
         assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
         assert not any(each.not_comparable for each in made.results)
 
-    def test_what_one_side_does_not_know_is_no_difference(self) -> None:
+    def test_unknown_values_are_not_differences(self) -> None:
         made = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
         assert made.differences == ()
 
-    def test_which_slice_of_a_gpu_was_used_makes_no_other_machine(self) -> None:
+    def test_mig_instances_of_a_gpu_are_the_same_machine(self) -> None:
         made = builders.gpu_run(trials=1)
         gpus = [(replace(made.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
-        item, other = (facts(replace(made, manifest=replace(made.manifest, gpus=each))) for each in gpus)
-        assert item == other
+        first, second = (facts(replace(made, manifest=replace(made.manifest, gpus=each))) for each in gpus)
+        assert first == second
 
-    def test_only_the_baselines_batch_is_given(self) -> None:
+    def test_batch_size_matters_only_for_the_baseline(self) -> None:
         field = "cifar100-mlp cpu batch size"
         other = changed(whole(), Section.WORKLOADS, field, "64")
         result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
@@ -185,41 +183,41 @@ class TestComparable:
 
 class TestTrends:
     def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
-        """Give runs of one machine, each slower than the one before it."""
+        """Return runs of one machine, each slower than the previous one."""
         return [again(whole(), day, factor=factor**day, day=day * apart) for day in range(count)]
 
-    def test_six_runs_one_after_the_other_are_a_trend(self) -> None:
+    def test_six_successive_runs_form_a_trend(self) -> None:
         runs = self.days(6)
         made = versus([*runs[3:], *runs[:3]])
         assert {each.runs for each in made.trends} == {(3, 4, 5, 0, 1, 2)}
         assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in made.trends)
 
-    def test_five_are_none_and_steady_ones_have_no_change(self) -> None:
+    def test_five_runs_form_no_trend_and_steady_runs_have_no_change(self) -> None:
         assert versus(self.days(5)).trends == ()
         assert {each.change for each in versus(self.days(8, factor=1.0)).trends} == {None}
 
-    def test_runs_that_overlap_are_of_several_machines(self) -> None:
+    def test_overlapping_runs_form_no_trend(self) -> None:
         assert versus(self.days(8, apart=0)).trends == ()
         assert versus(fleet(24)).trends == ()
 
 
 class TestFleet:
-    def test_a_node_that_falls_out_of_its_kind_is_named_and_no_other(self) -> None:
+    def test_only_the_outlier_among_nodes_is_slower(self) -> None:
         made = versus(fleet(90, slow=(31,)))
         assert made.by_kind
         slower = {made.runs[each.run].label for each in made.results if each.outcome is Outcome.SLOWER}
         assert slower == {"node-031"}
 
-    def test_kinds_are_not_slower_than_one_another(self) -> None:
+    def test_nodes_are_compared_only_within_their_kind(self) -> None:
         made = versus(fleet(60))
         assert {each.outcome for each in made.results if each.ratio} == {Outcome.SAME}
         assert made.standings[0].score.median > 5 * made.standings[-1].score.median
 
-    def test_a_few_are_over_the_first_and_any_number_over_a_named_one(self) -> None:
+    def test_the_reference_is_the_first_of_few_runs_or_the_given_one(self) -> None:
         assert versus(fleet(MANY)).reference == 0
         assert versus(fleet(MANY + 10), reference=4).reference == 4
 
-    def test_runs_of_one_name_are_told_apart(self) -> None:
+    def test_equal_labels_are_made_unique(self) -> None:
         made = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
         assert [run.label for run in made.runs] == ["x", "x (2)", "x (3)"]
 
@@ -236,7 +234,7 @@ class TestGate:
             (0.5, 0.002, 1, Decision.OPEN),
         ],
     )
-    def test_a_speed_is_held_against_the_limit_of_five_percent(
+    def test_decisions_at_a_limit_of_five_percent(
         self, factor: float, noise: float, trials: int, decision: Decision
     ) -> None:
         runs = [
@@ -245,7 +243,7 @@ class TestGate:
         ]
         assert {each.decision for each in gate(versus(runs, reference=0), 0.05).checks} == {decision}
 
-    def test_what_the_baseline_alone_has_is_missing(self) -> None:
+    def test_speeds_only_in_the_baseline_are_missing(self) -> None:
         run = again(whole(), 2, label="new")
         without = replace(run, speeds=tuple(each for each in run.speeds if each.device == "cpu"))
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)

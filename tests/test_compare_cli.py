@@ -63,7 +63,7 @@ class TestCompare:
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
         assert "run-2 is 0.89" in printed.err
 
-    def test_it_does_not_write_over_what_it_reads(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_inputs_are_not_overwritten(self, tfbench: Call, pair, tmp_path: Path) -> None:
         page = tmp_path / "there.html"
         assert tfbench("report", pair[1], "-o", page).code == 0
         before = page.read_bytes()
@@ -72,20 +72,20 @@ class TestCompare:
         assert "overwrite" in printed.err
         assert page.read_bytes() == before
 
-    def test_names_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_accepts_labels_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
         assert tfbench("report", pair[1]).code == 0
         extract = tmp_path / "far.extract.json"
         shutil.copy(reference_path(references()[0]), extract)
         runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}")
         printed = tfbench("compare", *runs, "--price", "3.6", "-f", "json", "-o", "-")
-        assert printed.err == "", "what is printed goes into other programs"
+        assert printed.err == "", "output on stdout is for other programs"
         made = json.loads(printed.out)["runs"]
         assert [run["label"] for run in made] == ["old", "new", "far"]
         speed = made[1]["speeds"][0]
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)
 
-    def test_a_reference_machine_comes_first_unless_there_is_a_baseline(self, tfbench: Call, pair) -> None:
+    def test_the_reference_comes_first_unless_a_baseline_is_given(self, tfbench: Call, pair) -> None:
         reference = references()[0]
         for words, places in (
             ((), [reference, "run-1"]),
@@ -127,13 +127,13 @@ class TestBaseline:
     def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Printed:
         return tfbench("compare", run, "--baseline", baseline, "-f", "md", "-o", "-", *more)
 
-    def test_slower_exits_with_10_and_says_what(self, tfbench: Call, pair) -> None:
+    def test_slower_runs_exit_with_10_and_are_named(self, tfbench: Call, pair) -> None:
         printed = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
         assert printed.code == 10
         assert "cifar100-mlp cpu baseline (0.89" in printed.err
-        assert "❌ slower" in printed.out, "the table is written all the same"
+        assert "❌ slower" in printed.out, "the table is written in any case"
 
-    def test_as_fast_faster_and_slower_by_less_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_equal_faster_and_slightly_slower_runs_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
         same = written(tmp_path / "c", seed=3)
         for run, baseline, limit in (
             (same, pair[0], ("--fail-if-slower", "5%")),
@@ -143,7 +143,7 @@ class TestBaseline:
         ):
             assert self.check(tfbench, run, baseline, *limit).code == 0
 
-    def test_what_cannot_be_judged_does_not_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_undecidable_comparisons_do_not_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
         once = written(tmp_path / "once", trials=1)
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
         for run, baseline, words, reason in (
@@ -157,7 +157,7 @@ class TestBaseline:
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
 
 
-def test_narrowed_to_workloads_and_devices_that_were_measured_together() -> None:
+def test_filtering_by_workload_and_device() -> None:
     (made,) = filtered([whole()], workloads=("resnet50",), devices=("gpu0",))
     assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
     assert filtered([whole()], workloads=(), devices=("cpu",))[0].speeds

@@ -1,4 +1,4 @@
-"""What a comparison says: two sentences that are right, counts that agree, and each caveat once."""
+"""Sentences of comparisons: headlines, warnings, notes and caveats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.comparisons import COMPARISONS, again, comparison, whole
 
 
 def only(run: Extract, *, trials: int = 3) -> Extract:
-    """Give a run with so many trials of the baseline of its first workload on the CPU."""
+    """Return a run with only `trials` trials of the baseline of its first workload on the CPU."""
     first = next(each for each in run.speeds if (each.device, each.variant) == ("cpu", "baseline"))
     return replace(run, speeds=(replace(first, throughput=first.throughput[:trials]),))
 
@@ -60,7 +60,7 @@ def test_an_outlier_of_a_fleet_is_named() -> None:
     assert line(comparison("fleet")).endswith("Slower: node-017.")
 
 
-def test_warnings_name_smoke_runs_and_the_fields_that_decide() -> None:
+def test_warnings_name_smoke_runs_and_decisive_fields() -> None:
     base = whole(3)
     other = {**base.facts, Section.DATA: {**base.facts[Section.DATA], "cifar100-mlp": "other data"}}
     smoke = {**other, Section.SETTINGS: {"profile": "smoke"}}
@@ -90,5 +90,5 @@ def test_workers_that_share_a_machine_have_a_caveat() -> None:
     shared, oversubscribed = scaling_caveats(made.placements)
     assert "4 workers shared 2 machines" in shared
     assert "3 workers shared the 2 CPUs" in oversubscribed
-    apart = {count: each for count, each in made.placements.items() if count < 3}
-    assert list(scaling_caveats(apart)) == []
+    separate = {count: each for count, each in made.placements.items() if count < 3}
+    assert list(scaling_caveats(separate)) == []

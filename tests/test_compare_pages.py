@@ -1,4 +1,4 @@
-"""The pages of comparisons: complete, safe, and of a size that opens."""
+"""Pages of comparisons: complete, safe and small."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_every_page_is_whole_closed_off_and_of_a_size_that_opens(name: str) -> None:
+def test_pages_are_well_formed_self_contained_and_small(name: str) -> None:
     made = Document(page(name))
     assert made.unbalanced == []
     assert len(made.ids) == len(set(made.ids))
@@ -33,7 +33,7 @@ def test_every_page_is_whole_closed_off_and_of_a_size_that_opens(name: str) -> N
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_the_document_has_every_result_and_null_for_what_is_not_known(name: str) -> None:
+def test_the_json_has_every_result_and_null_for_unknown_values(name: str) -> None:
     made = comparison(name)
     made = replace(made, runs=(replace(made.runs[0], duration_s=math.nan), *made.runs[1:]))
     document = json.loads(json.dumps(comparison_document(made, gate(made, 0.05)), allow_nan=False))
@@ -46,7 +46,7 @@ def test_the_document_has_every_result_and_null_for_what_is_not_known(name: str)
     assert comparison_document(made)["gate"] is None
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     made = page("hostile")
     assert "<script>alert" not in made
     text = render_markdown(comparison("hostile"))
@@ -54,14 +54,14 @@ def test_hostile_names_are_text() -> None:
     assert "\u202e" not in made + text
 
 
-def test_at_most_four_runs_have_a_column_and_every_kind_of_machine_one() -> None:
+def test_four_columns_show_different_kinds_of_machine() -> None:
     made = comparison("eight")
     shown = shown_runs(made)
     assert len({made.runs[run].machine for run in shown}) == len(shown) == 4
     assert comparison("fleet").runs[shown_runs(comparison("fleet"))[0]].label == "node-017"
 
 
-def test_runs_without_a_name_are_named_by_their_machines() -> None:
+def test_unnamed_runs_are_labelled_by_machine() -> None:
     runs = [replace(whole(kind), label=whole(kind).run_id) for kind in (0, 1)]
     alike = [replace(runs[0], machine=f"NVIDIA H200 · {cpu}") for cpu in ("Xeon", "EPYC")]
     for given, names in (
@@ -85,7 +85,7 @@ def test_figures(name: str, figures: set[str]) -> None:
     assert set(figures_of(comparison(name))) == figures
 
 
-def test_a_pair_of_bars_has_one_axis() -> None:
+def test_paired_bars_share_an_axis() -> None:
     figure = figures_of(comparison("two"))["figure-step-time"]
     bars = figure.spec["vconcat"][0]["layer"][0]
     parts = figure.spec["datasets"][bars["data"]["name"]]
@@ -96,7 +96,7 @@ def test_a_pair_of_bars_has_one_axis() -> None:
 
 class TestMarkdown:
     @pytest.mark.parametrize("name", ["two", "eight", "together"])
-    def test_tables_are_tables(self, name: str) -> None:
+    def test_tables_are_valid_markdown(self, name: str) -> None:
         made = comparison(name)
         text = render_markdown(made, gate=gate(made, 0.05))
         for block in text.split("\n\n"):

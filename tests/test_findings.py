@@ -1,4 +1,4 @@
-"""Findings: the largest removable part comes first, with predicted and measured gain."""
+"""Findings: causes, their order, and predicted and measured gains."""
 
 from __future__ import annotations
 
@@ -69,36 +69,36 @@ def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause)
     assert finding.gain == pytest.approx(4.0, rel=0.1)
 
 
-def test_input_that_is_slower_than_the_model_is_the_limit_and_faster_input_only_lacks_overlap() -> None:
+def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:
     assert first(run({"gpu0": INPUT}, noise=0.001, min_accuracy=0)).cause is Cause.INPUT
     serial = {**INPUT, INPUT_ONLY: _speed(8), BASELINE: _speed(18), CUSTOM_LOOP: _speed(18, wait_share=0.44)}
     assert first(run({"gpu0": serial}, noise=0.001, min_accuracy=0)).cause is Cause.OVERLAP
 
 
-def test_where_nothing_is_lost_the_device_is_the_limit() -> None:
+def test_the_device_is_the_limit_if_no_time_is_lost() -> None:
     speeds = {name: _speed(10.1 if name == BASELINE else 10, wait_share=0.0) for name in FRAMEWORK}
     finding = first(run({"gpu0": {**speeds, INPUT_ONLY: _speed(1)}}, noise=0.001, min_accuracy=0))
     assert finding.cause is Cause.COMPUTE and finding.share is not None and finding.share.median > 0.9
 
 
-def test_a_model_that_does_not_learn_comes_before_everything() -> None:
+def test_a_model_that_does_not_learn_is_the_first_finding() -> None:
     assert first(run({"gpu0": FRAMEWORK}, accuracy=0.01, min_accuracy=0.5)).cause is Cause.NOT_LEARNING
 
 
-def test_a_baseline_faster_than_its_own_ceiling_is_a_wrong_measurement() -> None:
+def test_a_baseline_faster_than_its_ceiling_is_impossible() -> None:
     finding = first(run({"gpu0": {**FRAMEWORK, MODEL_ONLY: _speed(80)}}, noise=0.001, min_accuracy=0))
     assert finding.cause is Cause.IMPOSSIBLE and finding.share is not None and finding.share.median > 0.9
 
 
-def test_a_copy_faster_than_the_link_is_a_wrong_measurement() -> None:
-    """An H200's link has 16 lanes of PCIe 5, 63 GB/s; 40 ms of it are 2.5 GB."""
+def test_a_copy_faster_than_the_link_is_impossible() -> None:
+    """The link of an H200 has 16 lanes of PCIe 5: 63 GB/s, or 2.5 GB in 40 ms."""
     speeds = {**FRAMEWORK, CUSTOM_LOOP: _speed(40, wait_share=0.0), HOST_FED: _speed(40)}
     played = run({"gpu0": speeds}, noise=0.001, min_accuracy=0)
     assert first(with_metrics(played, **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
     assert first(with_metrics(played, **{BATCH_BYTES: 9e9})).cause is Cause.IMPOSSIBLE
 
 
-def test_an_ablation_is_predicted_by_the_parts_that_it_takes_away() -> None:
+def test_the_gain_of_an_ablation_matches_the_prediction() -> None:
     speeds = {**INPUT, WITHOUT_INPUT: _speed(12)}
     finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
     assert finding.cause is Cause.INPUT and finding.ablation is not None and finding.remedy is None
@@ -106,7 +106,7 @@ def test_an_ablation_is_predicted_by_the_parts_that_it_takes_away() -> None:
     assert finding.ablation.predicted == pytest.approx(finding.ablation.gain.median, rel=0.25)
 
 
-def test_the_remedy_is_the_variant_that_changes_least_else() -> None:
+def test_the_remedy_is_the_variant_with_the_fewest_other_changes() -> None:
     finding = first(with_metrics(run({"gpu0": INPUT}, noise=0.001, min_accuracy=0)))
     assert finding.ablation is None and finding.remedy is None
     idle = replace(_speed(10), load=GpuLoad(util=5, power_w=120))

@@ -1,4 +1,4 @@
-"""The sentences: every fact has one, and it says its numbers."""
+"""Sentences of reports: every cause and caveat has one, with its numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("cause", Cause)
 @pytest.mark.parametrize("facts", [{}, FACTS], ids=["without facts", "with facts"])
-def test_every_cause_has_a_sentence_a_limit_and_a_fix(cause: Cause, facts: dict[str, float]) -> None:
+def test_every_cause_has_an_explanation_a_limit_and_a_fix(cause: Cause, facts: dict[str, float]) -> None:
     each = finding(cause, **facts)
     text = explanation(each)
     assert text.endswith(".")
@@ -83,11 +83,11 @@ def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
     assert caveat_lines([caveat], notes=not caveat.is_note) == []
 
 
-def test_every_part_has_its_words() -> None:
+def test_every_part_has_a_text() -> None:
     assert PART_TEXTS.keys() == set(Part)
 
 
-def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
+def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
     wide = [
         Caveat(kind=CaveatKind.WIDE_INTERVAL, source=str(value), value=value) for value in (0.06, 0.28, 0.1)
     ]
@@ -98,7 +98,9 @@ def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
     first, second, third = caveat_lines([*wide, *failed], notes=False)
     assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
     assert first[1] == "0.06, 0.28, 0.1"
-    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout."), "others for another reason"
+    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout."), (
+        "separate because the reasons differ"
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,11 +115,11 @@ def test_caveats_of_a_kind_are_one_line_with_the_worst_of_them() -> None:
         (None, "not analysed"),
     ],
 )
-def test_what_limits_a_workload_is_a_few_words(each: Finding | None, text: str) -> None:
+def test_limits(each: Finding | None, text: str) -> None:
     assert plain(limit(each, None)) == text
 
 
-def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
+def test_a_cause_smaller_than_compute_is_named_after_it() -> None:
     parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
     time = StepTime(
         workload="w", device="cpu", variant="baseline", batch=32, total=of(0.01, "s"), parts=parts
@@ -126,7 +128,7 @@ def test_a_cause_smaller_than_computing_is_named_beside_it() -> None:
     assert text == "compute 60 %; removable: launch 20 %"
 
 
-def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
+def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     item = finding(Cause.LAUNCH, Part.LAUNCH)
     assert gain(item, None) == "Predicted without it: 2.0×."
     tuned = replace(item, remedy=Remedy(variant=TUNED, gain=of(3.1, "ratio"), alone=True))
@@ -147,14 +149,14 @@ def test_a_fix_by_itself_is_told_from_all_fixes_together() -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_is_said_with_its_numbers() -> None:
+def test_impossible_measurements_are_explained_with_numbers() -> None:
     faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=("baseline", "model-only"))
     assert "faster than model alone" in explanation(faster)
     copied = finding(Cause.IMPOSSIBLE, share=0.3, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
     assert "90 GB/s over a 32 GB/s link" in explanation(copied)
 
 
-def test_trust_follows_the_widest_interval() -> None:
+def test_trust_depends_on_the_widest_interval() -> None:
     assert trust(analysis("empty"))[1] == "alert"
     assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
     text, level = trust(analysis("cpu"))

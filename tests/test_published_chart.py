@@ -1,4 +1,4 @@
-"""Reference machines beside published numbers: as many times as fast as their speeds are."""
+"""Reference machines in the chart of published numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.report_pages import analysis
 
 
 def diamonds(**changes: object) -> list[dict]:
-    """Give the points of a reference machine in the chart of the GPU run."""
+    """Return the points of a reference machine in the chart of the GPU run."""
     figure = published_figure(analysis("gpu"), [replace(whole(), label="lab", **changes)])
     layers = [
         layer for layer in figure.spec["vconcat"][0]["layer"] if layer["mark"].get("shape") == "diamond"
@@ -20,7 +20,7 @@ def diamonds(**changes: object) -> list[dict]:
     return [point for layer in layers for point in figure.spec["datasets"][layer["data"]["name"]]]
 
 
-def test_a_machine_twice_as_fast_has_twice_the_factor() -> None:
+def test_a_reference_machine_twice_as_fast_has_twice_the_factor() -> None:
     shown = [each for each in analysis("gpu").published if each.factor and each.is_time_or_speed]
     summaries = {each.key: each for each in analysis("gpu").summaries}
     faster = tuple(
@@ -33,5 +33,5 @@ def test_a_machine_twice_as_fast_has_twice_the_factor() -> None:
     assert {each["name"] for each in points} == {"measured by tfbench on lab"}
 
 
-def test_the_same_machine_is_not_shown_beside_itself() -> None:
+def test_the_same_machine_is_not_its_own_reference() -> None:
     assert diamonds() == []

@@ -1,4 +1,4 @@
-"""A run carried inside its report: whole where it is short, thinned out where it is long, and read again."""
+"""Runs embedded in reports: complete if short, downsampled if long, and read back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
-def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
+def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
     analysis = analyse(RUNS[name]())
     run, again = unpack(pack(analysis, whole=False))
     assert again is not None
@@ -34,7 +34,7 @@ def test_a_run_and_its_analysis_come_back_as_they_were(name: str) -> None:
     assert again.run is run
 
 
-def test_of_a_whole_run_the_analysis_is_computed_again() -> None:
+def test_a_complete_run_is_analysed_again() -> None:
     analysis = analyse(builders.bare_run())
     run, again = unpack(pack(analysis, whole=True))
     assert again is None
@@ -42,7 +42,7 @@ def test_of_a_whole_run_the_analysis_is_computed_again() -> None:
 
 
 def as_read(run):
-    """Give a made-up run as it comes from a folder: plain numbers of JSON became what the model says."""
+    """Return a simulated run as read from a recording, with the types of the model."""
     return unpack(pack(analyse(run), whole=True))[0]
 
 
@@ -52,13 +52,13 @@ def written(path: Path, run) -> Path:
     return path
 
 
-def test_a_report_file_stands_for_the_run_folder(tmp_path: Path) -> None:
+def test_a_report_can_be_opened_like_a_run_folder(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", builders.bare_run()).path)
     assert comparable(open_run(written(tmp_path / "report.html", run))) == comparable(run)
     assert comparable(open_run(tmp_path / "run")) == comparable(run)
 
 
-def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> None:
+def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> None:
     run = as_read(builders.long_run(seconds=1200, gpus=4))
     analysis = analyse(run)
     page = written(tmp_path / "report.html", run)
@@ -69,10 +69,10 @@ def test_a_long_run_is_thinned_out_and_keeps_its_analysis(tmp_path: Path) -> Non
     assert short.trials[0].windows == run.trials[0].windows
     text, shown = pack_for_page(kept, whole=False)
     again = render_html(shown, record=text, code=javascript)
-    assert again == page.read_text(encoding="utf-8"), "the report of a report is that report"
+    assert again == page.read_text(encoding="utf-8"), "a report made from a report is identical"
 
 
-def test_thinning_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
+def test_downsampling_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
     run = builders.long_run(seconds=600, gpus=1)
     short = downsample_run(run, 20_000)
     assert count_values(short) <= 20_000
@@ -107,7 +107,7 @@ def content() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "not a tfbench report"),
         ("<!DOCTYPE html><p>someone's page", "not a tfbench report"),
@@ -126,17 +126,17 @@ def content() -> bytes:
         "document cut off", "array of objects",
     ],
 )  # fmt: skip
-def test_a_foreign_or_damaged_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError) as error:
         open_run(path)
-    assert said in refused.value.message
-    assert str(path) in refused.value.message
-    assert refused.value.hint
+    assert message in error.value.message
+    assert str(path) in error.value.message
+    assert error.value.hint
 
 
-def test_a_small_file_cannot_fill_the_memory() -> None:
+def test_decompression_is_limited() -> None:
     text = base64.b64encode(lzma.compress(bytes(1 << 20))).decode()
     with pytest.raises(StoreError, match="too large"):
         unpack(text, max_bytes=1 << 19)

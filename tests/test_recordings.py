@@ -1,4 +1,4 @@
-"""Runs recorded on an H200, replayed: the same figures, findings and pages as on the machine itself."""
+"""Runs recorded on an H200 give the expected numbers, findings and pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Folders = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Unpack each recording once for each process of the test run."""
+    """Unpack each recording once per test process."""
     into = tmp_path_factory.mktemp("recordings")
 
     def unpacked(name: str) -> Path:
@@ -53,21 +53,21 @@ def on_gpu(run: Run) -> list[Trial]:
     return trials
 
 
-def known(trial: Trial, source: str, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seconds and the values of a GPU's readings, without gaps."""
+def readings(trial: Trial, source: str, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return times in seconds and values of a GPU's readings, without gaps."""
     (series,) = (each for each in trial.telemetry if (each.source, each.device) == (source, "gpu0"))
     values = series.columns[column]
-    there = np.isfinite(values)
-    return series.t_ns[there] / 1e9, values[there]
+    finite = np.isfinite(values)
+    return series.t_ns[finite] / 1e9, values[finite]
 
 
-def test_all_archives_are_replayed_and_small() -> None:
+def test_all_recordings_are_tested_and_small() -> None:
     assert {path.name for path in DATA.glob(f"*{SUFFIX}")} == {f"{name}{SUFFIX}" for name in ALL}
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 3 << 20
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what lies in nested lists and dictionaries, by where."""
+    """Yield (path, value) of nested lists and dictionaries."""
     if isinstance(value, (dict, list)):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(each, f"{name}/{key}")
@@ -76,7 +76,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_figures_and_findings_are_those_expected(name: str, folder: Folders) -> None:
+def test_results_match_the_expected_values(name: str, folder: Folders) -> None:
     result, wanted = (
         dict(leaves(each))
         for each in (
@@ -93,7 +93,7 @@ def test_figures_and_findings_are_those_expected(name: str, folder: Folders) -> 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_parts_add_up_and_gains_are_those_of_their_shares(name: str, folder: Folders) -> None:
+def test_parts_add_up_and_gains_follow_from_shares(name: str, folder: Folders) -> None:
     analysis = replay(folder(name))
     for time in analysis.step_times:
         assert sum(part.median for part in time.parts.values()) == pytest.approx(time.total.median)
@@ -103,25 +103,25 @@ def test_parts_add_up_and_gains_are_those_of_their_shares(name: str, folder: Fol
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_energy_adds_up_to_the_gpus_counter(name: str, folder: Folders) -> None:
-    """Over a trial: what its windows are said to have taken, and power readings for all between them."""
+def test_energy_matches_the_counter_of_the_gpu(name: str, folder: Folders) -> None:
+    """Mean power over windows plus integrated power between them must match the energy counter."""
     for trial in on_gpu(read_run(folder(name))):
         means = steady_means(trial)
-        counted_s, counted_j = known(trial, "nvml_slow", "energy_j")
-        power_s, power_w = known(trial, "nvml", "power_instant_w")
-        grown = np.concatenate(([0.0], np.cumsum(np.diff(power_s) * (power_w[1:] + power_w[:-1]) / 2)))
-        between = np.diff(np.interp((counted_s[0], counted_s[-1]), power_s, grown)).item()
+        counted_s, counted_j = readings(trial, "nvml_slow", "energy_j")
+        power_s, power_w = readings(trial, "nvml", "power_instant_w")
+        energy_j = np.concatenate(([0.0], np.cumsum(np.diff(power_s) * (power_w[1:] + power_w[:-1]) / 2)))
+        between = np.diff(np.interp((counted_s[0], counted_s[-1]), power_s, energy_j)).item()
         windows = 0.0
         for window in trial.windows:
             ends_s = (window.start_ns / 1e9, window.end_ns / 1e9)
-            between -= np.diff(np.interp(ends_s, power_s, grown)).item()
+            between -= np.diff(np.interp(ends_s, power_s, energy_j)).item()
             windows += means[window.variant]["nvml.gpu0.power_instant_w"] * (ends_s[1] - ends_s[0])
         assert windows > 0.05 * (counted_j[-1] - counted_j[0])
         assert windows + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_is_small_and_the_same_each_time(name: str, folder: Folders) -> None:
+def test_the_page_is_small_and_reproducible(name: str, folder: Folders) -> None:
     made = (analyse(read_run(folder(name))), replay(folder(name)))
     page, again = (render_html(each, code=javascript) for each in made)
     assert page == again
@@ -136,20 +136,20 @@ def cards(analysis: Analysis) -> list[Fix]:
 
 
 class TestFindings:
-    """What was known of the workloads before they were measured."""
+    """Findings that were known before the workloads were measured."""
 
     @pytest.mark.parametrize(
         ("name", "workload", "cause", "least"),
         [
             ("h200-launch-bound", "cifar100-mlp", Cause.LAUNCH, 0.5),
             ("h200-compute-bound", "resnet50", Cause.COMPUTE, 0.85),
-            # The article found its GPU at 0 to 10 %: the CPU reads, decodes and augments.
+            # The article reports a GPU utilisation of 0 to 10 %: the CPU reads, decodes and augments.
             (PUBLISHED, "cats-dogs", Cause.INPUT, 0.9),
             (SUITE, "cats-dogs", Cause.INPUT, 0.9),
             (SUITE, "fashion-mnist-mlp", Cause.LAUNCH, 0.5),
         ],
     )
-    def test_the_cause_comes_first(
+    def test_the_first_finding_is_the_known_cause(
         self, name: str, workload: str, cause: Cause, least: float, folder: Folders
     ) -> None:
         findings = replay(folder(name)).findings
@@ -157,14 +157,14 @@ class TestFindings:
         assert first.cause is cause
         assert first.share is not None and first.share.median > least
 
-    def test_no_code_is_offered_for_what_made_it_slower(self, folder: Folders) -> None:
-        """Of a pipeline that lacks parallel maps: 1,624 samples/s for 2,248."""
+    def test_slower_changes_are_not_offered_as_fixes(self, folder: Folders) -> None:
+        """A pipeline without parallel maps reached 1,624 instead of 2,248 samples/s."""
         (slower,) = cards(replay(folder("h200-input-bound")))
         assert slower.tried is not None and slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
         assert slower.diff == ()
         (faster,) = (each for each in cards(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
         assert faster.tried is None and faster.diff
 
-    def test_the_gpu_of_the_article_is_idle(self, folder: Folders) -> None:
+    def test_the_gpu_is_idle_as_in_the_article(self, folder: Folders) -> None:
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10

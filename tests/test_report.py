@@ -1,4 +1,4 @@
-"""The HTML report: whole, closed off from the outside, small, and of one value for each quantity."""
+"""The HTML report: well-formed, self-contained, small and consistent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY = pytest.mark.parametrize("name", RUNS)
 
 
 @EVERY
-def test_the_page_is_well_formed_and_its_links_lead_somewhere_in_it(name):
+def test_the_page_is_well_formed_and_its_links_resolve(name):
     document = pages.document(name)
     assert document.unbalanced == []
     assert len(document.ids) == len(set(document.ids))
@@ -46,7 +46,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere_in_it(name):
 
 
 @EVERY
-def test_nothing_refers_to_the_outside(name):
+def test_there_are_no_external_references(name):
     document = pages.document(name)
     for tag, attributes in document.elements:
         assert tag not in {"link", "iframe", "object", "embed", "img", "base", "form"}
@@ -60,7 +60,7 @@ def test_nothing_refers_to_the_outside(name):
 
 
 @EVERY
-def test_the_policy_allows_nothing_but_the_page_itself(name):
+def test_the_content_security_policy_allows_only_the_page_itself(name):
     metas = pages.document(name).all("meta")
     policy = next(meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -71,7 +71,7 @@ def test_the_policy_allows_nothing_but_the_page_itself(name):
     assert rules["style-src-elem"].split() == [frame_hash(text) for text in pages.document(name).styles]
     assert "unsafe-eval" not in policy
     assert "http" not in policy
-    # The policy holds only for what comes after it.
+    # The policy applies only to elements after it.
     assert page(name).index("Content-Security-Policy") < page(name).index("<style")
 
 
@@ -79,19 +79,19 @@ def frame_hash(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_an_hour_on_eight_gpus_stays_under_three_megabytes():
+def test_a_long_run_stays_under_three_megabytes():
     record, shown = pack_for_page(analyse(builders.long_run()), whole=True)
     text = render_html(shown, record=record, code=pages.javascript)
     assert 500_000 < len(text.encode()) <= 3_000_000
     assert Document(text).unbalanced == []
 
 
-def test_the_default_suite_is_read_in_a_few_minutes():
+def test_the_default_report_has_at_most_1150_visible_words():
     words = " ".join(pages.document("suite").shown).split()
     assert 300 < len(words) <= 1_150
 
 
-def test_hostile_names_are_text():
+def test_hostile_names_are_escaped():
     document = pages.document("hostile")
     assert builders.HOSTILE.replace("\u202e", "\ufffd") in document.text
     assert "49" not in {word for word in document.words if word.strip() == "49"}
@@ -101,17 +101,17 @@ def test_hostile_names_are_text():
     assert not any("alert(1)" in text for text in code)
     assert not any("<" in text or ">" in text for text in data)
     assert "\u202e" not in page("hostile")
-    assert "alert(1)" in unpacked("hostile", "tfbench-figures"), "they reach the charts as data"
+    assert "alert(1)" in unpacked("hostile", "tfbench-figures"), "they are only data of the charts"
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_every_section_is_shown_by_some_run(name):
+def test_every_section_appears_in_some_report(name):
     section = name.split("_", 1)[1].removesuffix(".html").replace("_", "-")
     assert [run for run in RUNS if f'<section id="{section}"' in page(run)]
 
 
 @EVERY
-def test_every_figure_can_be_drawn_and_has_words_and_a_table(name):
+def test_every_figure_can_be_drawn_and_has_a_label_and_a_table(name):
     document = pages.document(name)
     figures = figures_of(analysis(name))
     assert sorted(str(each["id"]) for each in document.all("figure")) == sorted(figures)
@@ -137,7 +137,7 @@ def estimates(value: object) -> Iterator[Estimate]:
 
 
 def texts(result: Analysis) -> set[str]:
-    """Return every speed and ratio that there is to show, each in its one form."""
+    """Return every speed and ratio of an analysis as formatted in the report."""
     trials = (each for summary in result.summaries for each in summary.trial_throughputs)
     gains = [each.gain for each in result.findings if each.gain]
     gains += [each.ablation.predicted for each in result.findings if each.ablation]
@@ -153,7 +153,7 @@ def texts(result: Analysis) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["suite", "optimizations", "cpu", "gpu", "four-gpus", "interrupted", "sweep"]
 )
-def test_a_quantity_has_one_value_wherever_it_stands(name):
+def test_quantities_are_formatted_consistently(name):
     text = pages.document(name).text.replace(numbers.SPACE, " ")
     shown = set(re.findall(r"(?<![\w.,])([\d,.]+(?:/s|×))", text)) - {"1×"}
     assert shown
@@ -161,7 +161,7 @@ def test_a_quantity_has_one_value_wherever_it_stands(name):
 
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
-def test_the_first_table_has_a_row_a_workload_and_device(name):
+def test_the_overview_has_a_row_for_each_workload_and_device(name):
     result = analysis(name)
     pairs = {(each.workload, each.device) for each in result.summaries}
     on_gpu = {workload for workload, device in pairs if device != "cpu"}
@@ -178,7 +178,7 @@ def test_the_first_table_has_a_row_a_workload_and_device(name):
         assert numbers.factor(row.gain.median) in shown
 
 
-def test_a_limit_has_the_share_that_its_bar_has():
+def test_limits_show_the_same_share_as_the_bars():
     datasets = figures_of(analysis("suite"))["figure-step-time"].spec["datasets"]
     labels = {each.get("long") for records in datasets.values() for each in records}
     limits = [limit(row.finding, None) for row in rows(analysis("suite"))]
@@ -188,7 +188,7 @@ def test_a_limit_has_the_share_that_its_bar_has():
 
 
 @pytest.mark.parametrize(("name", "banners"), [("gpu", 0), ("interrupted", 1), ("failed", 1), ("empty", 1)])
-def test_what_must_be_known_first_comes_first(name, banners):
+def test_banners_come_first(name, banners):
     text = page(name)
     assert text.count('class="banner"') == banners
     assert text.rfind('class="banner"') < text.index('class="contents"')
@@ -208,9 +208,7 @@ def test_what_must_be_known_first_comes_first(name, banners):
         ("serving", ("CudnnRNNV3 on GPU:0", "901/s", "batch 16", "900/s offered"), ()),
     ],
 )  # fmt: skip
-def test_what_a_run_has_is_on_its_page_and_nothing_else(
-    name: str, words: tuple[str, ...], absent: tuple[str, ...]
-) -> None:
+def test_pages_show_only_what_a_run_has(name: str, words: tuple[str, ...], absent: tuple[str, ...]) -> None:
     document = pages.document(name)
     assert [word for word in words if word not in document.text] == []
     assert [word for word in absent if word in document.text or word in document.ids] == []
@@ -222,7 +220,7 @@ def unpacked(name, id_):
 
 
 @EVERY
-def test_the_numbers_behind_the_page_can_be_read_back(name):
+def test_embedded_data_can_be_read_back(name):
     data = json.loads(unpacked(name, "tfbench-analysis"))
     run = analysis(name).run
     assert data["run"]["manifest"]["run_id"] == run.manifest.run_id
@@ -231,16 +229,16 @@ def test_the_numbers_behind_the_page_can_be_read_back(name):
     assert set(json.loads(unpacked(name, "tfbench-figures"))) == set(figures_of(analysis(name)))
 
 
-def test_the_page_carries_the_charts_code_where_it_has_charts(tmp_path):
+def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     assert "vegaEmbed" in pages.javascript()
     assert unpacked("cpu", "tfbench-charts") == pages.javascript()
     assert 'id="tfbench-charts"' not in page("empty")
     folder = tmp_path / "cache" / "charts"
     assert charts_code(folder) == pages.javascript()
-    (kept,) = folder.iterdir()
-    kept.write_text("kept")
-    assert charts_code(folder) == "kept"
+    (cached,) = folder.iterdir()
+    cached.write_text("cached")
+    assert charts_code(folder) == "cached"
     (tmp_path / "file").write_text("")
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), (
-        "what cannot be kept is made again"
+        "the code is generated if it cannot be cached"
     )

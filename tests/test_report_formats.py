@@ -1,4 +1,4 @@
-"""The report as CSV for spreadsheets."""
+"""The report as CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_csv_has_one_row_for_each_workload_device_and_variant(name: str) -> None:
+def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
     result = rows(name)
     wanted = [each.key for each in analysis(name).summaries]
     if name != "hostile":
@@ -32,9 +32,9 @@ def test_csv_has_one_row_for_each_workload_device_and_variant(name: str) -> None
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
-def test_csv_runs_no_formula(text: str) -> None:
+def test_csv_escapes_formulas(text: str) -> None:
     assert cell(text)[0] in "'\ufffd"
 
 
-def test_csv_leaves_plain_values_alone() -> None:
+def test_csv_keeps_plain_values() -> None:
     assert [cell(value) for value in ("cpu", -1.5, None, True)] == ["cpu", -1.5, "", "yes"]

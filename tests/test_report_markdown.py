@@ -1,4 +1,4 @@
-"""The Markdown report: fit for a pull request, whatever the names in it are made of."""
+"""The Markdown report: complete and safe for a pull request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.report_pages import RUNS, analysis
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_tables_hold_together(name):
+def test_table_rows_have_equal_numbers_of_cells(name):
     text = render_markdown(analysis(name))
     width = 0
     for line in text.splitlines():
@@ -27,7 +27,7 @@ def test_tables_hold_together(name):
 
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
-def test_it_has_a_row_for_each_of_the_overview_the_caveats_and_the_command(name):
+def test_it_has_the_overview_the_caveats_and_the_command(name):
     result = analysis(name)
     text = render_markdown(result)
     for row in rows(result):
@@ -39,7 +39,7 @@ def test_it_has_a_row_for_each_of_the_overview_the_caveats_and_the_command(name)
     assert "None" not in text
 
 
-def test_hostile_names_start_nothing():
+def test_hostile_names_have_no_effect_in_markdown():
     text = render_markdown(analysis("hostile"))
     outside_code = re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)
     assert re.findall(r"<(?!/?(?:details|summary)>)", outside_code) == []
@@ -65,5 +65,5 @@ def test_escapes(raw, escaped):
     assert escape_markdown(raw) == escaped
 
 
-def test_code_is_fenced_by_more_backticks_than_it_has():
+def test_code_fences_are_longer_than_backticks_in_the_code():
     assert code_block("```\nx").startswith("````\n")

@@ -1,4 +1,4 @@
-"""Numbers in reports: digits from the interval, and units that fit."""
+"""Numbers in reports: digits and units."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ def figure(value: float, upto: float, unit: str) -> Published:
         (of(0.0, 0.0, 0.0), "0", "0 to 0"),
     ],
 )
-def test_the_interval_decides_the_digits_and_three_are_the_most(
-    value: Estimate, text: str, spread: str
-) -> None:
+def test_the_interval_determines_the_digits_up_to_three(value: Estimate, text: str, spread: str) -> None:
     assert numbers.estimate(value) == text
     assert numbers.speed(value) == f"{text}/s"
     assert numbers.interval(value) == spread
 
 
-def test_what_is_missing_is_no_zero() -> None:
+def test_missing_values_are_not_shown_as_zero() -> None:
     missing = (numbers.estimate(None), numbers.speed(None), numbers.interval(None), numbers.percent(None),
                numbers.size(None), numbers.quantity(None), numbers.number(float("nan")),
                numbers.factor(float("inf")), numbers.duration(float("nan")))  # fmt: skip
@@ -84,13 +82,11 @@ def test_what_is_missing_is_no_zero() -> None:
         (numbers.when, "some day", "some day"),
     ],
 )
-def test_quantities_are_in_units_that_a_person_would_use(
-    written: Callable[[Any], str], value: Any, text: str
-) -> None:
+def test_quantities_have_suitable_units(written: Callable[[Any], str], value: Any, text: str) -> None:
     assert written(value).replace(numbers.SPACE, " ") == text
 
 
-def test_counts_agree_with_their_nouns() -> None:
+def test_counts_agree_with_nouns_and_long_lists_are_shortened() -> None:
     counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
     assert [counted(count, "run") for count, _ in counts] == [text for _, text in counts]
     assert [some(each) for each in ("abc", "abcde")] == ["a, b, c", "a, b, c and 2 more"]

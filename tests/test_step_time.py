@@ -1,4 +1,4 @@
-"""The breakdown of a step's time: parts add up whatever the times, and planted causes get their parts."""
+"""Step-time breakdown: parts always add up, and planted causes appear in their parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ times = st.builds(
 
 
 @given(times)
-def test_parts_add_up_to_the_baseline_and_only_the_rest_may_be_negative(each: Times) -> None:
+def test_parts_add_up_and_only_unexplained_time_can_be_negative(each: Times) -> None:
     parts = split(each)
     total = sum(float(value[0]) for value in parts.values())
     assert total == pytest.approx(float(each.baseline[0]), rel=1e-9)
@@ -44,7 +44,7 @@ def test_parts_add_up_to_the_baseline_and_only_the_rest_may_be_negative(each: Ti
 
 
 @given(times)
-def test_what_was_not_measured_has_no_part(each: Times) -> None:
+def test_unmeasured_parts_are_absent(each: Times) -> None:
     parts = split(each)
     assert (Part.COPY in parts) == (each.host_fed is not None)
     assert (Part.LAUNCH in parts) == (each.launch is not None)
@@ -85,7 +85,7 @@ def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: 
     assert abs(parts[Part.UNEXPLAINED]) < 0.02
 
 
-def test_a_loop_that_found_batches_in_a_buffer_is_no_faster_than_the_input() -> None:
+def test_time_saved_by_buffered_batches_counts_as_input_wait() -> None:
     parts = _of(
         baseline=_speed(40), model_only=_speed(10), input_only=_speed(40),
         custom_loop=_speed(20, wait_share=0.5),
@@ -93,14 +93,14 @@ def test_a_loop_that_found_batches_in_a_buffer_is_no_faster_than_the_input() -> 
     assert parts[Part.INPUT_WAIT] == pytest.approx(0.75, abs=0.02)
 
 
-def test_what_input_adds_to_keras_loop_is_inputs() -> None:
+def test_slowdown_of_the_keras_loop_by_input_counts_as_input() -> None:
     loop = {"custom_loop": _speed(34, wait_share=0.7), "input_only": _speed(34)}
     parts = _of(baseline=_speed(40), model_only=_speed(10), without_input=_speed(11), **loop)
     assert parts[Part.FRAMEWORK] == pytest.approx(1 / 40, abs=0.01)
     assert parts[Part.INPUT_WAIT] + parts[Part.INPUT_SLOWDOWN] == pytest.approx(29 / 40, abs=0.02)
 
 
-def test_a_hiccup_in_one_variant_says_nothing_of_the_others() -> None:
+def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
     variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(40),
                 CUSTOM_LOOP: _speed(40, wait_share=0.75)}  # fmt: skip
     played = run({"gpu0": variants}, noise=0.001, trials=1)
@@ -112,7 +112,7 @@ def test_a_hiccup_in_one_variant_says_nothing_of_the_others() -> None:
     assert result[0].cause is Cause.INPUT
 
 
-def test_tuned_is_in_milliseconds_of_the_baselines_batch() -> None:
+def test_tuned_times_are_for_the_batch_size_of_the_baseline() -> None:
     tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
     analysis = analyse(
         run({"gpu0": {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}}, noise=0.001)
@@ -122,7 +122,7 @@ def test_tuned_is_in_milliseconds_of_the_baselines_batch() -> None:
     assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)
 
 
-def test_every_part_has_an_interval_that_holds_it() -> None:
+def test_every_part_has_an_interval_around_its_median() -> None:
     variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(1), HOST_FED: _speed(12),
                 CUSTOM_LOOP: _speed(30, wait_share=0.5)}  # fmt: skip
     time: StepTime = analyse(run({"gpu0": variants}, noise=0.05)).step_times[0]

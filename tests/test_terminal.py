@@ -1,4 +1,4 @@
-"""The report in a terminal: short, and of the same numbers as the page."""
+"""The terminal summary: short, with the same numbers as the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def printed(name: str, *, width: int = 100) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("name", RUNS)
-def test_it_says_something_of_every_run_and_cuts_nothing_off(name: str, width: int) -> None:
+def test_every_run_has_a_summary_that_fits_the_width(name: str, width: int) -> None:
     text = printed(name, width=width)
     assert text.strip()
     assert not {"…", "\u202e", numbers.SPACE} & set(text)
@@ -32,7 +32,7 @@ def test_it_says_something_of_every_run_and_cuts_nothing_off(name: str, width: i
 
 
 @pytest.mark.slow
-def test_the_default_suite_takes_twenty_five_lines_at_most() -> None:
+def test_the_default_suite_fits_in_25_lines() -> None:
     text = printed("suite")
     assert len(text.splitlines()) <= 25
     for row in rows(analysis("suite")):

@@ -1,4 +1,4 @@
-"""A Chromium that opens reports from files, and writes down what they do that they should not."""
+"""Open reports in Chromium and record their console messages and requests."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass
 class Opened:
-    """A page in the browser, and everything it said or asked for."""
+    """A page in the browser with its console messages and requested URLs."""
 
     page: Page
     messages: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
-    def drawn(self) -> None:
+    def wait_until_drawn(self) -> None:
         self.page.wait_for_selector("html[data-figures=drawn]", state="attached", timeout=120_000)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    assert found, f"install one of {', '.join(NAMES)} for the browser tests"
+    executable = next((path for name in NAMES if (path := shutil.which(name))), None)
+    assert executable, f"install one of {', '.join(NAMES)} for the browser tests"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=executable, args=list(ARGUMENTS))
         yield browser
         browser.close()
 
@@ -64,10 +64,10 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
         opened = Opened(page=context.new_page())
         opened.page.on("console", lambda message: opened.messages.append(f"{message.type}: {message.text}"))
         opened.page.on("pageerror", lambda error: opened.messages.append(f"error: {error}"))
-        opened.page.on("request", lambda request: opened.asked.append(request.url))
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.goto(path.as_uri())
         if scripts:
-            opened.drawn()
+            opened.wait_until_drawn()
         return opened
 
     yield open_

@@ -1,4 +1,4 @@
-"""Reports and comparisons in a real browser: drawn, silent, offline, readable by everyone, and fit for paper."""
+"""Reports and comparisons in a real browser: drawing, layout, interaction, accessibility and print."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def figures(name):
 
 
 @pytest.mark.parametrize("name", [*RUNS, *(f"compare:{name}" for name in COMPARED)])
-def test_page_is_drawn_silently_and_asks_for_nothing(open_report, name):
+def test_pages_are_drawn_without_messages_or_requests(open_report, name):
     opened = open_report(name)
     assert opened.messages == []
-    assert len(opened.asked) == 1 and opened.asked[0].startswith("file:")
+    assert len(opened.requests) == 1 and opened.requests[0].startswith("file:")
     page = opened.page
     unfold(page)
     for id_, figure in figures(name).items():
@@ -52,13 +52,13 @@ OVERLAPS = """figure => {
         .filter(text => text.textContent.trim() && text.getAttribute("opacity") !== "0")
         .map(text => [text.textContent, text.getBoundingClientRect()])
         .filter(([, box]) => box.width > 0);
-    const found = [];
-    texts.forEach(([one, a], place) => texts.slice(place + 1).forEach(([other, b]) => {
+    const overlaps = [];
+    texts.forEach(([first, a], index) => texts.slice(index + 1).forEach(([second, b]) => {
         const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-        if (across > 1 && down > 3) found.push([one, other]);
+        if (across > 1 && down > 3) overlaps.push([first, second]);
     }));
-    return found;
+    return overlaps;
 }"""
 
 
@@ -66,22 +66,22 @@ OVERLAPS = """figure => {
 @pytest.mark.parametrize(
     "name", ["suite", "optimizations", "gpu", "four-gpus", "interrupted", "sweep", "serving"]
 )
-def test_no_text_of_a_chart_lies_over_another(open_report, name, width):
+def test_texts_of_charts_do_not_overlap(open_report, name, width):
     page = open_report(name, width=width).page
     unfold(page)
-    found = {
-        figure.get_attribute("id"): over
+    overlapping = {
+        figure.get_attribute("id"): texts
         for figure in page.locator("figure").all()
-        if (over := figure.evaluate(OVERLAPS))
+        if (texts := figure.evaluate(OVERLAPS))
     }
-    assert found == {}
+    assert overlapping == {}
 
 
 PAGES = ["suite", *(f"compare:{name}" for name in (*COMPARED, "eight") if name != "hostile")]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_six_screens_and_a_report_s_first_one_answers(open_report, name):
+def test_pages_fit_six_screens_and_the_overview_fits_the_first(open_report, name):
     page = open_report(name, width=1280).page
     assert page.evaluate("document.documentElement.scrollHeight") <= 6 * 900
     assert page.evaluate("document.body.innerText.split(/\\s+/).length") <= 3000
@@ -90,7 +90,7 @@ def test_a_page_is_six_screens_and_a_report_s_first_one_answers(open_report, nam
         assert overview["y"] + overview["height"] < 900
 
 
-def test_the_crosshair_reads_all_gpus_at_one_instant_in_every_panel(open_report):
+def test_the_crosshair_shows_all_gpus_at_the_same_time(open_report):
     page = open_report("four-gpus").page
     unfold(page)
     figure = page.locator("figure:has(.tools)").filter(has_text="on 4 GPUs").first
@@ -107,7 +107,7 @@ def test_the_crosshair_reads_all_gpus_at_one_instant_in_every_panel(open_report)
 
 
 @pytest.mark.parametrize("key", ["Enter", " "])
-def test_the_time_axis_opens_on_what_was_measured_and_zooms_from_the_keyboard(open_report, key):
+def test_the_time_axis_starts_on_measured_phases_and_zooms_by_keyboard(open_report, key):
     page = open_report("gpu").page
     figure = page.locator("figure:has(.tools)").first
     axis = figure.locator(".live svg g.role-axis-label text")
@@ -140,7 +140,7 @@ def test_small_screens_do_not_scroll_sideways(open_report, name, width):
         assert box["x"] + box["width"] <= width + 1
 
 
-def test_figures_follow_the_window(open_report):
+def test_figures_follow_the_window_size(open_report):
     page = open_report("gpu", width=1200).page
     before = page.locator("#figure-step-time .live svg").bounding_box()["width"]
     page.set_viewport_size({"width": 600, "height": 900})
@@ -151,7 +151,7 @@ def test_figures_follow_the_window(open_report):
     assert page.evaluate("document.documentElement.scrollWidth") <= 600
 
 
-def test_dark_mode_is_dark_in_page_and_figures(open_report):
+def test_dark_mode_applies_to_page_and_figures(open_report):
     shades = {}
     for scheme in ("light", "dark"):
         page = open_report("gpu", scheme=scheme).page
@@ -178,23 +178,23 @@ def brightness(colour: str) -> float:
         ("compare:eight", "dark", 1200, "screen"), ("compare:together", "dark", 1200, "screen"),
     ],
 )  # fmt: skip
-def test_axe_finds_nothing(open_report, name, scheme, width, media):
+def test_axe_finds_no_accessibility_problems(open_report, name, scheme, width, media):
     page = open_report(name, scheme=scheme, width=width).page
     unfold(page)
     page.emulate_media(media=media, color_scheme=scheme)
-    found = Axe().run(
+    result = Axe().run(
         page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
     )
-    bad = [
+    violations = [
         (each["id"], each["nodes"][0]["html"][:120])
-        for each in found.response["violations"]
+        for each in result.response["violations"]
         if each["impact"] in ("serious", "critical", "moderate")
     ]
-    assert bad == []
+    assert violations == []
 
 
 @pytest.mark.parametrize("name", ["suite", "interrupted", "compare:two"])
-def test_without_scripts_the_main_figures_are_still_there(open_report, name):
+def test_static_figures_are_shown_without_scripts(open_report, name):
     page = open_report(name, scripts=False).page
     still = page.locator("#figure-step-time .still svg")
     assert still.is_visible()
@@ -202,8 +202,8 @@ def test_without_scripts_the_main_figures_are_still_there(open_report, name):
     assert page.locator(".tools:visible").count() == 0
 
 
-@pytest.mark.parametrize(("name", "format_", "most"), [("suite", "A4", 8), ("four-gpus", "Letter", 8)])
-def test_the_printed_page_is_short_and_has_its_figures_whole(open_report, tmp_path, name, format_, most):
+@pytest.mark.parametrize(("name", "format_", "max_pages"), [("suite", "A4", 8), ("four-gpus", "Letter", 8)])
+def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path, name, format_, max_pages):
     opened = open_report(name, scheme="dark")
     path = tmp_path / "report.pdf"
     opened.page.pdf(path=path, format=format_)
@@ -211,7 +211,7 @@ def test_the_printed_page_is_short_and_has_its_figures_whole(open_report, tmp_pa
         [_tool("pdftotext"), "-layout", path, "-"], capture_output=True, text=True, check=True
     )
     pages = text.stdout.removesuffix("\f").split("\f")
-    assert 2 <= len(pages) <= most
+    assert 2 <= len(pages) <= max_pages
     flat = " ".join(text.stdout.split())
     for button in ("Zoom", "Copy ", "Save the data"):
         assert button not in flat
@@ -222,28 +222,28 @@ def test_the_printed_page_is_short_and_has_its_figures_whole(open_report, tmp_pa
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name)
-    assert found, f"install {name} (poppler-utils) for the browser tests"
-    return found
+    path = shutil.which(name)
+    assert path, f"install {name} (poppler-utils) for the browser tests"
+    return path
 
 
-def test_numbers_can_be_saved(open_report, tmp_path):
+def test_data_can_be_saved(open_report, tmp_path):
     page = open_report("gpu").page
-    with page.expect_download() as waiting:
+    with page.expect_download() as download:
         page.get_by_role("button", name="Save the data").click()
     path = tmp_path / "saved.json"
-    waiting.value.save_as(path)
+    download.value.save_as(path)
     data = json.loads(path.read_text(encoding="utf-8"))
     assert data["run"]["manifest"]["run_id"] == analysis("gpu").run.manifest.run_id
     assert len(data["findings"]) == len(analysis("gpu").findings)
 
 
 @pytest.mark.parametrize("name", ["hostile", "compare:hostile"])
-def test_hostile_names_run_nothing(open_report, name):
+def test_hostile_names_run_no_code(open_report, name):
     opened = open_report(name)
     dialogs = []
     opened.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     opened.page.reload()
-    opened.drawn()
+    opened.wait_until_drawn()
     assert dialogs == []
     assert "<script>alert(1)</script>" in opened.page.locator("h1").inner_text()
