@@ -84,11 +84,11 @@ def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
     """
     # Altair's own layering and concatenation duplicate and rename marks.
     context: dict[str, Any] = {"top_level": False, "datasets": {}}
-    made = [
+    specs = [
         {**each, "layer": [layer.to_dict(validate=False, context=context) for layer in each["layer"]]}
         for each in panels
     ]
-    whole = {"vconcat": made, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
+    whole = {"vconcat": specs, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
     return {**whole, "config": CONFIG, **rest}
 
 
@@ -100,8 +100,8 @@ def panel(
     Args:
         heading: aligned with the left edge of labels of width `labels_px`.
     """
-    made: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
-    return {**made, "title": {"text": heading, "dx": -labels_px}} if heading else made
+    spec: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
+    return {**spec, "title": {"text": heading, "dx": -labels_px}} if heading else spec
 
 
 def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -115,27 +115,27 @@ def labels_axis(width_px: int, **more: Any) -> alt.Axis:
     return alt.Axis(**{"title": None, **fixed, **more})
 
 
-def labelled(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
+def row_chart(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
     """Return a chart with one row for each value of `row` in the records, in order."""
     order = list(dict.fromkeys(record["row"] for record in records))
-    made: alt.Chart = alt.Chart(rows(records)).encode(
+    chart: alt.Chart = alt.Chart(rows(records)).encode(
         y=alt.Y("row:N", sort=order, axis=labels_axis(labels_px))
     )
-    return made
+    return chart
 
 
 def whiskers(base: alt.Chart) -> alt.Chart:
     """Draw intervals from `low` to `high`."""
-    made: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
-    return made
+    chart: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
+    return chart
 
 
-def beside(base: alt.Chart, field: str = "text") -> alt.Chart:
+def row_texts(base: alt.Chart, field: str = "text") -> alt.Chart:
     """Write a text for each row to the right of the panel."""
-    made: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
+    chart: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
         x=alt.value("width"), text=alt.Text(f"{field}:N")
     )
-    return made
+    return chart
 
 
 def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
@@ -184,7 +184,7 @@ def dot_plot(
             if around
             else _log_axis(ends or [1.0], 1.3, "~s")
         )
-        base = labelled(records, labels_px)
+        base = row_chart(records, labels_px)
         marks = {"x": x, "tooltip": [alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]}
         others = base.properties(data=rows(references)).mark_point(
             shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
@@ -194,7 +194,7 @@ def dot_plot(
             *([others.encode(stroke=alt.Stroke("colour:N", scale=None), **marks)] if references else []),
             whiskers(base),
             base.mark_point(filled=True, size=56, opacity=0.85).encode(color=COLOUR, **marks),
-            beside(base),
+            row_texts(base),
         ]
         drawn.append(panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px))
     return Figure(
@@ -220,8 +220,8 @@ def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Ma
 def _unity(x: alt.X) -> alt.Chart:
     """Draw a line at 1, where two speeds are equal."""
     line = alt.Chart(rows([{"value": 1.0}]))
-    made: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)
-    return made
+    chart: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)
+    return chart
 
 
 def device_colour(device: str) -> str:

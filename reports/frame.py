@@ -31,7 +31,7 @@ _EXPORT = "window.vegaEmbed = vegaEmbed;"
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
-    messages.alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
+    messages.gain_alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word,
@@ -46,7 +46,7 @@ def environment(*, html: bool) -> Environment:
     Args:
         html: escape for HTML, else for GitHub Markdown.
     """
-    made = Environment(
+    env = Environment(
         loader=PackageLoader("reports"),
         autoescape=html,  # noqa: S701 - Markdown is escaped by `finalize`
         undefined=StrictUndefined,
@@ -54,9 +54,9 @@ def environment(*, html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {each.__name__: each for each in _FILTERS}
-    made.globals |= {"messages": messages, "compare_messages": compare_messages}
-    return made
+    env.filters |= {each.__name__: each for each in _FILTERS}
+    env.globals |= {"messages": messages, "compare_messages": compare_messages}
+    return env
 
 
 def charts_code(cache_folder: Path | None = None) -> str:
@@ -137,9 +137,9 @@ def _hash(text: str) -> str:
 
 def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Render the sections of a folder that are not empty; file names begin with their position."""
-    made, result = environment(html=True), []
-    for name in sorted(each for each in made.list_templates() if each.startswith(f"{folder}/")):
-        module: Any = made.get_template(name).make_module(dict(context))
+    env, result = environment(html=True), []
+    for name in sorted(each for each in env.list_templates() if each.startswith(f"{folder}/")):
+        module: Any = env.get_template(name).make_module(dict(context))
         if body := str(module).strip():
             id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1]
             result.append({"id": id_, "title": str(module.title), "body": Markup(body)})  # noqa: S704

@@ -196,8 +196,8 @@ def fix(finding: Finding | None) -> str:
     return FIXES[finding.cause] if finding else ""
 
 
-def alone(finding: Finding | None) -> str:
-    """Return the variant that applies only this fix and its gain; "" if none was measured."""
+def gain_alone(finding: Finding | None) -> str:
+    """Return the gain of the variant with only this fix, or that it was slower; "" if not measured."""
     remedy = finding.remedy if finding else None
     if remedy is None:
         return ""
@@ -215,7 +215,7 @@ def expected(finding: Finding) -> str:
     if finding.remedy is None:
         return f"{numbers.factor(finding.gain or 1.0)} predicted"
     others = "all fixes" if finding.remedy.variant == TUNED else "other changes"
-    return alone(finding) or f"{numbers.factor(finding.remedy.gain.median)} with {others}"
+    return gain_alone(finding) or f"{numbers.factor(finding.remedy.gain.median)} with {others}"
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:
@@ -233,7 +233,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
             predicted = ""
     elif finding.gain:
         parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
-    if by_itself := alone(finding):
+    if by_itself := gain_alone(finding):
         parts.append(f"{by_itself[0].upper()}{by_itself[1:]}{predicted}.")
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")

@@ -9,7 +9,7 @@ import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, Stage, find_by_key
 from reports import numbers
-from reports.charts import Figure, Panel, beside, labelled, panel, records_table, span, stacked, whiskers
+from reports.charts import Figure, Panel, panel, records_table, row_chart, row_texts, span, stacked, whiskers
 from reports.names import devices_of, titles_of
 from workloads.protocol import BASELINE
 
@@ -67,8 +67,8 @@ def _record(stage: Stage) -> dict[str, Any]:
 
 
 def _panel(heading: str, records: Sequence[dict[str, Any]]) -> Panel:
-    base = labelled(records, _LABELS_PX)
+    base = row_chart(records, _LABELS_PX)
     bars = base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(
         x=alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
     )
-    return panel(bars, whiskers(base), beside(base), heading=heading, labels_px=_LABELS_PX, row_px=_ROW_PX)
+    return panel(bars, whiskers(base), row_texts(base), heading=heading, labels_px=_LABELS_PX, row_px=_ROW_PX)

@@ -9,7 +9,7 @@ import altair as alt
 
 from harness.model.analysis import Analysis, Part, StepTime
 from reports import numbers
-from reports.charts import COLOUR, Figure, Key, Panel, Table, beside, labelled, panel, stacked
+from reports.charts import COLOUR, Figure, Key, Panel, Table, panel, row_chart, row_texts, stacked
 from reports.names import SHORT_PARTS, devices_of, titles_of, variant_name
 from reports.palette import part_colour
 
@@ -82,7 +82,7 @@ def _panel(
         {"row": label, "total": f"{numbers.milliseconds(time.total.median)} ms"}
         for label, time in times.items()
     ]
-    scale, base = alt.Scale(domain=[0, 1]), labelled(records, labels_px)
+    scale, base = alt.Scale(domain=[0, 1]), row_chart(records, labels_px)
     bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
     # Vega numbers the scales of the panels. A label is drawn only if it fits its segment.
     width = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
@@ -99,7 +99,7 @@ def _panel(
             color=COLOUR,
         ),
         labels.encode(x=alt.X("middle:Q", scale=scale, axis=None), color=alt.Color("text:N", scale=None)),
-        beside(labelled(totals, labels_px), "total"),
+        row_texts(row_chart(totals, labels_px), "total"),
         heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
         labels_px=labels_px,
         row_px=_ROW_PX,

@@ -166,10 +166,10 @@ def _records(shaded: Sequence[Band]) -> Records:
 
 
 def _shading(phases: Records, x: alt.X) -> alt.Chart:
-    made: alt.Chart = alt.Chart(rows(phases)).encode(
+    chart: alt.Chart = alt.Chart(rows(phases)).encode(
         x=x, x2=alt.X2("end:Q"), fill=alt.Fill("colour:N", scale=None)
     )
-    return made
+    return chart
 
 
 def _ribbon(phases: Records, x: alt.X) -> Panel:
@@ -184,10 +184,10 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
     # The ribbon is panel 0, so the first line panel has the scale "concat_1_x".
     width = "max(1, scale('concat_1_x', datum.end) - scale('concat_1_x', datum.t) - 6)"
     names = alt.Chart(rows(phases)).transform_filter("datum.name")
-    made: alt.Chart = names.mark_text(
+    chart: alt.Chart = names.mark_text(
         align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(width)
     ).encode(x=x, y=alt.value(0), text=alt.Text("name:N"))
-    return made
+    return chart
 
 
 def _lines_of(

@@ -13,7 +13,7 @@ from tests.builders import cpu_run, four_gpu_run, gpu_run
 from workloads.protocol import BASELINE, Published
 
 
-def beside(run: Run, **fields: object) -> PublishedComparison:
+def compared(run: Run, **fields: object) -> PublishedComparison:
     """Return the comparison of one published number of the first workload on its first device."""
     number = Published(source="A blog, 2020", system="A GPU", device="gpu", unit="samples/s", value=100.0)
     first = replace(run.workloads[0], published=(replace(number, **fields),))
@@ -28,10 +28,10 @@ def speed(run: Run, device: str) -> float:
 
 def test_the_factor_compares_speeds_even_for_published_times() -> None:
     run = gpu_run()
-    each = beside(run, value=speed(run, "gpu0") / 4)
+    each = compared(run, value=speed(run, "gpu0") / 4)
     assert each.factor is not None
     assert each.factor.median == 4
-    seconds = beside(run, unit="s", value=1e9)
+    seconds = compared(run, unit="s", value=1e9)
     assert seconds.factor is not None
     assert seconds.measured is not None
     assert seconds.factor.median == 1e9 / seconds.measured.median, "less time means more speed"
@@ -41,20 +41,20 @@ def test_the_factor_compares_speeds_even_for_published_times() -> None:
 def test_a_published_range_is_compared_at_its_nearer_end(low: float, high: float, factor: float) -> None:
     run = gpu_run()
     here = speed(run, "gpu0")
-    each = beside(run, value=here * low, upto=here * high)
+    each = compared(run, value=here * low, upto=here * high)
     assert each.factor is not None
     assert each.factor.median == pytest.approx(factor)
 
 
 def test_the_baseline_is_used_if_the_published_settings_did_not_run() -> None:
-    each = beside(gpu_run(), variant="opt:no-augment")
+    each = compared(gpu_run(), variant="opt:no-augment")
     assert (each.measured_variant, each.other_variant) == (BASELINE, True)
-    assert not beside(gpu_run()).other_variant
+    assert not compared(gpu_run()).other_variant
 
 
 @pytest.mark.parametrize("unit", ["accuracy", "utilisation"])
 def test_shares_have_no_factor(unit: str) -> None:
-    each = beside(gpu_run(), unit=unit, value=0.8)
+    each = compared(gpu_run(), unit=unit, value=0.8)
     assert each.factor is None
     assert each.measured is not None
     assert 0 <= each.measured.median <= 1
@@ -62,7 +62,7 @@ def test_shares_have_no_factor(unit: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}])
 def test_numbers_without_a_measurement_have_no_factor(fields: dict[str, str]) -> None:
-    each = beside(cpu_run(), **fields)
+    each = compared(cpu_run(), **fields)
     assert (each.measured, each.factor, each.other_variant) == (None, None, False)
     assert each.measured_variant == BASELINE
 

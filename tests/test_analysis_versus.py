@@ -32,29 +32,31 @@ def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
 
 class TestExtract:
     def test_has_speeds_of_each_trial_step_times_and_main_findings(self) -> None:
-        made = extract(analyse(builders.gpu_run(trials=4)), label="lab")
+        extracted = extract(analyse(builders.gpu_run(trials=4)), label="lab")
         keys = set(itertools.product(("cifar100-mlp",), ("cpu", "gpu0"), ("baseline", "tuned")))
-        assert made.label == "lab"
-        assert {each.key for each in made.speeds} == {each.key for each in made.step_times} == keys
-        assert {len(each.throughput) for each in made.speeds} == {4}
-        assert sorted(each.device for each in made.findings) == ["cpu", "gpu0"]
-        assert len(to_json(made)) < 20_000
+        assert extracted.label == "lab"
+        assert {each.key for each in extracted.speeds} == {each.key for each in extracted.step_times} == keys
+        assert {len(each.throughput) for each in extracted.speeds} == {4}
+        assert sorted(each.device for each in extracted.findings) == ["cpu", "gpu0"]
+        assert len(to_json(extracted)) < 20_000
 
     def test_names_the_machine_and_its_limits(self) -> None:
         run = builders.gpu_run(trials=1)
         options = Options(cpus="0-1", cpu_quota=1.5)
-        made = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
-        assert made.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
+        extracted = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
+        assert extracted.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize(
         "run",
         [builders.gpu_run, builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run],
     )
     def test_survives_a_round_trip_through_its_file(self, run: Callable[[], Run]) -> None:
-        made = extract(analyse(run()))
-        assert len(versus((made, made)).runs) == 2
-        again = from_json(to_json(made))
-        assert (again == made) is (run is not builders.hostile_run), "unprintable characters are replaced"
+        extracted = extract(analyse(run()))
+        assert len(versus((extracted, extracted)).runs) == 2
+        again = from_json(to_json(extracted))
+        assert (again == extracted) is (run is not builders.hostile_run), (
+            "unprintable characters are replaced"
+        )
         assert from_json(to_json(again)) == again
 
     def test_other_files_and_versions_are_rejected(self) -> None:
@@ -66,10 +68,10 @@ class TestExtract:
     def test_bundled_extracts_are_readable_and_named(self) -> None:
         assert "h200" in references()
         for name in references():
-            made = from_json(reference_path(name).read_bytes())
-            assert made.label == name
-            assert made.speeds
-            assert made.step_times
+            extracted = from_json(reference_path(name).read_bytes())
+            assert extracted.label == name
+            assert extracted.speeds
+            assert extracted.step_times
         with pytest.raises(UsageError) as caught:
             reference_path("../h200")
         assert all(name in caught.value.hint for name in references())
@@ -92,7 +94,9 @@ class TestOutcomes:
     def test_more_comparisons_widen_each_interval(self) -> None:
         few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
-        first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
+        first, second = (
+            next(each.ratio for each in compared.results if each.ratio) for compared in (few, many)
+        )
         assert second.high - second.low > first.high - first.low
         assert second.median == first.median
 
@@ -112,22 +116,24 @@ class TestOutcomes:
 
 class TestStandings:
     def test_the_fastest_device_and_variant_counts(self) -> None:
-        made = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
-        assert [made.runs[each.run].label for each in made.standings] == ["gpu", "cpu only"]
+        compared = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
+        assert [compared.runs[each.run].label for each in compared.standings] == ["gpu", "cpu only"]
         best = [
-            max(each.speed.median for each in made.results if (each.run, each.workload) == (run, name))
+            max(each.speed.median for each in compared.results if (each.run, each.workload) == (run, name))
             for name in ("cifar100-mlp", "resnet50")
             for run in (0, 1)
         ]
-        assert made.standings[0].score.median == pytest.approx((best[1] / best[0] * best[3] / best[2]) ** 0.5)
+        assert compared.standings[0].score.median == pytest.approx(
+            (best[1] / best[0] * best[3] / best[2]) ** 0.5
+        )
 
     def test_models_that_do_not_learn_are_excluded(self) -> None:
         run = again(whole(), 1)
         not_learning = replace(
             run, speeds=tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
         )
-        made = versus([not_learning, run])
-        assert next(each for each in made.standings if each.run == 1).score.median > 1.5
+        compared = versus([not_learning, run])
+        assert next(each for each in compared.standings if each.run == 1).score.median > 1.5
 
 
 class TestComparable:
@@ -139,39 +145,39 @@ class TestComparable:
     )  # fmt: skip
     def test_decisive_differences_make_speeds_not_comparable(self, section: Section, field: str) -> None:
         base = changed(whole(), section, field, "one")
-        made = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
-        (result,) = made.differences
+        compared = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
+        (result,) = compared.differences
         assert (result.section, result.field, result.values, result.comparable) == (
             section, field, ("one", "other"), False,
         )  # fmt: skip
-        assert any(section in each.not_comparable for each in made.results)
+        assert any(section in each.not_comparable for each in compared.results)
 
     @pytest.mark.parametrize(
         ("section", "field"), [(Section.IMAGES, "trees-cpu"), (Section.SOFTWARE, "xgboost")]
     )
     def test_an_image_family_affects_only_its_own_workloads(self, section: Section, field: str) -> None:
         base = replace(whole(3), images={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
-        made = versus([changed(base, section, field, value) for value in ("one", "other")])
-        for each in made.results:
+        compared = versus([changed(base, section, field, value) for value in ("one", "other")])
+        for each in compared.results:
             if each.ratio:
                 assert each.not_comparable == ((section,) if each.workload == "cifar100-mlp" else ())
 
     def test_the_machine_itself_may_differ(self) -> None:
         other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
-        made = versus([whole(), other])
-        (result,) = made.differences
+        compared = versus([whole(), other])
+        (result,) = compared.differences
         assert result.comparable
         assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
-        assert not any(each.not_comparable for each in made.results)
+        assert not any(each.not_comparable for each in compared.results)
 
     def test_unknown_values_are_not_differences(self) -> None:
-        made = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
-        assert made.differences == ()
+        compared = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
+        assert compared.differences == ()
 
     def test_mig_instances_of_a_gpu_are_the_same_machine(self) -> None:
-        made = builders.gpu_run(trials=1)
-        gpus = [(replace(made.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
-        first, second = (facts(replace(made, manifest=replace(made.manifest, gpus=each))) for each in gpus)
+        run = builders.gpu_run(trials=1)
+        gpus = [(replace(run.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
+        first, second = (facts(replace(run, manifest=replace(run.manifest, gpus=each))) for each in gpus)
         assert first == second
 
     def test_batch_size_matters_only_for_the_baseline(self) -> None:
@@ -188,9 +194,9 @@ class TestTrends:
 
     def test_six_successive_runs_form_a_trend(self) -> None:
         runs = self.days(6)
-        made = versus([*runs[3:], *runs[:3]])
-        assert {each.runs for each in made.trends} == {(3, 4, 5, 0, 1, 2)}
-        assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in made.trends)
+        compared = versus([*runs[3:], *runs[:3]])
+        assert {each.runs for each in compared.trends} == {(3, 4, 5, 0, 1, 2)}
+        assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in compared.trends)
 
     def test_five_runs_form_no_trend_and_steady_runs_have_no_change(self) -> None:
         assert versus(self.days(5)).trends == ()
@@ -203,23 +209,25 @@ class TestTrends:
 
 class TestFleet:
     def test_only_the_outlier_among_nodes_is_slower(self) -> None:
-        made = versus(fleet(90, slow=(31,)))
-        assert made.by_kind
-        slower = {made.runs[each.run].label for each in made.results if each.outcome is Outcome.SLOWER}
+        compared = versus(fleet(90, slow=(31,)))
+        assert compared.by_kind
+        slower = {
+            compared.runs[each.run].label for each in compared.results if each.outcome is Outcome.SLOWER
+        }
         assert slower == {"node-031"}
 
     def test_nodes_are_compared_only_within_their_kind(self) -> None:
-        made = versus(fleet(60))
-        assert {each.outcome for each in made.results if each.ratio} == {Outcome.SAME}
-        assert made.standings[0].score.median > 5 * made.standings[-1].score.median
+        compared = versus(fleet(60))
+        assert {each.outcome for each in compared.results if each.ratio} == {Outcome.SAME}
+        assert compared.standings[0].score.median > 5 * compared.standings[-1].score.median
 
     def test_the_reference_is_the_first_of_few_runs_or_the_given_one(self) -> None:
         assert versus(fleet(MANY)).reference == 0
         assert versus(fleet(MANY + 10), reference=4).reference == 4
 
     def test_equal_labels_are_made_unique(self) -> None:
-        made = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
-        assert [run.label for run in made.runs] == ["x", "x (2)", "x (3)"]
+        compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
+        assert [run.label for run in compared.runs] == ["x", "x (2)", "x (3)"]
 
 
 class TestGate:

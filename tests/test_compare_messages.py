@@ -21,8 +21,8 @@ def only(run: Extract, *, trials: int = 3) -> Extract:
     return replace(run, speeds=(replace(first, throughput=first.throughput[:trials]),))
 
 
-def line(made: Versus) -> str:
-    return headline(made).replace("\u202f", " ")
+def line(compared: Versus) -> str:
+    return headline(compared).replace("\u202f", " ")
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -64,8 +64,8 @@ def test_warnings_name_smoke_runs_and_decisive_fields() -> None:
     base = whole(3)
     other = {**base.facts, Section.DATA: {**base.facts[Section.DATA], "cifar100-mlp": "other data"}}
     smoke = {**other, Section.SETTINGS: {"profile": "smoke"}}
-    made = versus([replace(base, label="a"), replace(base, label="b", facts=smoke)])
-    first, data, settings = warnings(made, None)
+    compared = versus([replace(base, label="a"), replace(base, label="b", facts=smoke)])
+    first, data, settings = warnings(compared, None)
     assert "Ignore the numbers of b." in first
     assert "(cifar100-mlp)" in data
     assert "(profile)" in settings
@@ -83,12 +83,12 @@ def test_incomplete_runs_are_noted_once() -> None:
 
 
 def test_workers_that_share_a_machine_have_a_caveat() -> None:
-    made = analyse_scaling(teams())
-    assert [text.replace("\u202f", " ") for text in scaling_lines(made)] == [
+    compared = analyse_scaling(teams())
+    assert [text.replace("\u202f", " ") for text in scaling_lines(compared)] == [
         "cifar100-mlp, baseline: 4 workers on CPU are 2.00× as fast as one (50 % efficiency)."
     ]
-    shared, oversubscribed = scaling_caveats(made.placements)
+    shared, oversubscribed = scaling_caveats(compared.placements)
     assert "4 workers shared 2 machines" in shared
     assert "3 workers shared the 2 CPUs" in oversubscribed
-    separate = {count: each for count, each in made.placements.items() if count < 3}
+    separate = {count: each for count, each in compared.placements.items() if count < 3}
     assert list(scaling_caveats(separate)) == []

@@ -21,12 +21,12 @@ from reports import numbers
 from reports.messages import (
     FIXES,
     PART_TEXTS,
-    alone,
     caveat_lines,
     expected,
     explanation,
     fix,
     gain,
+    gain_alone,
     limit,
     trust,
 )
@@ -132,7 +132,7 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     item = finding(Cause.LAUNCH, Part.LAUNCH)
     assert gain(item, None) == "Predicted without it: 2.0×."
     tuned = replace(item, remedy=Remedy(variant=TUNED, gain=of(3.1, "ratio"), alone=True))
-    assert alone(tuned) == ""
+    assert gain_alone(tuned) == ""
     assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
     single = replace(
         item,
@@ -143,7 +143,7 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     assert single.remedy is not None
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
-    assert [alone(each) for each in (None, item, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
+    assert [gain_alone(each) for each in (None, item, mixed, slower)] == ["", "", "", "tried: 0.72×, slower"]
     assert [expected(each) for each in (item, tuned, mixed, single)] == [
         "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "xla: 1.6×",
     ]  # fmt: skip

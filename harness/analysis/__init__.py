@@ -28,23 +28,23 @@ def analyse(run: Run) -> Analysis:
     Interrupted, failed and empty runs are accepted; the result has whatever could be computed.
     """
     measured = measures(run)
-    summed = summaries(run, measured)
+    run_summaries = summaries(run, measured)
     ratios = (*comparisons(measured), *request_ratios(run))
-    grouped = tuple(cases(run, summed, ratios, measured))
-    swept = tuple(sweeps(run))
-    times = step_times(grouped)
+    run_cases = tuple(cases(run, run_summaries, ratios, measured))
+    run_sweeps = tuple(sweeps(run))
+    times = step_times(run_cases)
     analysis = Analysis(
         run=run,
-        summaries=summed,
+        summaries=run_summaries,
         comparisons=ratios,
-        published=() if swept else published_comparisons(run, grouped),
+        published=() if run_sweeps else published_comparisons(run, run_cases),
         step_times=times,
-        findings=findings(grouped, times),
-        caveats=caveats(run, measured, summed),
-        sweeps=swept,
+        findings=findings(run_cases, times),
+        caveats=caveats(run, measured, run_summaries),
+        sweeps=run_sweeps,
         latencies=latencies(run),
         capacities=capacities(run),
-        pipelines=pipelines(grouped),
+        pipelines=pipelines(run_cases),
     )
     return priced(analysis, run)
 

@@ -36,7 +36,7 @@ def energy_per_sample(
 
 
 def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield sets of metrics in watts that add up to the device's power, most accurate first."""
+    """Yield (metrics in watts that add up to the device's power, label), most accurate first."""
     gpus = gpu_names(device)
     for metric, label in _GPU_POWER if gpus else ():
         yield [metric.format(gpu) for gpu in gpus], label

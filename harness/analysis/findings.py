@@ -48,7 +48,7 @@ from workloads.protocol import (
 MIN_SHARE = 0.10
 # xprof (step time breakdown) considers a kernel launch time of 15 % of the step high.
 MIN_LAUNCH_SHARE = 0.15
-# Unexplained time is a finding of its own above this share.
+# Unexplained time above this share is a separate finding.
 MIN_UNEXPLAINED = 0.10
 # The disk is the cause if tasks were stalled on I/O for at least this share of the input time.
 MIN_DISK_SHARE = 0.5
@@ -94,13 +94,13 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     result: list[Finding] = []
     for case in cases:
         time = find_by_key(times, Key(case.name, case.device, BASELINE))
-        own = [
+        unordered = [
             *not_learning(case),
             *(_step_findings(case, time) if time and Part.COMPUTE in time.parts else ()),
         ]
         result += (
             replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
-            for each in sorted(own, key=_rank)
+            for each in sorted(unordered, key=_rank)
         )
     return tuple(result)
 

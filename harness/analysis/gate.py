@@ -7,8 +7,8 @@ The intervals of all comparisons are simultaneous at 95 %. With the limit at 1 -
     within the limit          if it is above the limit and includes 1, or is above 1
     undecided                 if it includes both 1 and the limit, or there is no interval
 
-Noise alone fails at most 5 % of checks, counted over all comparisons together. A slowdown by exactly the
-limit is detected whenever the interval is narrow enough to exclude 1.
+The probability that noise alone fails any of the checks is at most 5 %. A slowdown by exactly the limit is
+detected whenever the interval is narrow enough to exclude 1.
 """
 
 from __future__ import annotations

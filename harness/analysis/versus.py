@@ -34,7 +34,7 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
         for run in runs
     ]
     by_kind = reference is None and len(runs) > MANY
-    bases = _middles(runs, samples) if by_kind else [reference or 0] * len(runs)
+    bases = _median_runs(runs, samples) if by_kind else [reference or 0] * len(runs)
     (reference, _), *_ = Counter(bases).most_common(1)
     gaps = {
         (run, key): gap(made, base)
@@ -56,18 +56,20 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     )
 
 
-def _middles(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
-    """Return, for each run, the one whose speeds are in the middle of all on its kind of machine."""
+def _median_runs(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
+    """Return for each run the position of the median run on its kind of machine."""
     kinds: dict[str, list[int]] = {}
-    for at, run in enumerate(runs):
-        kinds.setdefault(run.machine, []).append(at)
-    middles = {}
-    for machine, own in kinds.items():
-        measured = {at: fmean(each.median for each in samples[at].values()) for at in own if samples[at]}
-        middles[machine] = (
-            sorted(measured, key=measured.__getitem__)[len(measured) // 2] if measured else own[0]
-        )
-    return [middles[run.machine] for run in runs]
+    for index, run in enumerate(runs):
+        kinds.setdefault(run.machine, []).append(index)
+    medians = {}
+    for machine, indices in kinds.items():
+        means = {
+            index: fmean(each.median for each in samples[index].values())
+            for index in indices
+            if samples[index]
+        }
+        medians[machine] = sorted(means, key=means.__getitem__)[len(means) // 2] if means else indices[0]
+    return [medians[run.machine] for run in runs]
 
 
 def _with_unique_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
