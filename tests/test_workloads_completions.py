@@ -1,4 +1,4 @@
-"""A device that runs behind the host is followed; what it has not done is no idleness."""
+"""Idle time of an asynchronous device: pending results mean that it is busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workloads.completions import Completions
 
 
 class Result:
-    """Done when told so."""
+    """A result that completes when `done` is set."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.done = threading.Event()
@@ -24,30 +24,30 @@ class Result:
             raise self._error
 
 
-def test_a_wait_is_idleness_from_the_end_of_the_last_step() -> None:
+def test_the_device_is_idle_after_its_last_result() -> None:
     first, second = Result(), Result()
     with closing(Completions()) as completions:
-        assert completions.idle_ns(0, 30) == 0, "nothing was started"
+        assert completions.idle_ns(0, 30) == 0, "no result was tracked"
         completions.follow(first)
         threading.Timer(0.05, first.done.set).start()
         completions.follow(second)
-        assert first.done.is_set(), "one result is left undone, and the one before it is waited for"
+        assert first.done.is_set(), "at most one result is pending"
         began = time.monotonic_ns()
-        assert completions.idle_ns(began, time.monotonic_ns()) == 0, "the device is at work"
+        assert completions.idle_ns(began, time.monotonic_ns()) == 0, "the device is busy"
         second.done.set()
         while not completions.idle_ns(began, time.monotonic_ns()):
             pass
         now = time.monotonic_ns()
         assert completions.idle_ns(now, now + 30) == 30
         assert 0 < completions.idle_ns(began, now) < now - began
-        assert completions.idle_ns(began - 30, began) == 0, "the batch came while it was at work"
+        assert completions.idle_ns(began - 30, began) == 0, "the batch arrived while the device was busy"
 
 
-def test_what_a_result_raises_comes_with_the_next() -> None:
-    failed, after = Result(ValueError("no kernel")), Result()
+def test_the_error_of_a_result_is_raised_by_the_next_call() -> None:
+    failed, succeeding = Result(ValueError("no kernel")), Result()
     failed.done.set()
-    after.done.set()
+    succeeding.done.set()
     with closing(Completions()) as completions:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
-            completions.follow(after)
+            completions.follow(succeeding)

@@ -1,4 +1,4 @@
-"""Workload files: what they declare is what was published, and the host can read it without TensorFlow."""
+"""Workload files: declarations that the host reads without TensorFlow, loading and default preprocessing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FOLDER = Path(loading.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
 
 
-def test_a_number_of_another_framework_is_never_passed_off_as_tensorflow():
+def test_results_of_other_frameworks_are_labelled():
     others = [each for each in BUILT_IN["resnet50"].published if "PyTorch" in each.source]
     assert others
     assert all("not TensorFlow" in each.note for each in others)
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN))
-def test_every_optimization_changes_the_baseline_where_it_applies(name):
+def test_every_optimization_changes_the_baseline_on_some_device(name):
     workload = BUILT_IN[name]
     for optimization in workload.optimizations:
         variant = OPTIMIZATION_PREFIX + optimization
@@ -33,13 +33,13 @@ def test_every_optimization_changes_the_baseline_where_it_applies(name):
         assert any(changed), f"{variant} is the baseline"
 
 
-def test_the_example_is_short_and_the_host_can_read_it():
+def test_the_example_is_short_and_readable_by_the_host():
     path = FOLDER.parent / "examples" / "my_workload.py"
     assert len(path.read_text().splitlines()) <= 30
     assert [entry.workload.name for entry in catalog.external(path)] == ["my-cnn"]
 
 
-def test_default_preprocessing_scales_integers_to_one_as_float32():
+def test_default_preprocessing_scales_integers_to_float32_in_0_to_1():
     arrays = {
         "x_train": np.array([[0, 255]], np.uint8), "y_train": np.array([1], np.uint8),
         "x_test": np.array([[51, 102]], np.uint8), "y_test": np.array([0], np.uint8),
@@ -51,7 +51,7 @@ def test_default_preprocessing_scales_integers_to_one_as_float32():
     assert y_train.tolist() == [1]
 
 
-STAGES_ALONE = """
+STAGES_WITHOUT_DATASET = """
 from workloads.protocol import Data, Workload
 workload = Workload(name='m', title='', batch_size=1, epochs=1, stages=('read',),
     data=Data(name='x', shape=(1,), classes=2, train=1, test=1))
@@ -65,10 +65,10 @@ def model(params): ...
         ("x = 1", "no workload"),
         ("workload = 3", "no workload"),
         (None, "not a Python"),
-        (STAGES_ALONE, "both stages"),
+        (STAGES_WITHOUT_DATASET, "both stages"),
     ],
 )
-def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
+def test_invalid_workload_files_are_rejected(tmp_path, text, message):
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_workload_is_refused_by_name(tmp_path, text, message):
         loading.load(str(path))
 
 
-def test_a_workload_of_several_is_imported_by_its_name(tmp_path):
+def test_a_file_with_several_workloads_is_loaded_by_name(tmp_path):
     path = tmp_path / "family.py"
     path.write_text(
         "from workloads.protocol import Data, Workload\n"
@@ -90,9 +90,9 @@ def test_a_workload_of_several_is_imported_by_its_name(tmp_path):
         loading.load(str(path), "c")
 
 
-@pytest.mark.parametrize("gives", [("read",), ("batch", "read"), ("read", "batch", "more")])
-def test_stages_that_differ_from_the_declared_ones_are_refused(gives):
+@pytest.mark.parametrize("returned", [("read",), ("batch", "read"), ("read", "batch", "more")])
+def test_undeclared_stages_are_rejected(returned):
     declared = replace(BUILT_IN["resnet50"], stages=("read", "batch"))
     loading.check_stages(declared, [("read", list), ("batch", list)])
     with pytest.raises(loading.WorkloadFileError, match=r"read.*batch"):
-        loading.check_stages(declared, [(name, list) for name in gives])
+        loading.check_stages(declared, [(name, list) for name in returned])

@@ -1,4 +1,4 @@
-"""Variants one after the other: what one of them breaks costs the others nothing."""
+"""A failed variant does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workloads.sequence import measure_each
 
 
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
-def test_one_that_fails_is_left_out_and_only_the_baseline_ends_the_trial(
+def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial(
     tmp_path: Path, baseline: str, raised: str | None
 ) -> None:
     failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}

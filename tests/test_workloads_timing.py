@@ -1,4 +1,4 @@
-"""The meter, on a clock that only moves when a step or a synchronisation takes time."""
+"""The meter on a simulated clock that only advances during steps and synchronisations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 class Machine:
-    """A device that runs steps behind the host's back and is waited for by `synchronise`."""
+    """A device that runs steps asynchronously until `synchronise` waits for it."""
 
     def __init__(self, host_ns: int | Callable[[Machine], int], device_ns: int = 0) -> None:
         self.now = self.busy_until = self.steps = self.syncs = 0
@@ -45,7 +45,7 @@ class Machine:
 
 @dataclass
 class Measured:
-    """What a variant of 32 samples a step left behind."""
+    """The results of a variant with 32 samples per step."""
 
     meter: Meter
     events: Sequence[dict[str, Any]]
@@ -85,7 +85,7 @@ def length(event: dict[str, Any]) -> int:
     return event["end_ns"] - event["start_ns"]
 
 
-def test_phases_come_in_order_and_windows_are_whole(tmp_path):
+def test_phases_are_in_order_and_windows_have_their_full_length(tmp_path):
     done = measure(tmp_path, Machine(4 * MS), Spec(window_s=1.0, windows=3))
     assert [event["name"] for event in done.of("phase")] == ["first-step", "warm-up", *["steady"] * 3]
     for window in done.windows:
@@ -99,8 +99,8 @@ def test_phases_come_in_order_and_windows_are_whole(tmp_path):
     assert not done.of("warning")
 
 
-def test_a_device_that_lags_behind_the_host_is_waited_for(tmp_path):
-    # The host needs 1 ms to launch a step that takes 20: its own clock would see twenty times the speed.
+def test_windows_wait_for_an_asynchronous_device(tmp_path):
+    # The host launches a 20 ms step in 1 ms, so its clock alone would report 20 times the speed.
     machine = Machine(MS, 20 * MS)
     for window in measure(tmp_path, machine, Spec(window_s=1.0, windows=2)).windows:
         assert length(window) / window["steps"] == pytest.approx(20 * MS, rel=0.05)
@@ -109,7 +109,7 @@ def test_a_device_that_lags_behind_the_host_is_waited_for(tmp_path):
 
 
 @given(before_ms=st.integers(1, 150), after_ms=st.integers(1, 150))
-def test_a_window_keeps_its_length_where_steps_get_faster_or_slower(tmp_path_factory, before_ms, after_ms):
+def test_windows_keep_their_length_when_the_step_time_changes(tmp_path_factory, before_ms, after_ms):
     machine = Machine(lambda machine: (before_ms if machine.now <= 3 * 10**9 else after_ms) * MS)
     spec = Spec(window_s=1.0, windows=6)
     for window in measure(tmp_path_factory.mktemp("changing"), machine, spec, wait_ns=-1).windows:
@@ -118,7 +118,7 @@ def test_a_window_keeps_its_length_where_steps_get_faster_or_slower(tmp_path_fac
 
 
 @pytest.mark.parametrize(("variant_s", "windows"), [(4.5, 3), (0.1, 1)])
-def test_a_variant_that_took_its_time_ends_with_the_windows_it_has(tmp_path, variant_s, windows):
+def test_a_variant_past_its_time_limit_starts_no_further_window(tmp_path, variant_s, windows):
     spec = Spec(window_s=1.0, windows=9, warmup_s=2.0, variant_s=variant_s)
     assert len(measure(tmp_path, Machine(100 * MS), spec).windows) == windows
 
@@ -131,26 +131,26 @@ def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
     assert not done.of("warning")
 
 
-def test_a_step_time_that_never_settles_is_warned_of(tmp_path):
+def test_an_unsettled_step_time_is_a_warning(tmp_path):
     machine = Machine(lambda machine: 5 * MS * (1 + machine.syncs % 2))
     assert len(measure(tmp_path, machine, Spec(window_s=0.1, warmup_s=2, windows=1)).of("warning")) == 1
 
 
 @pytest.mark.parametrize("ready", [4, 14])
-def test_what_a_pipeline_had_buffered_is_used_up_before_anything_is_measured(tmp_path, ready):
+def test_warm_up_uses_up_buffered_batches(tmp_path, ready):
     machine = Machine(lambda machine: MS if machine.steps < ready else 80 * MS)
     done = measure(tmp_path, machine, Spec(window_s=0.4, warmup_s=3.0))
     assert {length(window) // window["steps"] for window in done.windows} == {80 * MS}
     assert done.warm_up_ns >= (BUFFERED_CALLS - ready) * 80 * MS
 
 
-def test_a_loss_that_is_not_a_number_ends_the_variant(tmp_path):
+def test_a_non_finite_loss_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
     with pytest.raises(LossError, match="loss is nan after"):
         measure(tmp_path, Machine(MS), Spec(steps=10, windows=5), loss=lambda: next(losses))
 
 
-def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
+def test_a_window_that_ends_with_an_epoch_keeps_the_previous_loss(tmp_path):
     readings = iter([2.5, 1.5, None])
     spec = Spec(steps=2, warmup_s=0.1, windows=2)
     assert measure(tmp_path, Machine(100 * MS), spec, loss=lambda: next(readings)).meter.last_loss == 1.5
@@ -161,17 +161,17 @@ def test_a_window_that_ends_with_an_epoch_keeps_the_loss_before(tmp_path):
     ("machine", "spec", "steps"),
     [
         (Machine(MS, 3 * MS), Spec(steps=7, warmup_s=0.1), [7, 7, 7]),
-        # A slow model ends by the clock.
+        # The clock ends the windows of a slow model.
         (Machine(400 * MS), Spec(steps=8, window_s=0.1, warmup_s=0.1, windows=2), [3, 3]),
     ],
 )
-def test_fixed_steps_make_windows_of_just_so_many(tmp_path, machine, spec, steps):
+def test_windows_with_a_fixed_number_of_steps(tmp_path, machine, spec, steps):
     done = measure(tmp_path, machine, spec)
     assert [window["steps"] for window in done.windows] == steps
     assert [len(event["step_ns"]) for event in done.of("steps")] == steps
 
 
-def test_a_whole_training_is_measured_back_to_back_and_timed_from_its_first_step(tmp_path):
+def test_a_whole_training_has_consecutive_windows_and_is_timed_from_its_first_step(tmp_path):
     done = measure(tmp_path, Machine(10 * MS), Spec(window_s=1), full=450)
     assert done.trained_s == pytest.approx(4.5)
     assert done.meter.steps == 450
@@ -189,8 +189,8 @@ def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
 
 
 @pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])
-def test_a_whole_training_that_will_not_end_in_time_is_measured_in_windows(tmp_path, hours, ends):
-    """At 10 ms a step of 32, 3,200 samples/s."""
+def test_a_whole_training_beyond_its_time_limit_is_measured_in_windows(tmp_path, hours, ends):
+    """10 ms per step of 32 samples is 3,200 samples/s."""
     spec = Spec(window_s=1, warmup_s=1, windows=2, whole_s=hours * 3600)
     done = measure(tmp_path, Machine(10 * MS), spec, full=1200, whole_samples=3200 * 3 * 3600)
     assert done.meter.full is ends

@@ -1,11 +1,11 @@
-"""Which parameters each variant runs with, and what it changes of the baseline."""
+"""The parameters of each variant and its changes from the baseline."""
 
 from __future__ import annotations
 
 import pytest
 
 from workloads.protocol import Data, Spec, Workload
-from workloads.tuning import unfit, variant_changes, variant_params
+from workloads.tuning import not_applicable, variant_changes, variant_params
 
 DATA = Data(name="d", shape=(2,), classes=2, train=8, test=4)
 WORKLOAD = Workload(
@@ -41,7 +41,7 @@ def changes(variant, **spec):
         ("opt:half", GPU, {"precision": ("tf32", "fp16")}),
         ("baseline", {**GPU, "gpus": 4}, {"global batch": ("32", "128")}),
         ("opt:half", {**GPU, "gpus": 4}, {"precision": ("tf32", "fp16")}),
-        # Held against the baseline on as many.
+        # Compared with the baseline on the same number of GPUs.
         (
             "tuned",
             {**GPU, "gpus": 4, "params": {"feed": "fit"}},
@@ -49,19 +49,19 @@ def changes(variant, **spec):
         ),
     ],
 )
-def test_what_a_variant_changes(variant, spec, changed):
+def test_changes_of_a_variant(variant, spec, changed):
     assert changes(variant, **spec) == changed
 
 
-def test_overrides_reach_every_variant_but_not_what_an_optimization_is_made_of():
+def test_overrides_apply_to_all_variants_except_parameters_of_an_optimization():
     assert params("tuned", **GPU, params={"batch_size": 8})["batch_size"] == 8
     assert (params("tuned", **CPU)["width"], params("tuned", **GPU)["width"]) == (3, 5)
     half = params("opt:half", **GPU, params={"precision": "bf16", "width": 9})
     assert (half["precision"], half["width"]) == ("fp16", 9)
 
 
-def test_an_unknown_optimization_names_those_there_are():
-    with pytest.raises(ValueError, match="it has: half, xla"):
+def test_an_unknown_optimization_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(ValueError, match="Choose from: half, xla"):
         params("opt:quarter")
 
 
@@ -73,13 +73,13 @@ def test_an_unknown_optimization_names_those_there_are():
         ("opt:xla", GPU, ""),
         ("opt:xla", {**GPU, "gpus": 2}, "changes nothing on 2 GPUs"),
         ("tuned", CPU, ""),
-        ("stage:foo", CPU, "has no pipeline of stages"),
+        ("stage:foo", CPU, "has no pipeline stages"),
     ],
 )
-def test_what_makes_no_sense_is_left_out(variant, spec, reason):
-    left_out = unfit(WORKLOAD, Spec(**spec), variant)
-    assert reason in left_out
-    assert bool(left_out) is bool(reason)
+def test_variants_that_do_not_apply_are_left_out(variant, spec, reason):
+    result = not_applicable(WORKLOAD, Spec(**spec), variant)
+    assert reason in result
+    assert bool(result) is bool(reason)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_what_makes_no_sense_is_left_out(variant, spec, reason):
         (("read",), {"feed": "fit", "parallel_maps": True, "prefetch_to_device": True}),
     ],
 )
-def test_a_file_that_declares_nothing_still_gets_a_tuned_variant(stages, expected):
+def test_default_tuned_parameters(stages, expected):
     bare = Workload(name="b", title="B", data=DATA, batch_size=1, epochs=1, stages=stages)
     assert expected.items() <= variant_params(bare, Spec(**GPU), "tuned").items()

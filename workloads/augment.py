@@ -1,7 +1,7 @@
-"""Random shear, zoom and flips of images, as Keras' ImageDataGenerator defines them.
+"""Random shear, zoom and flips of images, as in Keras' ImageDataGenerator.
 
-One set of random numbers, two ways to apply it: image by image on the host (`warp_one`), and batch by
-batch with operations that XLA compiles for any device (`warp_batch`).
+The same random maps can be applied to single images on the host (`warp_one`) or to batches with operations that
+XLA compiles for any device (`warp_batch`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ WHITE = 255.0
 
 
 def random_maps(count: Any, height: int, width: int) -> Any:
-    """Return float32[count, 6]: for each image an affine map from new to old pixel coordinates.
+    """Return float32[count, 6], an affine map from new to old pixel coordinates for each image.
 
     A row (a, b, c, d, e, f) means x_old = a x + b y + c and y_old = d x + e y + f, in pixels.
     """
     zoom = tf.random.uniform([2, count], 1 - ZOOM, 1 + ZOOM)
-    most = math.radians(SHEAR_DEGREES)
-    shear = tf.random.uniform([count], -most, most)
+    limit = math.radians(SHEAR_DEGREES)
+    shear = tf.random.uniform([count], -limit, limit)
     flip = tf.where(tf.random.uniform([count]) < 0.5, -1.0, 1.0)
     a, b = flip * zoom[0], -tf.sin(shear) * zoom[1]
     d, e = tf.zeros_like(a), tf.cos(shear) * zoom[1]
-    # Everything happens around the middle.
+    # All transformations are centred.
     x, y = (width - 1) / 2, (height - 1) / 2
     return tf.stack([a, b, x - a * x - b * y, d, e, y - d * x - e * y], axis=1)
 
@@ -60,16 +60,16 @@ def warp_batch(images: Any, maps: Any) -> Any:
     flat = tf.reshape(images, [-1, height * width, channels])
 
     def at(column: Any, row: Any) -> Any:
-        places = tf.reshape(tf.cast(row * width + column, tf.int32), [-1, height * width])
-        return tf.reshape(tf.gather(flat, places, batch_dims=1), [-1, height, width, channels])
+        indices = tf.reshape(tf.cast(row * width + column, tf.int32), [-1, height * width])
+        return tf.reshape(tf.gather(flat, indices, batch_dims=1), [-1, height, width, channels])
 
     upper = (1 - part_x) * at(left, top) + part_x * at(right, top)
     lower = (1 - part_x) * at(left, bottom) + part_x * at(right, bottom)
     return (1 - part_y) * upper + part_y * lower
 
 
-def prepared(images: Any, *, random: bool) -> Any:
-    """Scale bytes [n, height, width, channels] to 0..1; sheared, zoomed and flipped where `random`."""
+def preprocessed(images: Any, *, random: bool) -> Any:
+    """Scale uint8[n, height, width, channels] to 0..1; with `random`, also shear, zoom and flip."""
     images = tf.cast(images, tf.float32) / WHITE
     if not random:
         return images
@@ -78,11 +78,11 @@ def prepared(images: Any, *, random: bool) -> Any:
 
 
 class OnDevice(tf.keras.layers.Layer):
-    """Prepare batches of bytes on the device of the model.
+    """Preprocess uint8 batches on the model's device.
 
     Args:
-        prepare: (bytes, random) -> floats.
-        random: augment in training.
+        prepare: (uint8, random) -> float32.
+        random: augment during training.
     """
 
     def __init__(self, prepare: Callable[..., Any], *, random: bool) -> None:
@@ -91,5 +91,5 @@ class OnDevice(tf.keras.layers.Layer):
         self._random = random
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Return what the model takes, in its own float type."""
+        """Return the preprocessed batch in the layer's compute dtype."""
         return tf.cast(self._prepare(inputs, random=training and self._random), self.compute_dtype)

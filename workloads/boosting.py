@@ -1,6 +1,6 @@
-"""One trial of gradient-boosted trees with XGBoost: what workloads.trial is to TensorFlow's.
+"""Run one trial of gradient-boosted trees with XGBoost; the counterpart of workloads.trial for TensorFlow.
 
-A step is one boosting round over all training rows, so that a batch is all of them and an epoch a round.
+A step is one boosting round over all training rows, so that a step, a batch and an epoch are the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trees:
     """One trial.
 
     Attributes:
-        booster: params -> XGBoost's own parameters, the workload file's function.
+        booster: the workload file's function, params -> XGBoost's parameters.
         arrays: x_train float32[n, features], y_train uint8[n], and the same for test.
     """
 
@@ -52,7 +52,7 @@ class Trees:
     arrays: Mapping[str, Any]
 
     def matrix(self, params: Mapping[str, Any]) -> xgb.DMatrix:
-        """Return the rows that a round goes through, the first `batch_size` ones, as XGBoost takes them."""
+        """Return the first `batch_size` training rows as an XGBoost matrix."""
         x, y = (self.arrays[name][: params["batch_size"]] for name in ("x_train", "y_train"))
         if params["matrix"] == "quantile":
             return xgb.QuantileDMatrix(x, label=y, max_bin=params["max_bin"])
@@ -60,13 +60,13 @@ class Trees:
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
-    """Run all that `spec` asks for.
+    """Run the trial that `spec` describes.
 
     Args:
         began_ns: when the import of XGBoost began.
 
     Raises:
-        NoGpuError: a GPU was asked for and XGBoost does not train on it.
+        NoGpuError: a GPU was requested but XGBoost does not train on it.
     """
     module, workload = loading.import_workload(spec.file, spec.workload)
     booster = loading.required(module, "booster")
@@ -81,7 +81,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
 
 
 def facts(spec: Spec) -> dict[str, str | int]:
-    """Describe the software and the device as this process finds them; scalars only."""
+    """Return the versions and the device that this process uses; scalars only."""
     build = xgb.build_info()
     return {
         "python": platform.python_version(),
@@ -104,13 +104,13 @@ def _prove(gpus: int) -> None:
         matrix = xgb.DMatrix(x, label=x[:, 0] > 0.5)
         trained = xgb.train({"device": "cuda", "tree_method": "hist"}, matrix, num_boost_round=1)
     except xgb.core.XGBoostError as error:
-        first = str(error).strip().splitlines()[0]
-        raise NoGpuError(f"XGBoost cannot train on the GPU: {first}") from error
+        line = str(error).strip().splitlines()[0]
+        raise NoGpuError(f"XGBoost cannot train on the GPU: {line}") from error
     _require_gpu(trained)
 
 
 def _require_gpu(booster: xgb.Booster) -> None:
-    """Check that a booster trained on a GPU: XGBoost falls back to the CPU with only a line in its log."""
+    """Check that a booster trained on a GPU; XGBoost falls back to the CPU with only a log line."""
     used = json.loads(booster.save_config())["learner"]["generic_param"]["device"]
     if not used.startswith("cuda"):
         raise NoGpuError(f"XGBoost trained on {used}.")
@@ -126,12 +126,12 @@ def _measure(trees: Trees, variant: str) -> None:
         variant,
         spec=trees.spec,
         events=trees.events,
-        # XGBoost returns from a round when its tree is on the host.
+        # update() returns when the tree is on the host.
         synchronise=lambda: None,
         full=trees.spec.full and measures_speed(variant),
     )
     if variant == INPUT_ONLY:
-        # What has to happen before the first round.
+        # The conversion that must precede the first round.
         meter.begin()
         while meter.tick(1, trees.matrix(params).num_row()):
             pass
@@ -145,13 +145,13 @@ def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) 
     held_out = xgb.DMatrix(trees.arrays["x_test"], label=trees.arrays["y_test"])
     settings = {**trees.booster(params), "device": "cuda" if gpu else "cpu", "seed": trees.spec.seed}
     booster = xgb.Booster(settings, [matrix, held_out])
-    watched = params["evaluate"] and variant != MODEL_ONLY
+    evaluates = params["evaluate"] and variant != MODEL_ONLY
     meter.phase(BUILD, began)
     meter.begin()
     rounds, going = 0, True
     while going:
         booster.update(matrix, rounds)
-        if watched:
+        if evaluates:
             booster.eval(held_out, "held-out", rounds)
         rounds += 1
         going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
@@ -162,9 +162,9 @@ def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) 
     if variant == MODEL_ONLY:
         return
     began = meter.clock()
-    # As many trees on every device, however many rounds its windows had room for.
-    judged = min(rounds, params["epochs"])
-    scores = booster.predict(held_out, iteration_range=(0, judged))
+    # The same number of trees on every device, however many rounds were measured.
+    trees_used = min(rounds, params["epochs"])
+    scores = booster.predict(held_out, iteration_range=(0, trees_used))
     meter.phase(EVALUATE, began)
-    trees.events.metric(variant, "steps_trained", judged)
+    trees.events.metric(variant, "steps_trained", trees_used)
     trees.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == trees.arrays["y_test"])))

@@ -1,4 +1,4 @@
-"""Make a variant's model: precision, seed, strategy, and the settings that Keras takes after compile."""
+"""Build a variant's model: precision, seed, strategy, and settings applied after compile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES: Mapping[str, str] = {
 
 
 def set_precision(precision: str) -> None:
-    """Allow TF32 in float32 products except for "fp32". It is one switch for the whole process."""
+    """Allow TF32 in float32 matrix products unless `precision` is "fp32". The switch is process-wide."""
     if precision not in POLICIES:
         raise ValueError(f"precision={precision!r} is not one of {', '.join(POLICIES)}.")
     tf.config.experimental.enable_tensor_float_32_execution(precision != "fp32")
@@ -30,7 +30,7 @@ def build(
     strategy: tf.distribute.Strategy | None,
     seed: int,
 ) -> Any:
-    """Return the workload's compiled model as `params` ask for it, with weights from `seed`."""
+    """Return the workload's compiled model for `params`, initialised from `seed`."""
     set_precision(params["precision"])
     tf.keras.utils.set_random_seed(seed)
     before = tf.keras.mixed_precision.global_policy()
@@ -46,10 +46,10 @@ def build(
 
 def _configure(model: Any, params: Mapping[str, Any]) -> None:
     if tf.distribute.has_strategy():
-        # Keras compiles its step around all replicas, which XLA refuses; steps.py compiles inside each.
+        # Keras compiles its step across all replicas, which XLA rejects; steps.py compiles each replica's step.
         model.jit_compile = False
     elif params["jit_compile"] is not None:
-        # Fit reads it when it traces its step.
+        # Fit reads it when it traces the step.
         model.jit_compile = params["jit_compile"]
     if params["run_eagerly"] is not None:
         model.run_eagerly = params["run_eagerly"]
@@ -58,26 +58,25 @@ def _configure(model: Any, params: Mapping[str, Any]) -> None:
 
 
 def uses_xla(model: Any, params: Mapping[str, Any]) -> bool:
-    """Return whether XLA compiles the step: as `params` say, else as Keras decides."""
+    """Return whether XLA compiles the step, by `params` or Keras' default."""
     return bool(model.jit_compile if params["jit_compile"] is None else params["jit_compile"])
 
 
 def make_variables(model: Any, x: Any, y: Any, strategy: tf.distribute.Strategy | None = None) -> None:
-    """Create the variables of model, metrics, loss and optimiser: none may be made inside a compiled loop.
+    """Create all variables of model, metrics, loss and optimizer, which a compiled loop must not create.
 
-    By Keras' own way to do so, which traces: running the model operation by operation loads a kernel for each,
-    0.7 s on an H200.
+    Uses Keras' symbolic build: running the model eagerly would load a kernel per operation, 0.7 s on an H200.
     """
     with strategy.scope() if strategy else nullcontext():
         model._symbolic_build(data_batch=(tf.convert_to_tensor(x), tf.convert_to_tensor(y)))
 
 
 def running_loss(model: Any) -> float | None:
-    """Return the mean loss since Keras last reset its metrics (each epoch, in fit); None right after that."""
+    """Return the mean loss since Keras last reset its metrics (each epoch in fit); None right after a reset."""
     metric = loss_metric(model)
     if metric is None:
         return None
-    # Keras calls the mean of nothing 0, which no loss of a model under training is.
+    # Without any samples Keras returns 0, which would look like a real loss.
     count = getattr(metric, "count", None)
     if count is not None and float(tf.convert_to_tensor(count)) == 0:
         return None
@@ -85,12 +84,12 @@ def running_loss(model: Any) -> float | None:
 
 
 def loss_metric(model: Any) -> Any:
-    """Return the metric in which Keras keeps the mean loss; None for a model that has none."""
+    """Return Keras' metric of the mean loss; None if the model has none."""
     return next((metric for metric in model.metrics if metric.name == "loss"), None)
 
 
 def take_loss(model: Any) -> float | None:
-    """Return the mean loss since the last call, None without a step; for loops that Keras does not drive."""
+    """Return the mean loss since the last call, None without steps; for custom training loops."""
     loss = running_loss(model)
     model.reset_metrics()
     return loss

@@ -1,4 +1,4 @@
-"""Cats and dogs, sorted by networks of five sizes from JPEG files that Keras' Python loader reads."""
+"""Cats and dogs: five networks on JPEG files that Keras' Python loader reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from workloads import augment, image_files
 from workloads.protocol import Data, Published, Workload
 
-# The article's folders: 4,000 pictures of each class for training, 1,000 for testing.
+# As in the article: 4,000 images of each class for training, 1,000 for testing.
 DATA = Data(
     name="cats-and-dogs",
     kind="jpeg",
@@ -22,14 +22,14 @@ DATA = Data(
     test=2000,
 )
 SOURCE = "Hosting blog"
-# Where the blog measured; `ratio` is one system over the other.
+# The blog's systems; a `ratio` is one system over another.
 V100: dict[str, Any] = {"source": SOURCE, "system": "Tesla V100", "device": "gpu"}
 XEONS: dict[str, Any] = {"source": SOURCE, "system": "2x Xeon Silver 4110", "device": "cpu"}
 VM: dict[str, Any] = {**XEONS, "system": "VirtualBox VM on 2x Xeon Silver 4110"}
 V100_OVER_XEONS: dict[str, Any] = {**V100, "system": "Tesla V100 over 2x Xeon Silver 4110"}
 ACCURACY = "the blog lists 80, 84 and 90 % for its three variants in this order"
 
-# Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+# Published with Keras 2, which uses XLA only on request; Keras 3 enables it on GPUs by default.
 PARAMS = {
     "jit_compile": False,
     "side": 64,
@@ -60,7 +60,7 @@ OPTIMIZATIONS = {
     "device-augment": {"loader": "tfdata", "cache": True, "preprocess": "device"},
 }
 
-# What all of the blog's networks share.
+# Shared by all five.
 SHARED: dict[str, Any] = {
     "data": DATA,
     "batch_size": 32,
@@ -187,11 +187,11 @@ in_memory = image_files.in_memory
 
 
 def _network(params: Mapping[str, Any], *, filters: Sequence[int], dropout: float = 0.0) -> tf.keras.Model:
-    """Return the compiled network: a convolution and a pooling for each of `filters`, Dense 128, sigmoid.
+    """Return the compiled network: a convolution and pooling for each of `filters`, Dense 128, sigmoid.
 
     Args:
-        params: side; preprocess: with "device" the model takes bytes, scales and augments them itself.
-        dropout: before the last layer.
+        params: side; preprocess: with "device" the model scales and augments uint8 images itself.
+        dropout: rate before the last layer.
     """
     layers = tf.keras.layers
     built = tf.keras.Sequential(
@@ -214,14 +214,14 @@ def _network(params: Mapping[str, Any], *, filters: Sequence[int], dropout: floa
 def _deep_network(params: Mapping[str, Any], groups: Sequence[tuple[int, int]]) -> tf.keras.Model:
     """Return the compiled deep network: groups of (convolutions, filters), each pooled, then a sigmoid.
 
-    Each convolution is normalised: so many plain ones in a row learn nothing.
+    Uses batch normalisation after each convolution, without which so deep a network learns nothing.
     """
     layers = tf.keras.layers
     stack: list[Any] = list(_inputs(params))
     for count, filters in groups:
         for _ in range(count):
             stack.append(layers.Conv2D(filters, 3, padding="same", use_bias=False))
-            stack.append(layers.BatchNormalization(momentum=0.9))  # settles within a short run
+            stack.append(layers.BatchNormalization(momentum=0.9))  # converges within a short run
             stack.append(layers.ReLU())
         stack.append(layers.MaxPooling2D())
     stack.append(layers.GlobalAveragePooling2D())
@@ -235,7 +235,7 @@ def _inputs(params: Mapping[str, Any]) -> tuple[Any, ...]:
         return (tf.keras.layers.Input(shape),)
     return (
         tf.keras.layers.Input(shape, dtype="uint8"),
-        augment.OnDevice(augment.prepared, random=params["augment"]),
+        augment.OnDevice(augment.preprocessed, random=params["augment"]),
     )
 
 
@@ -244,7 +244,7 @@ def _compiled(model: tf.keras.Model) -> tf.keras.Model:
     return model
 
 
-# As the blog names them; the 32 convolutions' arithmetic keeps a GPU busy.
+# As in the blog, except that it does not list the layers of the deep network.
 small_model = partial(_network, filters=(32, 32))
 three_convolutions_model = partial(_network, filters=(32, 32, 64))
 dropout_model = partial(_network, filters=(32, 32, 64), dropout=0.5)

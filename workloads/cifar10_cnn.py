@@ -1,4 +1,4 @@
-"""CIFAR-10 with the convolutional network of TensorFlow's own tutorial, distorted images fed by the host."""
+"""CIFAR-10 with the convolutional network of TensorFlow's tutorial; the host augments the images."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from workloads.augment import OnDevice
 from workloads.loading import Stage
 from workloads.protocol import Data, Published, Workload
 
-SIDE = 24  # pixels that a crop keeps
+SIDE = 24  # of a crop, in pixels
 CLASSES = 10
-# As the tutorial distorts: by so much of 255, and contrast between these factors.
+# The tutorial's augmentation: maximum brightness change (of 255) and range of contrast factors.
 BRIGHTNESS = 63.0
 CONTRAST = (0.2, 1.8)
 BUFFER = 4
-# Where the blog measured.
+# The blog's systems.
 V100: dict[str, Any] = {"source": "Hosting blog", "system": "Tesla V100", "device": "gpu"}
 XEONS: dict[str, Any] = {"source": "Hosting blog", "system": "2x Xeon Silver 4110", "device": "cpu"}
 VM: dict[str, Any] = {**XEONS, "system": "VirtualBox VM on 2x Xeon Silver 4110"}
@@ -34,7 +34,7 @@ workload = Workload(
     epochs=10,
     optimizer="SGD 0.1",
     loss="sparse categorical cross-entropy",
-    # Published under TensorFlow 1, without XLA; the tutorial's queues are filled by 16 threads.
+    # Published under TensorFlow 1, without XLA; the tutorial fills its queues with 16 threads.
     params={"jit_compile": False, "augment": True, "threads": 16, "preprocess": "host"},
     tuned={
         "feed": "resident",
@@ -72,22 +72,22 @@ class LocalResponse(tf.keras.layers.Layer):
     """Local response normalisation over channels, with the tutorial's constants."""
 
     def call(self, inputs: Any) -> Any:
-        """Normalise; the kernel is float32's."""
+        """Normalise in float32, the only type that the kernel supports."""
         normalised = tf.nn.local_response_normalization(
             tf.cast(inputs, tf.float32), depth_radius=4, bias=1.0, alpha=0.001 / 9.0, beta=0.75
         )
         return tf.cast(normalised, self.compute_dtype)
 
 
-def prepared(images: Any, *, random: bool) -> Any:
-    """Return bytes [n, 32, 32, 3] as standardised [n, 24, 24, 3]: distorted at random, or the centre."""
+def preprocessed(images: Any, *, random: bool) -> Any:
+    """Return standardised float32[n, 24, 24, 3] from uint8[n, 32, 32, 3]: random augmentation or centre crop."""
     images = tf.cast(images, tf.float32)
-    images = distorted(images) if random else tf.image.resize_with_crop_or_pad(images, SIDE, SIDE)
+    images = augmented(images) if random else tf.image.resize_with_crop_or_pad(images, SIDE, SIDE)
     return tf.image.per_image_standardization(images)
 
 
-def distorted(images: Any) -> Any:
-    """Crop and flip float32[n, height, width, 3] and change brightness and contrast, at random for each image."""
+def augmented(images: Any) -> Any:
+    """Randomly crop and flip each image of float32[n, height, width, 3] and change its brightness and contrast."""
     count = tf.shape(images)[0]
     _, height, width, channels = images.shape
     top = tf.random.uniform([count, 1], 0, height - SIDE + 1, tf.int32)
@@ -95,9 +95,9 @@ def distorted(images: Any) -> Any:
     rows, columns = top + tf.range(SIDE), left + tf.range(SIDE)
     mirrored = tf.random.uniform([count, 1]) < 0.5
     columns = tf.where(mirrored, columns[:, ::-1], columns)
-    places = tf.reshape(rows[:, :, None] * width + columns[:, None, :], [count, SIDE * SIDE])
+    indices = tf.reshape(rows[:, :, None] * width + columns[:, None, :], [count, SIDE * SIDE])
     flat = tf.reshape(images, [count, height * width, channels])
-    crops = tf.reshape(tf.gather(flat, places, batch_dims=1), [count, SIDE, SIDE, channels])
+    crops = tf.reshape(tf.gather(flat, indices, batch_dims=1), [count, SIDE, SIDE, channels])
     crops += tf.random.uniform([count, 1, 1, 1], -BRIGHTNESS, BRIGHTNESS)
     mean = tf.reduce_mean(crops, axis=(1, 2), keepdims=True)
     return (crops - mean) * tf.random.uniform([count, 1, 1, 1], *CONTRAST) + mean
@@ -108,7 +108,7 @@ def model(params: Mapping[str, Any]) -> tf.keras.Model:
     layers = tf.keras.layers
     inputs: tuple[Any, ...] = (layers.Input((SIDE, SIDE, 3)),)
     if params["preprocess"] == "device":
-        inputs = (layers.Input((32, 32, 3), dtype="uint8"), OnDevice(prepared, random=params["augment"]))
+        inputs = (layers.Input((32, 32, 3), dtype="uint8"), OnDevice(preprocessed, random=params["augment"]))
     built = tf.keras.Sequential(
         [
             *inputs,
@@ -133,10 +133,10 @@ def model(params: Mapping[str, Any]) -> tf.keras.Model:
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     """Return the stages read, augment, batch and prefetch."""
     if params["preprocess"] not in ("host", "device"):
-        raise ValueError(f"preprocess={params['preprocess']!r} is neither host nor device.")
+        raise ValueError(f"preprocess={params['preprocess']!r} is not one of host, device.")
 
     def augment(image: Any, label: Any) -> tuple[Any, Any]:
-        return prepared(image[None], random=params["augment"])[0], label
+        return preprocessed(image[None], random=params["augment"])[0], label
 
     def read() -> Any:
         x, y = _arrays(data_dir, "train")
@@ -156,12 +156,12 @@ def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
 
 
 def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> tuple[Any, Any]:
-    """Return a whole part as the model takes it: bytes for "device", standardised crops for "host"."""
+    """Return a whole split as the model expects it: uint8 for "device", standardised crops for "host"."""
     x, y = _arrays(data_dir, part)
     if params["preprocess"] == "device":
         return x, y
     with tf.device("CPU:0"):
-        return prepared(x, random=False).numpy(), y
+        return preprocessed(x, random=False).numpy(), y
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""Whether a device is idle while the host waits: its results are waited for in a thread of its own."""
+"""Detect whether the device is idle while the host waits, by waiting for its results in a thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Completions:
-    """Follow results, each until it is done; at most one is left undone when another is followed.
+    """Track when results complete, with at most one pending.
 
-    An asynchronous device lets the host run ahead: that the host waits for a batch does not say that the
-    device does. Results are waited for in a thread, since only waiting tells when they are done.
+    With an asynchronous device the host runs ahead, so that the device may still be busy while the host waits for
+    a batch. A thread waits for each result, because completion cannot be observed otherwise.
     """
 
     def __init__(self) -> None:
@@ -19,24 +19,24 @@ class Completions:
         self._last: Future[int] | None = None
 
     def close(self) -> None:
-        """Wait for the last result, and end the thread."""
+        """Wait for the last result and stop the thread."""
         self._thread.shutdown()
 
     def follow(self, result: Any) -> None:
-        """Follow a result that has `numpy()`; return once all before it are done.
+        """Track a result that has `numpy()`; block until all earlier ones are done.
 
         Raises:
-            Exception: what an earlier result raised when it was waited for.
+            Exception: any error of an earlier result.
         """
         earlier, self._last = self._last, self._thread.submit(_done_ns, result)
         if earlier is not None:
             earlier.result()
 
-    def idle_ns(self, asked_ns: int, got_ns: int) -> int:
-        """Return how much of a wait for input the device had nothing to do: all that it followed was done."""
+    def idle_ns(self, start_ns: int, end_ns: int) -> int:
+        """Return how long the device was idle during a wait for input, with all tracked results done."""
         if self._last is None or not self._last.done():
             return 0
-        return max(0, got_ns - max(asked_ns, self._last.result()))
+        return max(0, end_ns - max(start_ns, self._last.result()))
 
 
 def _done_ns(result: Any) -> int:

@@ -1,4 +1,4 @@
-"""Which devices TensorFlow uses here, that it really uses them, and how to wait until they are idle."""
+"""Select TensorFlow's devices, verify that it uses them, and wait until they are idle."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workloads.protocol import NoGpuError
 
 
 def select(device: str, gpus: int) -> list[str]:
-    """Make TensorFlow see exactly what the spec asks for; runs nothing, so that a strategy can be made after.
+    """Make only the requested devices visible to TensorFlow; runs no operation, as strategies require.
 
     Raises:
-        NoGpuError: fewer GPUs are registered than asked for.
+        NoGpuError: fewer GPUs are registered than requested.
     """
     physical = tf.config.list_physical_devices("GPU")
     if device == "cpu":
@@ -27,22 +27,22 @@ def select(device: str, gpus: int) -> list[str]:
         return ["CPU:0"]
     if len(physical) < max(gpus, 1):
         raise NoGpuError(
-            f"TensorFlow {tf.__version__} registered {len(physical)} GPUs of the {max(gpus, 1)} asked for "
-            "(its log above names the libraries that it could not load)."
+            f"TensorFlow {tf.__version__} registered {len(physical)} of {max(gpus, 1)} requested GPUs "
+            "(its log above names the libraries that failed to load)."
         )
     used = physical[: max(gpus, 1)]
     tf.config.set_visible_devices(used, "GPU")
     for gpu in used:
-        # Otherwise TensorFlow takes the whole GPU at once, and memory telemetry says nothing.
+        # Otherwise TensorFlow allocates the whole GPU at once and memory telemetry is meaningless.
         tf.config.experimental.set_memory_growth(gpu, True)
     return [f"GPU:{index}" for index in range(len(used))]
 
 
 def prove(names: list[str]) -> None:
-    """Check on every GPU of `names` that a variable and a matrix product are placed there.
+    """Verify on every GPU of `names` the placement of a variable and the result of a matrix product.
 
     Raises:
-        NoGpuError: work was placed elsewhere, failed or came out wrong.
+        NoGpuError: work was placed elsewhere, failed or had a wrong result.
     """
     soft = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(False)
@@ -54,7 +54,9 @@ def prove(names: list[str]) -> None:
             if not (variable.device.endswith(name) and product.device.endswith(name)):
                 raise NoGpuError(f"Work for {name} was placed on {variable.device} and {product.device}.")
             if abs(float(product[0, 0]) - 256.0) > 1.0:
-                raise NoGpuError(f"A matrix product on {name} gave {float(product[0, 0])} instead of 256.")
+                raise NoGpuError(
+                    f"A matrix product on {name} returned {float(product[0, 0])} instead of 256."
+                )
     except tf.errors.OpError as error:
         raise NoGpuError(f"A matrix product on a GPU failed: {error.message}") from error
     finally:
@@ -62,46 +64,46 @@ def prove(names: list[str]) -> None:
 
 
 def synchronise() -> None:
-    """Wait until every device has done all that was asked of it."""
+    """Wait until all devices are idle."""
     tf.test.experimental.sync_devices()
 
 
 def drain(names: Sequence[str]) -> None:
-    """Wait for these devices alone: a result that was read back has passed through the device's queue."""
+    """Wait for these devices only, by reading back a result that has passed through each device's queue."""
     for name in names:
         with tf.device(name):
             (tf.ones(()) + 1.0).numpy()
 
 
 def touch(element: Any, names: Sequence[str]) -> Any:
-    """Read one element of each device's share of a batch, which copies the share to that device.
+    """Copy each device's share of a batch to it, by reading one element there.
 
     Args:
-        element: tensors of one batch; each device gets as many rows as a MirroredStrategy gives it.
-        names: of the devices; none to leave the element where it is.
+        element: tensors of one batch, split by rows as in MirroredStrategy.
+        names: device names; () to copy nothing.
     """
     tensors = [part for part in tf.nest.flatten(element) if part.dtype.is_floating or part.dtype.is_integer]
-    seen = []
+    values = []
     for index, name in enumerate(names if tensors else ()):
         shares = [_share(part, index, len(names)) for part in tensors]
         with tf.device(name):
-            seen.append(tf.add_n([tf.cast(tf.reshape(share, [-1])[0], tf.float32) for share in shares]))
-    return tf.add_n(seen) if seen else 0.0
+            values.append(tf.add_n([tf.cast(tf.reshape(share, [-1])[0], tf.float32) for share in shares]))
+    return tf.add_n(values) if values else 0.0
 
 
-def _share(part: Any, index: int, of: int) -> Any:
-    if of == 1 or part.shape.rank == 0:
+def _share(part: Any, index: int, devices: int) -> Any:
+    if devices == 1 or part.shape.rank == 0:
         return part
     with tf.device("CPU:0"):
         count = tf.shape(part)[0]
-        rows = -(-count // of)
-        # A short batch may leave none for the last device, which then gets the last row.
+        rows = -(-count // devices)
+        # A short batch may leave no rows for the last device, which then gets the last row.
         start = tf.minimum(index * rows, count - 1)
         return part[start : start + rows]
 
 
 def facts(devices: list[str]) -> dict[str, str | int]:
-    """Describe the software and the devices as this process finds them; scalars only."""
+    """Return the versions and devices that this process uses; scalars only."""
     build = tf.sysconfig.get_build_info()
     return {
         "python": platform.python_version(),

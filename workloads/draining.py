@@ -1,4 +1,4 @@
-"""Variants that drain the input pipeline with no model: all of it, its first stages, or on few threads."""
+"""Variants that drain the input pipeline without a model: all stages, the first stages, or with fewer threads."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from workloads.job import Job
 from workloads.protocol import BUILD, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 from workloads.tuning import factor
 
-# How long one call that drains the pipeline should take: short beside a window, long beside its own cost.
+# Target duration of a call: short compared with a window, long compared with call overhead.
 DRAIN_CALL_S = 0.02
-# So many single samples are drained at once: few, since large ones are held in memory together.
-GATHERED = 16
+# Samples pulled at once; few, because all are held in memory.
+GROUP_SIZE = 16
 
 
-def of_a_part(variant: str) -> bool:
-    """Return whether a variant drains a part of the pipeline, or drains it on other threads."""
+def drains_partly(variant: str) -> bool:
+    """Return whether a variant drains some stages, or limits the number of threads."""
     return variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
 
 
-def drained(variant: str) -> bool:
+def drains_input(variant: str) -> bool:
     """Return whether a variant runs the pipeline without the model."""
-    return variant == INPUT_ONLY or of_a_part(variant)
+    return variant == INPUT_ONLY or drains_partly(variant)
 
 
 def drain(job: Job) -> None:
-    """Drain the pipeline, or a part of it, and count.
+    """Drain the pipeline or some of its stages.
 
-    Only input-only copies what it gets to the devices: the others show what the host can do.
+    Only input-only copies batches to the devices; the other variants measure the host.
     """
     variant, meter = job.variant, job.meter
     began = meter.clock()
     dataset, batched = _source(job)
     if variant.startswith(THREADS_PREFIX):
         if pipeline.is_loader(dataset):
-            job.events.needless(variant, "the loader is no tf.data pipeline")
+            job.events.needless(variant, "the input is a Python loader, not a tf.data pipeline")
             return
         options, threads = tf.data.Options(), factor(variant, THREADS_PREFIX)
         options.threading.private_threadpool_size = threads
@@ -56,30 +56,30 @@ def drain(job: Job) -> None:
         start = time.monotonic_ns()
         pulled = pull(count)
         took = time.monotonic_ns() - start
-        # Every worker drains a pipeline of its own, and the others' pace is taken to be this one's.
+        # Every worker drains its own pipeline; all are assumed to be equally fast.
         going = meter.tick(count, pulled * max(1, job.spec.workers), took)
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
 
 
 def _source(job: Job) -> tuple[Any, bool]:
-    """Return what a variant drains, and whether its elements are batches."""
+    """Return the input to drain, and whether its elements are batches."""
     if not job.variant.startswith(STAGE_PREFIX):
         return pipeline.baseline(job, devices=len(job.devices)), True
     stage = job.variant.removeprefix(STAGE_PREFIX)
     stages = job.stages(job.params["batch_size"] * len(job.devices))
     dataset = pipeline.assemble(stages, stage)
     names = [name for name, _ in stages]
-    # Every stage of a loader gives batches.
+    # Every stage of a loader returns batches.
     return dataset, pipeline.is_loader(dataset) or "batch" in names[: names.index(stage) + 1]
 
 
 def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
-    """Return a function that pulls n batches, in a compiled loop as Keras fit would, with no model.
+    """Return a function that pulls n batches in a compiled loop and returns their number of samples.
 
-    It returns how many samples they held, since the last batch of an epoch may be short.
+    The last batch of an epoch may be short.
 
     Args:
-        names: of the devices that a batch's shares are copied to; none to leave batches where they are.
+        names: devices to copy each batch's shares to; () for none.
     """
     return _puller(
         dataset.repeat(), lambda batch: (_rows(batch), touch(batch, names)), "" if names else "CPU:0"
@@ -87,34 +87,34 @@ def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], i
 
 
 def samples(dataset: tf.data.Dataset) -> Callable[[int], int]:
-    """Return a function that pulls n times GATHERED single samples, and returns how many that were.
+    """Return a function that pulls n groups of GROUP_SIZE samples and returns their number.
 
-    tf.data gathers them itself: pulled one by one, each would take 20 us and more beside its own time.
+    Pulling samples one by one would add at least 20 us each.
     """
-    windows = dataset.repeat().window(GATHERED, drop_remainder=True)
-    return _puller(windows, lambda _: (GATHERED, 0.0), "CPU:0")
+    windows = dataset.repeat().window(GROUP_SIZE, drop_remainder=True)
+    return _puller(windows, lambda _: (GROUP_SIZE, 0.0), "CPU:0")
 
 
 def _puller(
-    dataset: tf.data.Dataset, look: Callable[[Any], tuple[Any, Any]], place: str
+    dataset: tf.data.Dataset, consume: Callable[[Any], tuple[Any, Any]], device: str
 ) -> Callable[[int], int]:
     iterator = iter(dataset)
 
     @tf.function(autograph=False)
     def pull(count: Any) -> Any:
-        def body(index: Any, total: Any, seen: Any) -> tuple[Any, Any, Any]:
-            more, touched = look(iterator.get_next())
-            return index + 1, total + more, seen + touched
+        def body(index: Any, total: Any, checksum: Any) -> tuple[Any, Any, Any]:
+            rows, value = consume(iterator.get_next())
+            return index + 1, total + rows, checksum + value
 
-        # TensorFlow leaves whole numbers in host memory, but would sum what was seen on a GPU: its launch
-        # takes many times as long as a small element.
-        with tf.device(place or None):
+        # TensorFlow keeps the integers in host memory but would add the checksum on a GPU, where the launch takes
+        # many times as long as a small element.
+        with tf.device(device or None):
             start = (0, 0, 0.0)
             return tf.while_loop(lambda index, *_: index < count, body, start, parallel_iterations=1)[1:]
 
     def run(count: int) -> int:
-        total, seen = pull(tf.constant(count))
-        seen.numpy()  # what was copied has arrived
+        total, checksum = pull(tf.constant(count))
+        checksum.numpy()  # waits for the copies
         return int(total)
 
     return run

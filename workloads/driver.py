@@ -1,7 +1,6 @@
-"""Run the variants of one workload as a spec asks for, and write events.
+"""Run the variants of one workload by a spec and write events: `python3 -m workloads.driver SPEC.json EVENTS.jsonl`.
 
-`python3 -m workloads.driver SPEC.json EVENTS.jsonl`. Exit codes: 0; 1 when anything raised, and the error
-event says what; NO_GPU_EXIT.
+Exit codes: 0 for success, 1 after an exception (see the error event), NO_GPU_EXIT, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from pathlib import Path
 
 from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
 
-# What runs the variants in each family of images; each imports its own framework, and no other has to be
-# there.
+# Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.trial", TREES: "workloads.boosting"}
 
 USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
@@ -35,9 +33,9 @@ def main(arguments: Sequence[str]) -> int:
         try:
             spec = read_spec(Path(arguments[0]))
             began_ns = time.monotonic_ns()
-            # Imported here, not above: the start event comes first, and importing the framework is a phase.
+            # Imported after the start event, because importing the framework is a measured phase.
             importlib.import_module(RUNNERS[spec.image]).run(spec, events, began_ns)
-        except Exception as error:  # whatever a workload raises becomes an event
+        except Exception as error:  # workloads can raise anything
             report(events, error)
             return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
         events.write("end")
@@ -48,14 +46,14 @@ def read_spec(path: Path) -> Spec:
     """Read a spec file.
 
     Raises:
-        TypeError: it has fields that Spec does not have.
+        TypeError: unknown fields.
     """
     fields = json.loads(path.read_text(encoding="utf-8"))
     return Spec(**{**fields, "variants": tuple(fields.get("variants", Spec.variants))})
 
 
 def report(events: EventWriter, error: BaseException) -> None:
-    """Write an error event, and the traceback to stderr, which is the container's log."""
+    """Write an error event, and the traceback to stderr (the container's log)."""
     sys.stderr.write("".join(traceback.format_exception(error)))
     events.write("error", type=type(error).__name__, message=str(error) or type(error).__name__)
 
@@ -64,5 +62,5 @@ if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    # TensorFlow's and Keras' threads (a stopped fit among them) have nothing left to do.
+    # Does not wait for threads of TensorFlow and Keras, for example of a stopped fit.
     os._exit(code)

@@ -1,7 +1,6 @@
-"""Pipelines over a tree of JPEG files, <part>/<class>/<name>.jpg: tf.data, Keras' loader, or decoded once.
+"""Input pipelines for JPEG files <split>/<class>/<name>.jpg: tf.data, Keras' loader, or decoded once.
 
-What an image workload's `dataset` and `in_memory` return. All parameters are the workload's own, see
-`image_stages`.
+Image workloads use them as `dataset` and `in_memory`; `image_stages` lists the parameters.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import tensorflow as tf
 from workloads import augment, keras_loader
 from workloads.loading import Stage
 
-# Elements ready before they are asked for. Fixed, since a buffer that tunes itself grows while other variants
-# are measured and then flatters the first steps after them.
+# Prefetched elements. Fixed, because an autotuned buffer grows while other variants run and makes the first steps
+# after them too fast.
 BUFFER = 4
 DECODE_BATCH = 250
 
@@ -28,12 +27,12 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
 
     Args:
         params: loader ("keras": Keras' Python loader, as published; "tfdata"), side (pixels), augment, and
-            preprocess ("host": float32 of 0..1, augmented; "device": bytes, the model does the rest). Of the
-            Keras loader: workers, queue_size. Of tf.data: cache (decode once, keep the bytes).
-        data_dir: the tree.
+            preprocess ("host": augmented float32 in 0..1; "device": uint8, preprocessed by the model). Keras
+            loader only: workers, queue_size. tf.data only: cache (decode once, keep uint8).
+        data_dir: parent folder of the splits.
 
     Raises:
-        ValueError: a parameter has none of its values.
+        ValueError: an invalid parameter value.
     """
     _check(params)
     if params["loader"] == "keras":
@@ -41,7 +40,7 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     side, cache = params["side"], params["cache"]
 
     def read() -> Any:
-        paths, labels = listed(data_dir, "train")
+        paths, labels = list_files(data_dir, "train")
         files = tf.data.Dataset.from_tensor_slices((paths, labels))
         if not cache:
             files = files.shuffle(len(paths)).repeat()
@@ -67,8 +66,8 @@ def image_stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
     )
 
 
-def listed(data_dir: str, part: str) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """Return the files of a part in a fixed order and their labels, float32 as binary cross-entropy wants."""
+def list_files(data_dir: str, part: str) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Return a split's files in a fixed order, and their labels as float32 for binary cross-entropy."""
     folders = sorted(path for path in Path(data_dir, part).iterdir() if path.is_dir())
     paths = [[str(path) for path in sorted(folder.glob("*.jpg"))] for folder in folders]
     labels = np.repeat(np.arange(len(folders), dtype=np.float32), [len(each) for each in paths])
@@ -81,24 +80,24 @@ def decode(content: Any) -> Any:
 
 
 def resized(image: Any, side: int) -> Any:
-    """Return uint8[side, side, 3], by the nearest pixel as flow_from_directory does it."""
+    """Resize to uint8[side, side, 3] by nearest neighbour, like flow_from_directory."""
     image = tf.image.resize(image, (side, side), tf.image.ResizeMethod.NEAREST_NEIGHBOR)
     return tf.ensure_shape(image, (side, side, 3))
 
 
 def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> tuple[Any, Any]:
-    """Return a whole part as the model takes it: bytes for "device", float32 of 0..1 for "host"; labels."""
+    """Return a whole split with labels: uint8 for preprocess="device", float32 in 0..1 for "host"."""
     images, labels = decoded(data_dir, part, params["side"])
     if params["preprocess"] == "host":
         return images.astype(np.float32) / np.float32(augment.WHITE), labels
     return images, labels
 
 
-# Two variants and the evaluation want the same; a part at 64 x 64 pixels is 100 MB.
+# Shared by two variants and the evaluation; a split at 64 x 64 pixels is 100 MB.
 @lru_cache(maxsize=4)
 def decoded(data_dir: str, part: str, side: int) -> tuple[Any, Any]:
-    """Decode a part once, on all CPUs: uint8[n, side, side, 3] and labels float32[n]."""
-    paths, labels = listed(data_dir, part)
+    """Decode a split on all CPUs: uint8[n, side, side, 3] and labels float32[n]."""
+    paths, labels = list_files(data_dir, part)
     with tf.device("CPU:0"):
         files = tf.data.Dataset.from_tensor_slices(paths)
         images = files.map(lambda path: resized(decode(tf.io.read_file(path)), side), tf.data.AUTOTUNE)
@@ -125,4 +124,4 @@ def _check(params: Mapping[str, Any]) -> None:
         if params[name] not in values:
             raise ValueError(f"{name}={params[name]!r} is not one of {', '.join(values)}.")
     if params["loader"] == "keras" and params["preprocess"] == "device":
-        raise ValueError("loader=keras preprocesses on the host; choose loader=tfdata for preprocess=device.")
+        raise ValueError("loader=keras preprocesses on the host. Use loader=tfdata for preprocess=device.")

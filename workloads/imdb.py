@@ -1,4 +1,4 @@
-"""Film reviews: Keras' example of two bidirectional LSTM layers, and TensorFlow's tutorial with an average."""
+"""Film reviews: Keras' bidirectional LSTM example, and TensorFlow's tutorial with average pooling."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ lstm = Workload(
         name="imdb", shape=(500,), classes=2, train=25_000, test=2_500, dtype="uint16", vocabulary=20_000
     ),
     epochs=2,
-    # cuDNN's kernels cannot be compiled by XLA: on a GPU it is one or the other (see the optimizations).
+    # XLA cannot compile cuDNN's kernels: a GPU uses one or the other (see the optimizations).
     params={"jit_compile": False, "use_cudnn": True, "words": 20_000, "length": 200},
     tuned={
         "feed": "resident",
@@ -66,7 +66,7 @@ pooled = Workload(
         name="imdb", shape=(500,), classes=2, train=25_000, test=25_000, dtype="uint16", vocabulary=20_000
     ),
     epochs=10,
-    # Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+    # Published with Keras 2, which uses XLA only on request; Keras 3 enables it on GPUs by default.
     params={"jit_compile": False, "words": 10_000, "length": 250},
     tuned={
         "feed": "resident",
@@ -120,11 +120,11 @@ def _compiled(layers: list[Any]) -> tf.keras.Model:
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
-    """Return the stages of the pipeline: reviews as stored, their words limited, padded, cached, shuffled into batches.
+    """Return the stages read, vectorise (limit the vocabulary), pad, cache, batch (with shuffling) and prefetch.
 
     Args:
-        params: words, the vocabulary of the model; length, tokens of each padded review; batch_size.
-        data_dir: the folder of the arrays.
+        params: words, the vocabulary size; length, tokens per padded review; batch_size.
+        data_dir: folder of the arrays.
     """
     x = np.load(f"{data_dir}/x_train.npy", mmap_mode="r")
     y = np.load(f"{data_dir}/y_train.npy")
@@ -151,7 +151,7 @@ def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
 
 
 def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> Split:
-    """Return what the pipeline gives as arrays: tokens int32[n, length], padded in front; labels [n, 1]."""
+    """Return the pipeline's output as arrays: front-padded tokens int32[n, length] and labels [n, 1]."""
     stored = np.load(f"{data_dir}/x_{part}.npy")
     labels = np.load(f"{data_dir}/y_{part}.npy")
     reviews = [review[: np.count_nonzero(review)] for review in stored]
@@ -161,15 +161,15 @@ def in_memory(params: Mapping[str, Any], data_dir: str, part: str) -> Split:
 
 
 def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return which kernel runs the recurrent layers, by the operation in the graph of a step."""
+    """Return the kernel of the recurrent layers, read from the graph of a step."""
     if "use_cudnn" not in params:
         return {}
     if params["jit_compile"]:
-        return {"recurrent kernel": "a loop inside the code that XLA compiled"}
+        return {"recurrent kernel": "a loop compiled by XLA"}
     model = lstm_model(params)
     with tf.device(params["device"]):
         batch = tf.TensorSpec((params["batch_size"], params["length"]), tf.int32)
         traced = tf.function(lambda x: model(x, training=True), autograph=False).get_concrete_function(batch)
     operations = {operation.type for operation in traced.graph.get_operations()}
-    kernel = "cuDNN's kernel (CudnnRNNV3" if "CudnnRNNV3" in operations else "the generic while loop (While"
+    kernel = "cuDNN (CudnnRNNV3" if "CudnnRNNV3" in operations else "generic while loop (While"
     return {"recurrent kernel": f"{kernel} on {params['device']})"}

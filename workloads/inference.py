@@ -1,4 +1,4 @@
-"""The variants of an inference workload: throughput in windows, and the latency of single requests apart."""
+"""Variants of an inference workload: throughput in windows, then the latency of single requests."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from workloads.tuning import factor
 
 
 def infer(job: Job) -> None:
-    """Run baseline (Keras' predict_on_batch), or a compiled forward pass, on a batch again and again.
+    """Run Keras' predict_on_batch or a compiled forward pass on one batch repeatedly, then time requests.
 
-    Then time requests, from samples in host memory to predictions in host memory.
+    A request goes from samples in host memory to predictions in host memory.
     """
     model, images = _built(job)
     serve = (_resident if job.params["feed"] == "resident" else _predict)(job, model, images)
-    wanted = job.workload.requests
-    if wanted is None or job.variant not in (BASELINE, TUNED):
+    requests = job.workload.requests
+    if requests is None or job.variant not in (BASELINE, TUNED):
         Client(job, serve, images).single_stream(len(images))
         return
-    sizes = (wanted.compiled_batch_sizes if job.params["jit_compile"] else ()) or wanted.batch_sizes
+    sizes = (requests.compiled_batch_sizes if job.params["jit_compile"] else ()) or requests.batch_sizes
     pool = np.asarray(first_batch(job, sizes[-1])[0])
-    Client(job, serve, pool).measure(sizes, wanted.bounds_ms)
+    Client(job, serve, pool).measure(sizes, requests.bounds_ms)
 
 
 def model_only(job: Job) -> None:
-    """Run baseline's model on a batch that lies on the device: what the copies cost is the difference."""
+    """Run the baseline's model on a batch in device memory; the difference to baseline is the cost of copies."""
     model, images = _built(job, times=factor(job.variant, BATCH_PREFIX))
     serve = _resident(job, model, images)
     if job.variant == MODEL_ONLY:
@@ -40,7 +40,7 @@ def model_only(job: Job) -> None:
 
 
 def _built(job: Job, times: int = 1) -> tuple[Any, Any]:
-    """Return the model and a batch that many times as large, in host memory."""
+    """Return the model, and a batch in host memory that is `times` as large."""
     began = job.meter.clock()
     with tf.device(job.devices[0]):
         model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)

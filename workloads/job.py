@@ -1,4 +1,4 @@
-"""One variant of a trial: what it runs with, and what it shares with those before and after it."""
+"""One variant of a trial: its parameters, and state shared between variants."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Shared:
     """State that later variants reuse.
 
     Attributes:
-        model, step: baseline's model and its compiled step (batch -> loss), for all variants that only serve
-            the breakdown: building and compiling it once is enough.
-        batch: one batch of the pipeline, in host memory.
-        step_ns: variant -> how long one of its steps took, in its windows.
-        wait_share: of the bare loop's time, waiting for input; None before it ran.
-        eager, callbacks: the baseline's model is run eagerly; callbacks of the workload run around every batch.
-        arrays: the training arrays in host memory, as tensors: a pipeline made of arrays copies them.
+        model, step: the baseline's model and compiled step (batch -> loss), built once for all variants of the
+            step-time breakdown.
+        batch: one batch of the pipeline in host memory.
+        step_ns: variant -> step time in its windows.
+        wait_share: share of the custom loop's time spent waiting for input; None before it has run.
+        eager, callbacks: whether the baseline runs eagerly, and whether the workload has per-batch callbacks.
+        arrays: the training arrays as tensors in host memory, because a pipeline made of arrays copies them.
     """
 
     model: Any = None
@@ -44,11 +44,11 @@ class Job:
     """One variant of a trial.
 
     Attributes:
-        devices: TensorFlow's names of the devices in use here.
-        strategy: for several devices or workers, else None.
-        train, test: (x, y) arrays; None for workloads with a pipeline of their own.
-        params: everything that the variant runs with.
-        meter: measures it; None until it runs.
+        devices: TensorFlow's names of this process's devices.
+        strategy: distribution strategy for several devices or workers, else None.
+        train, test: (x, y) arrays; None for workloads with their own pipeline.
+        params: all parameters of the variant.
+        meter: None until the variant runs.
     """
 
     loaded: Loaded
@@ -64,7 +64,7 @@ class Job:
     meter: Meter | None = None
 
     def of(self, variant: str) -> Job:
-        """Return this job for a variant, with the parameters that it declares."""
+        """Return this job with a variant and its parameters."""
         return replace(self, variant=variant, params=tuning.variant_params(self.workload, self.spec, variant))
 
     @property
@@ -74,12 +74,12 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """How many devices take a batch each, those of other workers included."""
+        """The number of devices that each process a batch, including those of other workers."""
         return len(self.devices) * max(1, self.spec.workers)
 
     @property
     def worker(self) -> int:
-        """This container's index among the workers that train together."""
+        """This container's worker index."""
         return self.strategy.cluster_resolver.task_id if self.spec.workers and self.strategy else 0
 
     @property
@@ -95,16 +95,16 @@ class Job:
         return self.shared.arrays
 
     def stages(self, batch: int = 0) -> Sequence[Stage]:
-        """Return the workload's own pipeline, with batches of its own size or of that many samples."""
+        """Return the workload's pipeline; `batch` overrides the batch size."""
         params = {**self.params, "batch_size": batch or self.params["batch_size"]}
         return self.loaded.dataset(params, self.data_dir())
 
     def data_dir(self) -> str:
-        """Return where the data lies: on disk, or in memory for storage="ram"."""
+        """Return the data folder, which is in memory for storage="ram"."""
         return in_ram(self.spec.data_dir) if self.params.get("storage") == "ram" else self.spec.data_dir
 
     def part(self, name: Literal["train", "test"]) -> Split | None:
-        """Return a whole part of the data as arrays; None where the workload has none, only batches."""
+        """Return a whole split of the data as arrays; None if the workload only provides batches."""
         mounted, in_memory = self.train if name == "train" else self.test, self.loaded.in_memory
         return in_memory(self.params, self.data_dir(), name) if mounted is None and in_memory else mounted
 

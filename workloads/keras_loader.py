@@ -1,7 +1,7 @@
-"""Keras' own Python loader as published: ImageDataGenerator.flow_from_directory with its workers.
+"""Keras' Python loader as published: ImageDataGenerator.flow_from_directory with workers.
 
-Keras 3 keeps it, now as a PyDataset. The partial stages do in Python what it does inside, so that each one's
-cost can be measured; the last stage is the published loader itself.
+In Keras 3 it is a PyDataset. The partial stages reproduce its work in Python, to measure the cost of each; the last
+stage is the published loader itself.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def stages(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
 
 def flow(params: Mapping[str, Any], folder: str) -> Any:
     """Return the published loader: batches of float32[batch, side, side, 3] and labels float32[batch]."""
-    moving = {"shear_range": augment.SHEAR_DEGREES, "zoom_range": augment.ZOOM, "horizontal_flip": True}
+    augmentation = {"shear_range": augment.SHEAR_DEGREES, "zoom_range": augment.ZOOM, "horizontal_flip": True}
     generator = tf.keras.preprocessing.image.ImageDataGenerator(
-        rescale=1.0 / augment.WHITE, **(moving if params["augment"] else {})
+        rescale=1.0 / augment.WHITE, **(augmentation if params["augment"] else {})
     )
     loader = generator.flow_from_directory(
         folder,
@@ -49,16 +49,17 @@ def flow(params: Mapping[str, Any], folder: str) -> Any:
         class_mode="binary",
     )
     if loader.n < params["batch_size"]:
-        raise ValueError(f"{loader.n} files are fewer than a batch of {params['batch_size']}.")
+        raise ValueError(
+            f"{loader.n} files are fewer than a batch of {params['batch_size']}. Use a smaller batch_size."
+        )
     return loader
 
 
 class Endless(tf.keras.utils.PyDataset):
-    """Go through a loader's whole batches again and again, shuffled anew, as fit_generator used to do.
+    """Repeat a loader's full batches forever, reshuffled on each pass, like the former fit_generator.
 
     Args:
-        make: makes the loader; called for the first batch, so that the stages before the last one that is
-            wanted list no files.
+        make: makes the loader; called for the first batch, so that unused stages do not list files.
         batch: (loader, index) -> a batch.
         workers, max_queue_size: see PyDataset.
     """
@@ -72,18 +73,18 @@ class Endless(tf.keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> None:
-        """Return None for endless: an epoch has as many steps as published, not as many as there are files."""
+        """Return None (endless): the published number of steps per epoch does not depend on the number of files."""
         return None
 
     @cached_property
     def _loader(self) -> Any:
-        # Keras asks for the first batches before it starts its workers.
+        # Keras requests the first batches before it starts its workers.
         loader = self._make()
         loader.on_epoch_end()  # shuffles
         return loader
 
     def __getitem__(self, index: int) -> Any:
-        """Return batch `index` of all passes."""
+        """Return batch `index`, counted over all passes."""
         batches = self._loader.n // self._loader.batch_size
         if index and index % batches == 0:
             self._loader.on_epoch_end()
@@ -91,24 +92,22 @@ class Endless(tf.keras.utils.PyDataset):
 
 
 def part_of_batch(loader: Any, index: int, *, upto: int) -> tuple[Any, Any]:
-    """Do the loader's work on the files of a batch as far as `upto`, READ to BATCH.
+    """Process the files of a batch like the loader, up to stage `upto` (READ to BATCH).
 
     Returns:
-        The pictures and labels for BATCH; a placeholder for the pictures for the stages before.
+        Images for BATCH, placeholders for earlier stages; and placeholder labels.
     """
     size = loader.batch_size
     chosen = loader.index_array[size * index : size * (index + 1)]
-    pictures = [_picture(loader, loader.filepaths[number], upto) for number in chosen]
-    return np.stack(pictures) if upto == BATCH else np.zeros((size, 1), np.float32), np.zeros(
-        size, np.float32
-    )
+    images = [_image(loader, loader.filepaths[number], upto) for number in chosen]
+    return np.stack(images) if upto == BATCH else np.zeros((size, 1), np.float32), np.zeros(size, np.float32)
 
 
-def _picture(loader: Any, path: str, upto: int) -> Any:
+def _image(loader: Any, path: str, upto: int) -> Any:
     if upto == READ:
         return Path(path).read_bytes()
     image = tf.keras.utils.load_img(path, target_size=loader.target_size if upto >= RESIZE else None)
-    image.load()  # Pillow decodes when it must, and without a resize nothing makes it
+    image.load()  # Pillow decodes lazily
     if upto < AUGMENT:
         return image
     generator = loader.image_data_generator

@@ -1,10 +1,9 @@
-"""Send requests to a model by MLPerf Inference's scenarios: SingleStream at each batch size, and Server.
+"""Measure latency by MLPerf Inference's scenarios: SingleStream at each batch size, and Server.
 
-SingleStream: one request after the other, each waited for. Server: single samples come at random instants (a
-Poisson process) that are fixed beforehand, whatever the server manages; a latency counts from the instant at
-which the sample was to come, so that a server that falls behind cannot hide it. One request runs at a time,
-with all samples that have come by then, up to the largest batch of which two fit into the bound: the one that
-runs when a sample comes, and its own.
+SingleStream: each request waits for the previous one. Server: single samples arrive in a Poisson process that is
+fixed in advance; latency counts from the scheduled arrival, so that a server that falls behind cannot hide it. One
+request runs at a time, with all samples that have arrived, up to the largest batch size of which two requests fit
+into the latency bound: the running one and the sample's own.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ import numpy as np
 from workloads.job import Job
 from workloads.protocol import SERVER, SINGLE_STREAM
 
-# A 99th percentile needs at least a hundred requests; a slow device is given less, and no p99 then.
+# A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.
 REQUESTS = 200
 FEWEST_REQUESTS = 10
 SERVER_REQUESTS = (100, 20_000)
 PROBES = 5
-# A server that is only just too slow falls behind little by little: a series lasts so many times the bound.
+# A slightly overloaded server falls behind slowly, so a series lasts this many times the bound.
 LASTS_BOUNDS = 20
-# Budgets, in measured windows of the profile.
+# Time budgets, in windows of the profile.
 BATCH_WINDOWS, STOP_WINDOWS, PROBE_WINDOWS, LONGEST_PROBE_WINDOWS = 2.0, 20.0, 4.0, 30.0
-# Of what batches back to back make, a rate worth reporting.
+# Minimum rate worth reporting, as a share of the throughput of back-to-back batches.
 USEFUL_SHARE = 0.2
 LATE_SHARE = 0.01  # the bound holds for the 99th percentile
-_SPIN_NS = 200_000  # sleeping is not exact enough for the last of a wait
+_SPIN_NS = 200_000  # the end of a wait is spent spinning, because sleep is inaccurate
 
-# A batch in host memory -> None, when its predictions are in host memory.
+# Takes a batch in host memory; returns when its predictions are in host memory.
 Serve = Callable[[Any], None]
 
 
 class Client:
-    """Sends requests to one variant and writes their latencies as events.
+    """Send requests to one variant and write their latencies as events.
 
     Args:
-        pool: samples in host memory, as many as the largest batch.
+        pool: samples in host memory, one largest batch.
     """
 
     def __init__(self, job: Job, serve: Serve, pool: Any) -> None:
@@ -50,7 +49,7 @@ class Client:
         self._window_s = max(job.spec.window_s, 0.1)
 
     def single_stream(self, size: int) -> list[int]:
-        """Time requests of one batch; return their latencies in nanoseconds."""
+        """Measure requests of one batch size; return their latencies in nanoseconds."""
         budget_ns = BATCH_WINDOWS * self._window_s * 1e9
         batch, latencies = self._pool[:size], []
         self._serve(batch)  # traces and compiles
@@ -65,44 +64,44 @@ class Client:
         return latencies
 
     def measure(self, sizes: Sequence[int], bounds_ms: Sequence[float]) -> None:
-        """Measure the latency at each batch size, ascending, then the server where there are bounds."""
+        """Measure SingleStream at each batch size, ascending, then Server if there are bounds."""
         stop_ns = STOP_WINDOWS * self._window_s * 1e9
         latencies: dict[int, list[int]] = {}
         for size in sizes:
             last = max(latencies, default=0)
             if last and FEWEST_REQUESTS * float(np.median(latencies[last])) * size / last > stop_ns:
-                self._warn(f"batches from {size} on were skipped: a request would take too long.")
+                self._warn(f"skipped batch sizes from {size}: a request would take too long.")
                 break
             latencies[size] = self.single_stream(size)
         if bounds_ms:
             medians = {size: float(np.median(each)) for size, each in latencies.items()}
-            alone_ms = float(np.percentile(latencies[min(latencies)], 99)) / 1e6
-            self.search(bounds_ms, medians, alone_ms)
+            single_ms = float(np.percentile(latencies[min(latencies)], 99)) / 1e6
+            self.search(bounds_ms, medians, single_ms)
 
-    def search(self, bounds_ms: Sequence[float], medians: Mapping[int, float], alone_ms: float) -> None:
-        """Look for the largest rate that keeps to a bound: the least one to which a useful rate keeps.
+    def search(self, bounds_ms: Sequence[float], medians: Mapping[int, float], single_ms: float) -> None:
+        """Find the largest rate within the tightest bound that allows a useful rate.
 
-        A bound that only requests by themselves keep to tells little: two that meet are late already.
+        A bound that only isolated requests meet is not useful: as soon as two overlap, one is late.
 
         Args:
-            medians: of a request of each batch size, in nanoseconds.
-            alone_ms: what a request of the least size takes at most, but for one in a hundred.
+            medians: median latency by batch size, in nanoseconds.
+            single_ms: 99th percentile latency of the smallest batch size.
         """
-        possible = [bound for bound in sorted(bounds_ms) if bound > alone_ms]
+        possible = [bound for bound in sorted(bounds_ms) if bound > single_ms]
         if not possible:
-            self._warn(f"a request alone takes {alone_ms:.3g} ms, longer than every latency bound.")
+            self._warn(f"a single request takes {single_ms:.3g} ms, longer than every latency bound.")
         for bound_ms in possible:
             sizes = sizes_within(medians, bound_ms)
-            most = max(size / medians[size] * 1e9 for size in sizes)
-            if self.largest(sizes, most, bound_ms) >= USEFUL_SHARE * most:
+            peak = max(size / medians[size] * 1e9 for size in sizes)
+            if self.largest(sizes, peak, bound_ms) >= USEFUL_SHARE * peak:
                 break
 
-    def largest(self, sizes: Sequence[int], most: float, bound_ms: float) -> float:
-        """Halve between 0 and `most`; return the largest rate within the bound, samples/s, or 0.
+    def largest(self, sizes: Sequence[int], peak: float, bound_ms: float) -> float:
+        """Bisect between 0 and `peak` for the largest rate within the bound, samples/s; 0 if none is.
 
-        A rate of which the fewest requests would take longer than a series may last is not asked for.
+        Stops at rates too low for the minimum number of requests within a series.
         """
-        low, high = 0.0, most
+        low, high = 0.0, peak
         for probe in range(PROBES):
             rate = (low + high) / 2
             if rate * LONGEST_PROBE_WINDOWS * self._window_s < SERVER_REQUESTS[0]:
@@ -111,11 +110,11 @@ class Client:
         return low
 
     def offer(self, sizes: Sequence[int], rate: float, bound_ms: float, probe: int) -> bool:
-        """Offer samples at `rate` a second; return whether they keep to the bound, and stop once it is lost."""
-        least, most = SERVER_REQUESTS
+        """Offer `rate` samples/s; return whether they meet the bound, stopping early once it is missed."""
+        minimum, maximum = SERVER_REQUESTS
         lasts_s = max(PROBE_WINDOWS * self._window_s, LASTS_BOUNDS * bound_ms / 1e3)
         lasts_s = min(lasts_s, LONGEST_PROBE_WINDOWS * self._window_s)
-        planned = min(max(round(rate * lasts_s), least), most)
+        planned = min(max(round(rate * lasts_s), minimum), maximum)
         random = np.random.default_rng((self._job.spec.seed, probe))
         began = time.monotonic_ns()
         due = began + np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
@@ -125,7 +124,7 @@ class Client:
             _wait_until(int(due[served]))
             waiting = int(np.searchsorted(due, time.monotonic_ns(), side="right")) - served
             count = min(waiting, sizes[-1])
-            # Compiled shapes are few: the rest of the batch is filled up.
+            # Rounded up to a compiled batch size.
             self._serve(self._pool[: next(size for size in sizes if size >= count)])
             done = time.monotonic_ns()
             own = (done - due[served : served + count]).tolist()
@@ -148,15 +147,15 @@ class Client:
 
 
 def sizes_within(medians: Mapping[int, float], bound_ms: float) -> tuple[int, ...]:
-    """Return the batch sizes of which two requests fit into a bound, in ascending order; one at least.
+    """Return the batch sizes of which two requests fit into a bound, ascending; always at least one.
 
-    A sample that comes just after a batch began waits for that one, and then takes the time of its own.
+    A sample that arrives just after a batch has started waits for that batch and then for its own.
 
     Args:
-        medians: of a request of each size, in nanoseconds.
+        medians: median latency by batch size, in nanoseconds.
     """
-    least, *others = sorted(medians)
-    return (least, *(size for size in others if 2 * medians[size] <= bound_ms * 1e6))
+    smallest, *others = sorted(medians)
+    return (smallest, *(size for size in others if 2 * medians[size] <= bound_ms * 1e6))
 
 
 def _wait_until(instant_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""A workload file as the driver uses it: its declaration and its functions, with what it may leave out."""
+"""Load a workload file: its declaration, its functions, and defaults for optional functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workloads.protocol import Workload
 
 Arrays = Mapping[str, Any]
 Split = tuple[Any, Any]
-# A named stage makes a dataset from the dataset before it; the first one is called without an argument.
+# (name, function from the previous dataset to the next); the first function has no argument.
 Stage = tuple[str, Callable[..., Any]]
 
 
@@ -27,17 +27,16 @@ class WorkloadFileError(TypeError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a workload file offers.
+    """A workload file's declaration and functions.
 
     Attributes:
         model: params -> compiled Keras model.
         data: (arrays, params) -> (x_train, y_train), (x_test, y_test).
         dataset: (params, data_dir) -> stages, or None for workloads on arrays.
-        in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole part as arrays in the form that
-            the model takes; for workloads with a `dataset` of their own, whose accuracy or resident feed
-            would otherwise have no data; or None.
-        callbacks: params -> Keras callbacks that the published code gives to fit, or None.
-        facts: params -> name -> text, asked once for each variant that runs the model, or None.
+        in_memory: (params, data_dir, "train" or "test") -> (x, y), a whole split as model input; or None.
+            Workloads with `dataset` need it for accuracy and for the resident feed.
+        callbacks: params -> the published code's Keras callbacks, or None.
+        facts: params -> {name: text}, called once for each variant that runs the model, or None.
     """
 
     workload: Workload
@@ -50,7 +49,7 @@ class Loaded:
 
 
 def load(file: str, name: str = "") -> Loaded:
-    """Import a workload: see `import_workload`."""
+    """Load a workload; see `import_workload` for the arguments."""
     module, workload = import_workload(file, name)
     loaded = Loaded(
         workload=workload,
@@ -63,7 +62,7 @@ def load(file: str, name: str = "") -> Loaded:
     )
     if workload.pipeline != (loaded.dataset is not None):
         raise WorkloadFileError(
-            f"{module.__file__} needs both stages=(...) in its declaration and a function "
+            f"{module.__file__} must have both stages=(...) in its declaration and a function "
             "`dataset(params, data_dir)`, or neither."
         )
     return loaded
@@ -78,11 +77,11 @@ def required(module: ModuleType, function: str) -> Callable[[Mapping[str, Any]],
 
 
 def import_workload(file: str, name: str = "") -> tuple[ModuleType, Workload]:
-    """Import a workload's module, whatever image it is for, and return its declaration beside it.
+    """Import a workload's module; return it and the declaration.
 
     Args:
-        file: of this package by its name alone, of any other folder by its path.
-        name: of the workload; "" for the only one of the file.
+        file: name of a file in this package, or path of any other file.
+        name: workload name; "" for the only one in the file.
     """
     path = Path(file)
     own = file == path.name
@@ -113,7 +112,7 @@ def _import_file(path: Path) -> ModuleType:
         raise WorkloadFileError(f"{path} is not a Python file.")
     folder = str(path.parent.absolute())
     if folder not in sys.path:
-        # Last, so that a file beside it can be imported but never replaces what is installed.
+        # Appended, so that neighbouring files can be imported but never shadow installed packages.
         sys.path.append(folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -122,7 +121,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def scaled(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
-    """Scale integer samples to [0, 1] as float32, which is what the articles do; labels stay as they are."""
+    """Scale integer samples to float32 in [0, 1], as in the articles; labels are unchanged."""
     del params
     return (
         (_unit(arrays["x_train"]), np.asarray(arrays["y_train"])),

@@ -9,14 +9,14 @@ import tensorflow as tf
 
 
 class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
-    """Keras' loss scaling with a selection where Keras branches on whether all gradients are finite.
+    """Keras' loss scaling with a select instead of a branch on whether all gradients are finite.
 
-    At a branch in a compiled program the host waits for the condition from the device before it starts the rest
-    and the next step.
+    At a branch in a compiled program the host waits for the condition from the device before it can launch more
+    work.
     """
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        """Apply the gradients and then, where one was not finite, put everything back as it was."""
+        """Apply the gradients, then restore all variables if any gradient was not finite."""
         variables = list(trainable_variables or self._trainable_variables)
         if not self.built:
             self.build(variables)

@@ -1,4 +1,4 @@
-"""Multilayer perceptrons on small images, as they were published in 2021 and 2023."""
+"""Multilayer perceptrons on small images, as published in 2021 and 2023."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from workloads.loading import Arrays, Split, scaled
 from workloads.protocol import Data, Published, Workload
 
-# Published under Keras 2, which uses XLA only when asked; Keras 3 would turn it on by itself on a GPU.
+# Published with Keras 2, which uses XLA only on request; Keras 3 enables it on GPUs by default.
 PARAMS = {"jit_compile": False}
 TUNED = {
     "feed": "resident",
@@ -59,7 +59,7 @@ cifar10 = Workload(
     optimizer="SGD",
     loss="sparse categorical cross-entropy",
     params=PARAMS,
-    # On a CPU these 12 million weights are all matrix product, which XLA does no better.
+    # On a CPU XLA does not speed up the matrix products of these 12 million weights.
     tuned={
         "feed": "resident",
         "gpu:jit_compile": True,
@@ -91,7 +91,7 @@ workloads = (cifar100, cifar10, fashion_mnist)
 
 
 def data(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
-    """Scale to [0, 1]; make the labels one-hot, float32[n, 100], where the article does."""
+    """Scale to [0, 1]; with `one_hot`, make the labels float32[n, 100] as in the article."""
     (x_train, y_train), (x_test, y_test) = scaled(arrays, params)
     if params.get("one_hot"):
         one_hot = tf.keras.utils.to_categorical
@@ -108,7 +108,7 @@ def _model(
     optimizer: str,
     loss: str = "sparse_categorical_crossentropy",
 ) -> tf.keras.Model:
-    """Return the compiled model; the sigmoid before a categorical loss is an article's own."""
+    """Return the compiled model; the articles' sigmoid before a categorical loss is kept."""
     del params
     layers = tf.keras.layers
     units, activation = output

@@ -1,4 +1,4 @@
-"""Input pipelines: the one that Keras fit makes of arrays, those that a workload declares, and what they hold."""
+"""Input pipelines, made from arrays as in Keras fit or declared by a workload, and their epochs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Epoch:
     """An epoch of an input.
 
     Attributes:
-        batch: samples of a batch, all devices together.
-        batches: how many; None if endless or unknown.
-        missing: samples that the last batch lacks.
-        ends: the input stops after the last batch; else it starts again by itself.
-        exact: these numbers are known, not assumed.
+        batch: global batch size.
+        batches: batches per epoch; None if endless or unknown.
+        missing: number of samples by which the last batch is short.
+        ends: whether the input stops after the last batch; else it repeats.
+        exact: whether these numbers are known rather than assumed.
     """
 
     batch: int
@@ -35,27 +35,27 @@ class Epoch:
     exact: bool = True
 
     def samples(self, steps: int) -> int:
-        """Return how many samples the first `steps` steps have, epoch after epoch."""
+        """Return the number of samples in the first `steps` steps, over all epochs."""
         return steps * self.batch - (steps // self.batches * self.missing if self.batches else 0)
 
 
 def epoch_of(samples: int, batch: int) -> Epoch:
-    """Return the epoch of so many samples, the last batch of which may be short."""
+    """Return the epoch of `samples` samples; its last batch may be short."""
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
 
 
 def from_arrays(x: Any, y: Any, batch: int) -> tf.data.Dataset:
-    """Return an epoch of arrays as Keras fit makes it: shuffled indices, gathered batch by batch."""
+    """Return an epoch of arrays as in Keras fit: shuffled indices, gathered per batch."""
     with tf.device("CPU:0"):
         return ArrayDataAdapter(x, y, batch_size=batch, shuffle=True).get_tf_dataset()
 
 
 def baseline(job: Job, *, devices: int = 0) -> Any:
-    """Return what feeds baseline, and every variant that is fed as it is: a tf.data pipeline, or a loader.
+    """Return the baseline's input: a tf.data pipeline or a Keras loader.
 
     Args:
-        devices: that a batch is for; 0 for all, those of other workers too.
+        devices: number of devices per batch; 0 for all, including those of other workers.
     """
     batch = job.params["batch_size"] * (devices or job.replicas)
     if job.train is not None:
@@ -68,12 +68,12 @@ def baseline(job: Job, *, devices: int = 0) -> Any:
 
 
 def is_loader(source: Any) -> bool:
-    """Return whether an input is one of Keras' Python loaders instead of a tf.data pipeline."""
+    """Return whether an input is a Keras Python loader instead of a tf.data pipeline."""
     return isinstance(source, tf.keras.utils.PyDataset)
 
 
 def as_dataset(source: Any) -> tf.data.Dataset:
-    """Return an epoch of an input as tf.data; of a Python loader, the pipeline that Keras fit makes of it."""
+    """Return an epoch of an input as tf.data, converting a Python loader like Keras fit."""
     return PyDatasetAdapter(source).get_tf_dataset() if is_loader(source) else source
 
 
@@ -86,48 +86,48 @@ def from_memory(source: Any) -> tuple[tf.data.Dataset, Epoch]:
 
 
 def input_epoch(job: Job, source: Any) -> Epoch:
-    """Return the epoch of baseline's input without iterating over it.
+    """Return the epoch of the baseline's input without iterating over it.
 
-    Batches whose size TensorFlow does not know are counted by the elements before the stage "batch"; of a
-    loader, the last batch is looked at.
+    If TensorFlow does not know the batch size, the elements before the stage "batch" are counted. For a loader, the
+    size of the last batch is read.
     """
     batch = job.params["batch_size"] * job.replicas
     if job.train is not None:
         return epoch_of(len(job.train[0]), batch)
     if is_loader(source):
         count = source.num_batches
-        # One without an end has whole batches only.
+        # Endless loaders have only full batches.
         return Epoch(batch, count, batch - size(source[count - 1])) if count else Epoch(batch, ends=False)
     count = int(source.cardinality())
     endless = count == tf.data.INFINITE_CARDINALITY
-    whole = Epoch(batch, count if count > 0 else None, ends=not endless)
+    epoch = Epoch(batch, count if count > 0 else None, ends=not endless)
     shape = tf.nest.flatten(source.element_spec)[0].shape
     if shape.rank and shape[0]:
-        return replace(whole, batch=shape[0])
+        return replace(epoch, batch=shape[0])
     stages = job.stages(batch)
     names = [name for name, _ in stages]
     if "batch" in names[1:]:
         samples = int(assemble(stages, names[names.index("batch") - 1]).cardinality())
         if samples == tf.data.INFINITE_CARDINALITY:
-            return whole
+            return epoch
         counted = epoch_of(samples, batch)
         if samples > 0 and (endless or count == counted.batches):
             return replace(counted, ends=not endless)
-    return replace(whole, exact=False)
+    return replace(epoch, exact=False)
 
 
 def size(batch: Any) -> int:
-    """Return how many samples a batch has."""
+    """Return the number of samples in a batch."""
     return len(tf.nest.flatten(batch)[0])
 
 
 def assemble(stages: Sequence[Stage], upto: str = "") -> Any:
-    """Chain stages, all of them or those up to and including the one named `upto`."""
+    """Chain all stages, or those up to and including `upto`."""
     names = [name for name, _ in stages]
     if upto and upto not in names:
         raise ValueError(f"No stage {upto!r}; the pipeline has: {', '.join(names)}.")
-    (_, first), *rest = stages[: names.index(upto) + 1] if upto else stages
+    (_, first), *others = stages[: names.index(upto) + 1] if upto else stages
     dataset = first()
-    for _, stage in rest:
+    for _, stage in others:
         dataset = stage(dataset)
     return dataset

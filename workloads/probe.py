@@ -1,4 +1,4 @@
-"""Check with a matrix product that TensorFlow uses a device, and measure how fast it multiplies.
+"""Check that TensorFlow uses a device, and measure its matrix product throughput.
 
 `python3 -m workloads.probe cpu` or `python3 -m workloads.probe gpu 2` prints one JSON line.
 """
@@ -15,7 +15,7 @@ import tensorflow as tf
 from workloads import devices
 from workloads.protocol import NO_GPU_EXIT, NoGpuError
 
-# Square matrices: large enough to fill a GPU, small enough for two cores.
+# Side of the square matrices: large enough to saturate a GPU, small enough for two cores.
 GPU_SIZE = 8192
 CPU_SIZE = 1024
 PRODUCTS = 10
@@ -23,13 +23,13 @@ MEASURE_S = 1.0
 
 
 def tflops(device: str, dtype: str, *, size: int, seconds: float = MEASURE_S) -> float:
-    """Return the best rate of a chain of matrix products, in 10^12 floating-point operations a second.
+    """Return the best rate of a chain of matrix products, in TFLOPS.
 
-    The matrices are random: zeros draw less power, and GPUs then clock higher than they ever do at work.
+    The matrices are random, because zeros draw less power and let GPUs clock higher than under real load.
     """
     with tf.device(device):
         left = tf.cast(tf.random.normal((size, size)), dtype)
-        # Keeps the product's variance at 1, so that half precision never overflows.
+        # Keeps the variance of the product at 1, so that half precision does not overflow.
         right = tf.cast(tf.random.normal((size, size), stddev=size**-0.5), dtype)
 
         @tf.function(autograph=False)
@@ -51,10 +51,10 @@ def tflops(device: str, dtype: str, *, size: int, seconds: float = MEASURE_S) ->
 
 
 def rates(device: str) -> Mapping[str, float]:
-    """Return device_fp32_tflops (TF32 where the GPU has it) and, on a GPU, the half widths."""
+    """Return device_fp32_tflops (TF32 if supported) and, on a GPU, also fp16 and bf16."""
     gpu = device.startswith("GPU")
     size = GPU_SIZE if gpu else CPU_SIZE
-    # Half precision on a CPU is emulated, and says nothing about it.
+    # Half precision is emulated on CPUs.
     types = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"} if gpu else {"fp32": "float32"}
     return {f"device_{name}_tflops": tflops(device, dtype, size=size) for name, dtype in types.items()}
 
@@ -62,9 +62,9 @@ def rates(device: str) -> Mapping[str, float]:
 def main(arguments: Sequence[str]) -> int:
     """Print the rates as one JSON line and return the exit code."""
     device = arguments[0] if arguments else "cpu"
-    asked = int(arguments[1]) if len(arguments) > 1 else 1
+    gpus = int(arguments[1]) if len(arguments) > 1 else 1
     try:
-        names = devices.select(device, asked if device == "gpu" else 0)
+        names = devices.select(device, gpus if device == "gpu" else 0)
         devices.prove(names)
     except NoGpuError as error:
         sys.stdout.write(json.dumps({"ok": False, "message": str(error)}) + "\n")

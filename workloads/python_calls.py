@@ -1,4 +1,4 @@
-"""How long the functions take that a compiled step has Python run, and a workload's own callbacks."""
+"""Measure the time in Python functions of a compiled step and in a workload's callbacks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_ba
 
 
 class Stopwatch:
-    """Adds up the time of calls, in nanoseconds; `wrapped` tells whether there is anything to call."""
+    """Sum the duration of calls in nanoseconds; `wrapped` is true once a function is timed."""
 
     def __init__(self) -> None:
         self.total_ns = 0
         self.wrapped = False
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function`, whose calls are timed."""
+        """Return `function` with timed calls."""
         self.wrapped = True
 
         @wraps(function)
@@ -38,7 +38,7 @@ class Stopwatch:
         return call
 
     def python_functions(self) -> AbstractContextManager[None]:
-        """Time what tf.numpy_function and tf.py_function run, for those that are traced inside the block."""
+        """Time the functions passed to tf.numpy_function and tf.py_function inside the block."""
 
         def timing(original: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(original)
@@ -50,7 +50,7 @@ class Stopwatch:
         return replaced(tf, numpy_function=timing, py_function=timing)
 
     def callbacks(self, own: Any) -> Any:
-        """Time what callbacks do around every batch, and return them."""
+        """Time the per-batch methods of callbacks, and return the callbacks."""
         for callback in own:
             for name in _HOOKS:
                 if getattr(type(callback), name) is not getattr(tf.keras.callbacks.Callback, name):

@@ -1,11 +1,11 @@
-"""Training on several devices: a copy of the model on each of them, and one exchange of gradients a step.
+"""Data-parallel training on several devices: a model replica on each, one all-reduce of all gradients per step.
 
-MirroredStrategy lets the optimiser and the exchange follow operation by operation, variable by variable. Here a
-step has three parts: the forward and backward pass; one exchange of all gradients, in one flat buffer; unscaling,
-the check for infinities and the optimiser. On the GPUs of one machine XLA compiles all steps of a call into one
-program for each GPU, exchange included. On CPUs it has no exchange and compiles the other two parts, each by itself.
-All copies begin with the same weights and apply the same gradients, and so stay the same; averages such as batch
-normalisation's are the first device's, as they are under MirroredStrategy.
+MirroredStrategy reduces and updates variable by variable. Here a step has three parts: forward and backward pass; one
+all-reduce of all gradients in a flat buffer; unscaling, the check for infinities and the optimizer. On the GPUs of
+one machine XLA compiles all steps of a call, including the all-reduce, into one program per GPU. On CPUs XLA does not
+support the all-reduce and compiles the other two parts separately. All replicas start with the same weights and apply
+the same gradients, so they stay equal; moving averages such as batch normalisation's are taken from the first device,
+as in MirroredStrategy.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from workloads import building
 from workloads.job import Job
 from workloads.steps import Pick, looped
 
-# Of the collective: TensorFlow's own strategies count their keys from 1.
+# Keys of the collective, far from those of TensorFlow's strategies, which count from 1.
 GROUP_KEY = INSTANCE_KEY = 1_000_000
 
 
 def build(job: Job) -> list[Any]:
-    """Return a copy of the model for each device, all with the same weights but random numbers of their own."""
+    """Return a replica of the model for each device, with equal weights but different random seeds."""
     models = []
     for index, name in enumerate(job.devices):
         with tf.device(name):
@@ -38,11 +38,11 @@ def build(job: Job) -> list[Any]:
 def compile_train(
     job: Job, models: Sequence[Any], pick: Pick, *, steps: int, jit: bool
 ) -> Callable[[Sequence[Any], Any], Any]:
-    """Return a function (tensors of each device, selection) -> loss that trains all copies in step.
+    """Return a function (tensors of each device, selection) -> loss that trains all replicas.
 
-    The selection has shape [steps, replicas, ...], replicas of other workers included.
+    The selection has shape [steps, replicas, ...], including the replicas of other workers.
     """
-    # Among several machines it has not been tried.
+    # Not tested across machines.
     whole = jit and job.gpu and job.replicas == len(models)
     runs = []
     for model, name in zip(models, job.devices, strict=True):
@@ -64,9 +64,9 @@ def compile_train(
 def _replica(model: Any, pick: Pick, job: Job, *, jit: bool) -> Callable[[Any, Any], Any]:
     variables = model.trainable_variables
     tracker = building.loss_metric(model)
-    # Gradients of half precision lose nothing: they are scaled, and the check finds what does not fit.
+    # Half-precision gradients are scaled and checked for overflow, so they can be exchanged as float16.
     width = tf.float16 if hasattr(model.optimizer, "inner_optimizer") else tf.float32
-    # Without a token of its own each device's exchange would wait for the one before it, which waits for it.
+    # One token per device, or the devices' all-reduces would wait for each other in sequence and deadlock.
     token = tf.Variable(0.0, trainable=False)
 
     def gradients(tensors: Any, chosen: Any) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ def _replica(model: Any, pick: Pick, job: Job, *, jit: bool) -> Callable[[Any, A
 
     def step(tensors: Any, chosen: Any) -> Any:
         loss, parts = passes(tensors, chosen)
-        # Not within the passes: XLA's own concatenation takes 100 times as long on a CPU.
+        # Outside `passes`, because XLA's concatenation takes 100 times as long on a CPU.
         finish(loss, _summed(tf.concat(parts, 0), token, job))
         return loss
 

@@ -1,4 +1,4 @@
-"""Training loops that feed from the device's own memory instead of from Keras fit's pipeline."""
+"""Training loops on data in device memory instead of Keras fit's pipeline."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from workloads.timing import Meter
 
 
 def train(job: Job) -> Any:
-    """Train on data that lies on the devices, `steps_per_execution` steps a call; return the model.
+    """Train on data in device memory, `steps_per_execution` steps per call; return the first replica.
 
-    Each device has a copy of it. A workload that has no data but its pipeline's trains on one batch of it.
+    A workload that only has a pipeline trains on one of its batches.
     """
     params, meter = job.params, job.meter
     batch, per_call = params["batch_size"], params["steps_per_execution"]
@@ -34,18 +34,18 @@ def train(job: Job) -> Any:
     run = _compiled(job, models, steps.same if whole is None else steps.gather, per_call, jit=jit)
     tensors = on_devices(job, (x, y))
     meter.phase(DATA, began)
-    a_call = per_call * batch * job.replicas
+    samples = per_call * batch * job.replicas
     if whole is None:
         chosen = itertools.repeat(tf.zeros([per_call, job.replicas, 1], tf.int32))
     else:
         shape = (per_call, job.replicas, batch)
-        chosen = (tf.constant(taken.reshape(shape)) for taken in shuffled(len(x), a_call, job.spec.seed))
+        chosen = (tf.constant(indices.reshape(shape)) for indices in shuffled(len(x), samples, job.spec.seed))
     workload = job.workload
-    an_epoch = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
+    epoch_samples = workload.samples_per_epoch or (workload.data.train if whole is None else len(x))
     meter.loss = lambda: building.take_loss(models[0])
     drive(
         meter, lambda: run(tensors, next(chosen)),
-        steps=per_call, samples=a_call, total=params["epochs"] * an_epoch if meter.full else 0,
+        steps=per_call, samples=samples, total=params["epochs"] * epoch_samples if meter.full else 0,
     )  # fmt: skip
     return models[0]
 
@@ -54,14 +54,14 @@ def _compiled(job: Job, models: Sequence[Any], pick: steps.Pick, per_call: int, 
     if job.replicas > 1:
         return replicas.compile_train(job, models, pick, steps=per_call, jit=jit)
 
-    def only(tensors: Any, chosen: Any) -> tuple[Any, Any]:
+    def pick_first(tensors: Any, chosen: Any) -> tuple[Any, Any]:
         return pick(tensors[0], chosen[0])
 
-    return steps.compile_train(models[0], only, steps=per_call, jit=jit)
+    return steps.compile_train(models[0], pick_first, steps=per_call, jit=jit)
 
 
 def mirrored_batch(job: Job) -> None:
-    """Train by Keras' own step under the strategy, on one batch that lies on each device: the model's own ceiling."""
+    """Train with Keras' step under the strategy on one batch in each device's memory."""
     params, meter, strategy = job.params, job.meter, job.strategy
     began = meter.clock()
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
@@ -82,12 +82,12 @@ def mirrored_batch(job: Job) -> None:
 
 
 def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, total: int = 0) -> None:
-    """Call until the meter says stop or, where `total` is not 0, that many samples are done."""
+    """Call repeatedly until the meter stops or, unless `total` is 0, that many samples are done."""
     meter.begin()
     pending = None
     while not total or meter.samples < total:
         result = call()
-        # At most one call ahead of the device: that keeps it busy, and windows end where they should.
+        # At most one call ahead of the device, which keeps it busy and windows accurate.
         if pending is not None:
             pending.numpy()
         pending = result
@@ -96,10 +96,10 @@ def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, to
 
 
 def shuffled(count: int, size: int, seed: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield indices, int32[size], of one shuffled epoch of `count` samples after the other.
+    """Yield int32[size] indices from consecutive shuffled epochs of `count` samples.
 
-    Keras' last batch of an epoch is short; here it is filled from the next epoch, so that all batches have
-    one shape. Every sample still comes once an epoch.
+    Keras' last batch of an epoch is short; here it is filled from the next epoch, so that all batches have the same
+    shape. Each sample still occurs once per epoch.
     """
     random = np.random.default_rng(seed)
     left = np.empty(0, np.int32)
@@ -111,7 +111,7 @@ def shuffled(count: int, size: int, seed: int) -> Iterator[np.ndarray[Any, Any]]
 
 
 def on_devices(job: Job, tensors: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:
-    """Return arrays as tensors on each device of this process."""
+    """Copy arrays to each device of this process."""
     copies = []
     for name in job.devices:
         with tf.device(name):
@@ -120,7 +120,7 @@ def on_devices(job: Job, tensors: tuple[Any, ...]) -> Sequence[tuple[Any, ...]]:
 
 
 def first_batch(job: Job, size: int = 0) -> tuple[Any, Any]:
-    """Return one device's batch, or so many samples, as (x, y) from the arrays or the workload's own pipeline."""
+    """Return one device's batch, or `size` samples, as (x, y) from the arrays or the pipeline."""
     if job.train is not None:
         x, y = job.train
         return x[: size or job.params["batch_size"]], y[: size or job.params["batch_size"]]

@@ -1,7 +1,7 @@
-"""ResNet-50 v1.5: the network that hardware is compared by, and its arithmetic.
+"""ResNet-50 v1.5, with optional fused or folded batch normalisation.
 
-v1.5 strides in the 3x3 convolution of a block, as NVIDIA's and torchvision's do; keras.applications has v1,
-which strides in the first 1x1 and does 6 % less arithmetic.
+v1.5 has the stride in the 3x3 convolution of a block, as in NVIDIA's and torchvision's models; keras.applications
+has v1, with the stride in the first 1x1 convolution and 6 % less arithmetic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ EPSILON = 1e-5
 
 
 class FusedBatchNormalization(tf.keras.layers.Layer):
-    """Batch normalisation by TensorFlow's fused kernel.
+    """Batch normalisation with TensorFlow's fused kernel.
 
-    Keras 3's own layer computes mean and variance by separate operations, each of which reads the
-    activations again, and in float32. Same formula, same variables.
+    Keras 3's layer computes mean and variance in separate float32 operations, each of which reads the activations
+    again. Formula and variables are the same.
     """
 
     def build(self, shape: Any) -> None:
-        """Make the four float32 vectors; they must not be cast to half, which the kernel doesn't take."""
+        """Create the four float32 vectors without autocast, because the kernel does not accept float16."""
         vector = partial(self.add_weight, shape=(shape[-1],), dtype="float32", autocast=False)
         self.gamma = vector(name="gamma", initializer="ones")
         self.beta = vector(name="beta", initializer="zeros")
@@ -39,7 +39,7 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
         super().build(shape)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        """Normalise over all but the last axis; in training also move the averages."""
+        """Normalise over all but the last axis; in training also update the moving averages."""
         outputs = tf.raw_ops.FusedBatchNormV3(
             x=inputs,
             scale=tf.convert_to_tensor(self.gamma),
@@ -59,8 +59,8 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
 class SlicedMaxPooling(tf.keras.layers.Layer):
     """Maximum over 3x3 windows, stride 2, padding "same", as the maximum of shifted views.
 
-    XLA compiles the gradient of the pooling operation to a scatter, which is slow on GPUs; those of maximum
-    and slice are element-wise, and are fused with their neighbours.
+    XLA compiles the gradient of max pooling to a scatter, which is slow on GPUs; the gradients of maximum and slice
+    are element-wise and fused with their neighbours.
     """
 
     def call(self, inputs: Any) -> Any:
@@ -82,7 +82,7 @@ def _largest_of_three(inputs: Any, axis: int) -> Any:
     return tf.maximum(tf.maximum(views[0], views[1]), views[2])
 
 
-# A layer after each convolution; None for convolutions with a bias and nothing behind them.
+# Makes the normalisation after each convolution; None for convolutions with a bias instead.
 _Normalization = Callable[[], tf.keras.layers.Layer] | None
 
 
@@ -94,13 +94,13 @@ def resnet50(*, fused_batch_norm: bool, sliced_pooling: bool = False) -> tf.kera
 
 
 def inference(params: Mapping[str, Any]) -> tf.keras.Model:
-    """Return the network for prediction, which needs no loss, by "fused_batch_norm" and "fold_batch_norm"."""
+    """Return the network for inference; params: fused_batch_norm, fold_batch_norm."""
     network = resnet50(fused_batch_norm=params["fused_batch_norm"])
     return folded(network) if params["fold_batch_norm"] else network
 
 
 def folded(network: tf.keras.Model) -> tf.keras.Model:
-    """Return the same predictions without normalisation: it is a factor and a bias of each convolution.
+    """Return an equivalent network with the normalisation folded into each convolution's weights and bias.
 
     With y = gamma (x - mean) / sqrt(variance + epsilon) + beta, as in Jacob et al. 2018, section 3.2.
     """
@@ -148,7 +148,7 @@ def _bottleneck(x: Any, filters: int, stride: int, *, project: bool, norm: _Norm
 
 
 def synthetic(batch: int, seed: int) -> tf.data.Dataset:
-    """Return one batch of random images and labels, again and again (an epoch is 1,000 batches)."""
+    """Return one batch of random images and labels, repeated 1,000 times per epoch."""
     random = np.random.default_rng(seed)
     images = random.standard_normal((batch, *IMAGE), dtype=np.float32)
     labels = random.integers(0, CLASSES, batch, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""ResNet-50 on synthetic images: training, inference, and as a service; no input pipeline in the way."""
+"""ResNet-50 on synthetic images, without an input pipeline: training, inference and serving."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from workloads.protocol import Data, Published, Requests, Workload
 
 DATA = Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32")
 SOURCE = "He et al. 2015; NVIDIA's ResNet-50 v1.5"
-# Half precision pays on GPUs only.
+# Half precision is faster on GPUs only.
 RESIDENT = {"feed": "resident"}
 FP16 = {"gpu:feed": "resident", "gpu:precision": "fp16"}
 BF16 = {"gpu:feed": "resident", "gpu:precision": "bf16"}
 FP16_XLA = {**FP16, "gpu:jit_compile": True}
 XLA = {**RESIDENT, "gpu:precision": "fp16", "jit_compile": True}
-# What the tuned training on a GPU does beside half precision and XLA. XLA expands TensorFlow's own batch normalisation,
-# which reads the activations once; the gradient of sliced pooling is element-wise, not a scatter; and without a branch
-# the host need not wait for the device to say whether all gradients are finite.
+# Tuned training on a GPU, in addition to half precision and XLA: XLA expands TensorFlow's fused batch normalisation,
+# which reads the activations once; the gradient of sliced pooling is element-wise instead of a scatter; and without
+# a branch the host does not wait for the check of finite gradients.
 FUSED = {
     "gpu:steps_per_execution": 10,
     "gpu:fused_batch_norm": True,
     "gpu:sliced_pooling": True,
     "gpu:branch_free_scaling": True,
 }
-# Published by others for training on a GPU.
+# Published training results on GPUs.
 NVIDIA: dict[str, Any] = {
     "source": "NVIDIA, TensorFlow 1 ResNet-50 v1.5",
     "device": "gpu",
@@ -54,7 +54,7 @@ INFERENCE = {
     "constant_weights": False,
     "half_images": False,
 }
-# Normalisation is a factor and a bias of each convolution; constant weights are not converted for every batch.
+# Normalisation folded into the convolutions; constant weights, which are not converted for every batch.
 FOLDED_XLA = {**FP16_XLA, "gpu:fold_batch_norm": True}
 CONSTANT = {**FOLDED_XLA, "gpu:constant_weights": True}
 
@@ -177,6 +177,6 @@ def training_model(params: Mapping[str, Any]) -> tf.keras.Model:
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
-    """Return the one stage: a random batch in host memory, again and again."""
+    """Return a single stage that repeats a random batch in host memory."""
     del data_dir
     return (("batch", lambda: resnet.synthetic(params["batch_size"], seed=1)),)

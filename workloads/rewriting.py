@@ -1,4 +1,4 @@
-"""Functions of TensorFlow put in the place of others for a while."""
+"""Temporarily replace functions of TensorFlow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 @contextmanager
 def replaced(owner: Any, **makers: Callable[[Any], Any]) -> Iterator[None]:
-    """Put other functions in the place of an owner's: name -> what makes the new one of the old one."""
+    """Replace attributes of `owner` inside the block; each maker returns the new function for the original one."""
     before = {name: getattr(owner, name) for name in makers}
     try:
         for name, make in makers.items():
@@ -24,19 +24,19 @@ def replaced(owner: Any, **makers: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def parallel_maps() -> AbstractContextManager[None]:
-    """Let maps and interleaves without a num_parallel_calls of their own have AUTOTUNE."""
+    """Use AUTOTUNE in maps and interleaves without num_parallel_calls."""
 
-    def parallel(place: int) -> Callable[[Any], Any]:
+    def parallel(position: int) -> Callable[[Any], Any]:
         def make(method: Any) -> Any:
             @wraps(method)
-            def call(self: Any, *words: Any, **named: Any) -> Any:
-                if len(words) <= place and named.get("num_parallel_calls") is None:
+            def call(self: Any, *args: Any, **named: Any) -> Any:
+                if len(args) <= position and named.get("num_parallel_calls") is None:
                     named["num_parallel_calls"] = tf.data.AUTOTUNE
-                return method(self, *words, **named)
+                return method(self, *args, **named)
 
             return call
 
         return make
 
-    # Where num_parallel_calls stands among the positional arguments.
+    # The positions of num_parallel_calls.
     return replaced(tf.data.Dataset, map=parallel(1), interleave=parallel(3))

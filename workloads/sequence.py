@@ -1,4 +1,4 @@
-"""Measure variants one after the other, so that none runs on what another has left in buffers or caches."""
+"""Measure variants one after the other and record failures."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workloads.protocol import BASELINE, EventWriter
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
     """Measure every variant.
 
-    A variant that fails is left out, with an event that says why, and the others go on. In the end the trial fails
-    if its baseline did, or any variant of a trial without a baseline.
+    A failed variant is recorded as left out with its error, and the others still run. The trial fails in the end if its
+    baseline failed, or any variant if it has no baseline.
     """
     failure: Exception | None = None
     for variant in variants:
         try:
             measure(variant)
-        except Exception as error:  # whatever a variant raises
+        except Exception as error:  # variants can raise anything
             events.left_out(variant, f"{type(error).__name__}: {error}")
             if variant == BASELINE or BASELINE not in variants:
                 failure = failure or error

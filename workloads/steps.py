@@ -1,6 +1,6 @@
-"""Compile training steps that run without Keras fit: several in one call, data already on the device.
+"""Compile training steps for use without Keras fit: several steps per call, or batches made elsewhere.
 
-The step itself is the model's own `train_step`: the same loss, metrics and optimiser as in fit.
+The step is the model's `train_step`, with the same loss, metrics and optimizer as in fit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-# (tensors on the device, what this step takes of them) -> (x, y)
+# (tensors on the device, selection of this step) -> (x, y)
 Pick = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def gather(tensors: Any, indices: Any) -> tuple[Any, Any]:
-    """Pick samples by index out of a dataset that lies on the device."""
+    """Pick samples by index from a dataset in device memory."""
     x, y = tensors
     return tf.gather(x, indices), tf.gather(y, indices)
 
@@ -28,7 +28,7 @@ def same(tensors: Any, indices: Any) -> tuple[Any, Any]:
 
 
 def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[[Any, Any], Any]:
-    """Return a function (tensors, selection) -> loss that trains `steps` steps in one call."""
+    """Return a function (tensors, selection) -> loss that runs `steps` training steps per call."""
     return tf.function(
         looped(lambda tensors, chosen: model.train_step(pick(tensors, chosen))["loss"], steps),
         jit_compile=jit,
@@ -37,7 +37,7 @@ def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[
 
 
 def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
-    """Return a function (batch of each device) -> loss that trains one step as Keras does under a strategy."""
+    """Return a function (batch of each device) -> loss that runs one training step as in Keras under a strategy."""
 
     @tf.function(autograph=False)
     def run(batches: Any) -> Any:
@@ -50,7 +50,7 @@ def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[
 
 
 def looped(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], Any]:
-    """Return a function of (tensors, selection) that runs `steps` steps, each with its row of the selection."""
+    """Return a function (tensors, selection) -> loss that runs `steps` steps, each with its row of the selection."""
 
     def many(tensors: Any, selection: Any) -> Any:
         if steps == 1:
@@ -60,19 +60,19 @@ def looped(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], 
             del loss
             return index + 1, tf.cast(step(tensors, selection[index]), tf.float32)
 
-        # `steps` is a constant here, so that XLA knows the number of rounds and the host need not read the
-        # condition back from the device after each.
+        # `steps` is a constant, so that XLA knows the trip count and the host does not read the condition back from the
+        # device after each step.
         return tf.while_loop(lambda index, _: index < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
     return many
 
 
 def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], Any]:
-    """Return a function batch -> loss that trains one step, for batches made outside of it.
+    """Return a function batch -> loss that runs one training step on a batch from outside.
 
     Args:
-        signature: a dataset's element_spec, so that a short last batch compiles nothing anew; None to compile
-            for each shape.
+        signature: a dataset's element_spec, so that a short last batch is not compiled again; None to compile for
+            each shape.
     """
     return tf.function(
         lambda batch: model.train_step(batch)["loss"],
@@ -86,7 +86,7 @@ def compile_forward(model: Any, *, jit: bool, constant_weights: bool = False) ->
     """Return a function batch -> predictions.
 
     Args:
-        constant_weights: make the weights constants of the program, in the type that the model computes in.
+        constant_weights: embed the weights as constants in the model's compute dtype.
     """
     if not constant_weights:
         return tf.function(lambda batch: model(batch, training=False), jit_compile=jit, autograph=False)

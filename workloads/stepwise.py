@@ -1,7 +1,7 @@
-"""Variants that call baseline's compiled step once for each batch, wherever the batch comes from.
+"""Variants that call the baseline's compiled step once per batch.
 
-They share one model and one compiled step, so that they differ in nothing but where the batch comes from: a
-pipeline, host memory, or the device itself; and how large it is.
+They share one model and one compiled step, so that they differ only in the source of the batch (pipeline, host memory
+or device memory) and its size.
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ from workloads.protocol import (
 )
 from workloads.tuning import factor
 
-# next() on a batch that is ready costs Python and TensorFlow some tens of microseconds; the median of so many
-# is taken off every wait.
-FLOOR_CALLS = 200
+# next() on a ready batch takes tens of microseconds; the median of this many calls is subtracted from each wait.
+OVERHEAD_CALLS = 200
 
 
 def custom_loop(job: Job) -> None:
-    """Train on baseline's pipeline with next() outside the compiled step, and tell the time spent waiting.
+    """Train on the baseline's pipeline with next() outside the compiled step, and measure the input wait.
 
-    As Keras fit does, it asks for a new iterator each epoch, and runs at most one step ahead of the device.
+    Like Keras fit, it makes a new iterator per epoch and runs at most one step ahead of the device.
     """
     meter = job.meter
     began = meter.clock()
     step = _step(job)
     dataset = pipeline.as_dataset(pipeline.baseline(job))
-    floor_ns = _floor_ns(job.shared.batch)
+    overhead_ns = _overhead_ns(job.shared.batch)
     batches = itertools.chain.from_iterable(itertools.repeat(dataset))
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
@@ -54,28 +53,28 @@ def custom_loop(job: Job) -> None:
         meter.begin()
         going = True
         while going:
-            asked = time.monotonic_ns()
+            requested = time.monotonic_ns()
             batch = next(batches)
-            got = time.monotonic_ns()
-            # A CPU is idle for all of the wait: it computes before the call returns.
-            idle = completions.idle_ns(asked, got) if completions else got - asked
-            waited = max(0, idle - floor_ns)
+            received = time.monotonic_ns()
+            # A CPU is idle for the whole wait, because its step is synchronous.
+            idle = completions.idle_ns(requested, received) if completions else received - requested
+            waited = max(0, idle - overhead_ns)
             loss = step(batch)
             if completions:
                 completions.follow(loss)
-            # A shape that was not met before is traced and compiled inside the call.
-            shapes.setdefault(_shapes(batch), time.monotonic_ns() - got)
+            # A new shape is traced and compiled inside the call.
+            shapes.setdefault(_shapes(batch), time.monotonic_ns() - received)
             total_ns += waited
             going = meter.tick(1, pipeline.size(batch), waited)
     job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
     if building.uses_xla(job.shared.model, job.params):
-        again_ns = list(shapes.values())[1:]
-        job.metric(RETRACES, len(again_ns))
-        job.metric(RETRACING, sum(again_ns) / 1e9 / max(1, meter.steps))
+        retraces_ns = list(shapes.values())[1:]
+        job.metric(RETRACES, len(retraces_ns))
+        job.metric(RETRACING, sum(retraces_ns) / 1e9 / max(1, meter.steps))
 
 
 def one_batch(job: Job) -> None:
-    """Train on one batch again and again: on the device, in host memory, or several times as large."""
+    """Train repeatedly on one batch: in device memory, in host memory, or enlarged."""
     began = job.meter.clock()
     step = _step(job)
     batch = job.shared.batch
@@ -86,23 +85,23 @@ def one_batch(job: Job) -> None:
         # The shared step may be compiled for batches of the pipeline's size only.
         jit = building.uses_xla(job.shared.model, job.params)
         step = steps.compile_single(job.shared.model, None, jit=jit)
-    place = "CPU:0" if job.variant == HOST_FED else job.devices[0]
-    with tf.device(place):
+    source = "CPU:0" if job.variant == HOST_FED else job.devices[0]
+    with tf.device(source):
         batch = tf.nest.map_structure(tf.identity, batch)
     job.meter.phase(BUILD, began)
 
     def call() -> Any:
-        # TensorFlow keeps a tensor's copy on the device: only a new handle, as next() gives, is copied anew.
-        with tf.device(place):
+        # TensorFlow caches a tensor's copy on the device; only a new handle, as from next(), is copied again.
+        with tf.device(source):
             fresh = tf.nest.map_structure(tf.identity, batch)
-        return step(fresh)  # in the scope of a device the step itself would run there
+        return step(fresh)  # outside the device scope, which would also place the step
 
     job.meter.loss = lambda: building.take_loss(job.shared.model)
     resident.drive(job.meter, call, steps=1, samples=pipeline.size(batch))
 
 
 def many_a_call(job: Job) -> None:
-    """Train on one batch on the device, several steps in one call: what calling each by itself costs."""
+    """Train on one batch in device memory with several steps per call, to measure launch overhead."""
     began = job.meter.clock()
     _step(job)
     model, per_call = job.shared.model, factor(job.variant, CALLS_PREFIX)
@@ -117,7 +116,7 @@ def many_a_call(job: Job) -> None:
 
 
 def _step(job: Job) -> Any:
-    """Return baseline's step, built and compiled by the first variant that asks for it."""
+    """Return the baseline's step, which the first call builds and compiles."""
     shared = job.shared
     if shared.step is None:
         model = shared.model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)
@@ -132,11 +131,11 @@ def _step(job: Job) -> Any:
     return shared.step
 
 
-def _floor_ns(batch: Any) -> int:
-    """Return what next() costs when the batch is ready."""
+def _overhead_ns(batch: Any) -> int:
+    """Return the duration of next() for a ready batch."""
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat())
     costs = []
-    for _ in range(FLOOR_CALLS):
+    for _ in range(OVERHEAD_CALLS):
         start = time.monotonic_ns()
         next(ready)
         costs.append(time.monotonic_ns() - start)

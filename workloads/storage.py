@@ -1,4 +1,4 @@
-"""Put a data folder into memory: a copy in a file system that has no disk."""
+"""Copy a data folder to an in-memory file system."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
-_MARGIN = 1.05  # files take whole pages
+_MARGIN = 1.05  # files occupy whole pages
 
 
 class StorageError(OSError):
-    """The file system in memory has no room for the data."""
+    """The in-memory file system has too little space for the data."""
 
 
 @lru_cache(maxsize=2)
 def in_ram(folder: str) -> str:
-    """Return a copy of `folder` in memory, made once in a process.
+    """Return an in-memory copy of `folder`, made once per process.
 
-    A container's temporary folder is in memory; the local engine's, whose trials have MEMORY_ENV, may be on a disk.
+    A container's temporary folder is in memory. The local engine's may be on disk; its trials have MEMORY_ENV.
     """
     prefix = os.environ.get(MEMORY_ENV)
-    place = SHARED_MEMORY if prefix else tempfile.gettempdir()
+    parent = SHARED_MEMORY if prefix else tempfile.gettempdir()
     needed = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(parent).free
     if needed * _MARGIN > free:
         raise StorageError(
-            f"storage=ram needs {needed / 2**20:,.0f} MiB in memory, and {place} has {free / 2**20:,.0f} MiB free. "
+            f"storage=ram needs {needed / 2**20:,.0f} MiB in memory, and {parent} has {free / 2**20:,.0f} MiB free. "
             "Use storage=disk, or a container engine."
         )
-    copy = tempfile.mkdtemp(prefix=f"{prefix or 'tfbench'}-", dir=place)
+    copy = tempfile.mkdtemp(prefix=f"{prefix or 'tfbench'}-", dir=parent)
     return shutil.copytree(folder, copy, dirs_exist_ok=True)

@@ -1,7 +1,7 @@
 """Turn a variant's step boundaries into phases and windows: first step, warm-up until settled, measured windows.
 
-The variant only says when a step boundary is reached (`Meter.tick`); all decisions are made here, between
-steps, and none of them costs the measured code more than a function call a step.
+The variant only reports step boundaries (`Meter.tick`); all decisions are made here between steps, at the cost of one
+function call per step.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
 
-# The step time has settled when blocks of this length agree: long enough that one scheduler hiccup (about
-# 10 ms) stays within the tolerance.
+# The step time has settled if blocks of this length agree; long enough that a scheduling delay (about 10 ms) stays
+# within the tolerance.
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
-# Warm-up lasts for so many calls at least: what an input pipeline has buffered during the first step is used up.
+# Minimum calls in warm-up, which use up batches buffered during the first step.
 BUFFERED_CALLS = 16
-# Where steps are counted, the clock ends a window only when it takes so many times as long as planned: a slow
-# model finishes a smoke run in seconds too.
-SLOW = 10
-# After this many windows of a whole training it is decided whether it will end in time.
-JUDGED_WINDOWS = 3
+# Windows of a fixed number of steps end early after this many times their planned length, so that slow models finish
+# a smoke run in seconds too.
+MAX_STRETCH = 10
+# A whole training is checked against its time limit after this many windows.
+PROJECTION_WINDOWS = 3
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
-# Readings of the clock, in nanoseconds -> the readings that decide.
+# Maps local clock readings (ns) to those that all workers use for decisions.
 Agree = Callable[[Sequence[int]], Sequence[int]]
 
 
 class LossError(ArithmeticError):
-    """The loss is not a finite number, so that what is timed is not training."""
+    """The loss is not finite, so the measured steps are not valid training."""
 
 
-def alone_decides(readings: Sequence[int]) -> Sequence[int]:
-    """Return the readings as they are, where no other worker takes the same steps."""
+def local_readings(readings: Sequence[int]) -> Sequence[int]:
+    """Return the readings unchanged, for training without other workers."""
     return readings
 
 
 def settled(blocks: list[float]) -> bool:
-    """Return whether the last blocks' step times agree within SETTLED_WITHIN."""
+    """Return whether the step times of the last blocks agree within SETTLED_WITHIN."""
     last = blocks[-SETTLED_BLOCKS:]
     return len(last) == SETTLED_BLOCKS and max(last) <= (1 + SETTLED_WITHIN) * min(last)
 
@@ -55,17 +55,17 @@ class Meter:
 
     Attributes:
         spec: window_s, windows, warmup_s, steps.
-        events: where windows and phases go.
+        events: receives windows and phases.
         synchronise: waits until the devices are idle.
-        agree: gives every worker that takes the same steps the same readings, so that all decide the same.
-        full: measure windows until `finish` instead of so many, unless that took too long.
-        whole_samples: how many samples the whole training has; 0 where that is not known.
-        clock: nanoseconds, CLOCK_MONOTONIC.
-        steps, samples: how many were dispatched since `begin`.
-        step_ns: how long a step took last, nanoseconds.
-        loss: set by variants that learn: returns the mean loss of the last steps, and waits for them; None at
-            the border of two epochs, where there is none.
-        last_loss: the last that it returned.
+        agree: gives all workers the same readings, so that they make the same decisions.
+        full: measure windows until `finish`, unless the projected time is too long.
+        whole_samples: samples of the whole training; 0 if unknown.
+        clock: CLOCK_MONOTONIC in nanoseconds.
+        steps, samples: number dispatched since `begin`.
+        step_ns: most recent step time, nanoseconds.
+        loss: set by training variants; returns the mean loss of the last steps after waiting for them, or None
+            right after an epoch ends.
+        last_loss: most recent loss.
     """
 
     variant: str
@@ -73,7 +73,7 @@ class Meter:
     spec: Spec
     events: EventWriter
     synchronise: Callable[[], None]
-    agree: Agree = alone_decides
+    agree: Agree = local_readings
     full: bool = False
     whole_samples: float = 0.0
     clock: Callable[[], int] = time.monotonic_ns
@@ -90,25 +90,25 @@ class Meter:
     _written: int = 0
 
     def phase(self, name: str, start_ns: int) -> int:
-        """Write that phase `name` ended now, and return now."""
+        """Write that phase `name` ends now; return the current time."""
         now = self.clock()
         self.events.write("phase", name=name, variant=self.variant, start_ns=start_ns, end_ns=now)
         return now
 
     def begin(self) -> None:
-        """Start the clock of the first step; call right before what runs it."""
+        """Start timing the first step; call immediately before running it."""
         self._machine = self._life()
         self._began = self.clock()
         next(self._machine)
 
     def tick(self, steps: int, samples: int, wait_ns: int = -1) -> bool:
-        """Report `steps` more dispatched steps of `samples` samples in all; return whether to go on.
+        """Report `steps` dispatched steps with `samples` samples in total; return whether to continue.
 
         Args:
-            wait_ns: how much of the time since the last tick was spent waiting for input; -1 if unseen.
+            wait_ns: time spent waiting for input since the last tick; -1 if unknown.
 
         Raises:
-            LossError: at a window's end, when the loss is not finite.
+            LossError: at the end of a window, if the loss is not finite.
         """
         if self._machine is None:
             return False
@@ -122,14 +122,14 @@ class Meter:
         return self._machine is not None
 
     def finish(self) -> float:
-        """End a whole training; return its seconds, first step included."""
+        """End a whole training; return its duration in seconds, including the first step."""
         self.synchronise()
         if self._machine is not None:
             self._machine.close()
             self._machine = None
         now = self.phase(STEADY, self._steady) if self._steady else self.clock()
         if self._steady and not self._written and self.steps > self._first[0]:
-            # A training shorter than a window is one window.
+            # A training shorter than one window becomes one window.
             steps, samples = self.steps - self._first[0], self.samples - self._first[1]
             self._write_window(0, self._steady, now, steps, samples, -1)
         self._check_loss()
@@ -161,26 +161,26 @@ class Meter:
     def _warm_up(self) -> Machine:
         began = self.clock()
         blocks: list[float] = []
-        # Of the last ones, however short: a single step may have found its batch in a buffer.
+        # (time, steps) of the last blocks, because a single step may have used a buffered batch.
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
-        calls, called = 1, 0
+        calls, total_calls = 1, 0
         while True:
             start = now = self.clock()
-            steps = made = 0
-            while made < calls and not self._long_enough(now - start, BLOCK_NS):
+            steps = block_calls = 0
+            while block_calls < calls and not self._long_enough(now - start, BLOCK_NS):
                 now, more, _, _ = yield
                 steps += more
-                made += 1
-            called += made
+                block_calls += 1
+            total_calls += block_calls
             self.synchronise()
             now = self.clock()
             elapsed, spent = self.agree([now - start, now - began])
             recent.append((elapsed, steps))
-            self.step_ns = sum(took for took, _ in recent) / sum(count for _, count in recent)
+            self.step_ns = sum(block_ns for block_ns, _ in recent) / sum(count for _, count in recent)
             if elapsed >= BLOCK_NS / 2:
                 blocks.append(elapsed / steps)
-            calls = max(1, min(2 * made, round(BLOCK_NS * made / elapsed)))
-            if (settled(blocks) and called >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
+            calls = max(1, min(2 * block_calls, round(BLOCK_NS * block_calls / elapsed)))
+            if (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
         if not settled(blocks) and not self.spec.steps and measures_speed(self.variant):
@@ -190,34 +190,36 @@ class Meter:
             )
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
-        """Return whether the clock ends a stretch; a device that lags behind only makes it longer."""
-        return self.agree is alone_decides and passed_ns >= length_ns * (SLOW if self.spec.steps else 1)
+        """Return whether a block or window has reached its length, by the host's clock."""
+        return self.agree is local_readings and passed_ns >= length_ns * (
+            MAX_STRETCH if self.spec.steps else 1
+        )
 
     def _windows_back_to_back(self) -> Machine:
-        """Measure until the training is through; return the next window's number if that is not in time."""
+        """Measure windows until training ends; return the next index if it would exceed the time limit."""
         index = 0
-        while index != JUDGED_WINDOWS or not self._too_long():
+        while index != PROJECTION_WINDOWS or not self._too_long():
             yield from self._window(index)
             index += 1
         return index
 
     def _too_long(self) -> bool:
-        """Return whether training to the end would take longer than a variant may, and warn if so."""
+        """Return whether the whole training would exceed the time limit, and warn if so."""
         passed_s = (self.clock() - self._steady) / 1e9
         whole_s = passed_s * self.whole_samples / self.samples
-        alone = self.agree is alone_decides
-        if not (alone and self.spec.whole_s and whole_s > self.spec.whole_s):
+        single = self.agree is local_readings
+        if not (single and self.spec.whole_s and whole_s > self.spec.whole_s):
             return False
         self.events.warning(
-            f"{self.variant}: training to the end would take {whole_s / 3600:.3g} h, and a variant may take "
-            f"{self.spec.whole_s / 3600:.3g} h: measured in windows instead, training time projected."
+            f"{self.variant}: the whole training would take {whole_s / 3600:.3g} h; the limit is "
+            f"{self.spec.whole_s / 3600:.3g} h. Measured in windows instead; training time is projected."
         )
         return True
 
     def _window(self, index: int) -> Machine:
         length_ns = self.spec.window_s * 1e9
-        # Counting steps besides watching the clock: an asynchronous device lets the host run ahead, so that
-        # the host's clock alone would end the window many steps late.
+        # Steps are counted as well, because with an asynchronous device the host runs ahead and its clock alone would
+        # end the window many steps late.
         target = self.spec.steps or max(1, math.ceil(length_ns / self.step_ns))
         step_ns: list[int] = []
         waited = 0

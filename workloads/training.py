@@ -1,4 +1,4 @@
-"""The variants of a training workload that train it whole: the baseline, and what changes it."""
+"""Variants that train the whole model: the baseline and its changes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_S
 from workloads.python_calls import Stopwatch
 from workloads.timing import Meter
 
-# Fit is stopped by a callback; this many epochs are never reached.
+# A callback stops fit long before this many epochs.
 ENDLESS = 1_000_000
 EVALUATE_BATCH = 1000
-# A measurement does not evaluate for longer; a whole training goes through all of the held-out data.
+# Time budget and minimum samples of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
-EVALUATE_LEAST = 100
+EVALUATE_MINIMUM = 100
 
 
 class Boundaries(tf.keras.callbacks.Callback):
     """Report step boundaries of Keras fit to a meter.
 
-    It has no on_train_batch_end: with one, Keras 3 reads the loss back after every step on the thread that
-    launches the steps, which is just what an undisturbed fit does not do.
+    Has no on_train_batch_end, which would make Keras 3 read the loss back after every step on the thread that
+    launches the steps.
 
     Args:
-        epoch: of the input.
-        stride: steps that one call runs (steps_per_execution).
+        epoch: the epoch of the input.
+        stride: steps per call (steps_per_execution).
     """
 
     def __init__(self, meter: Meter, *, epoch: pipeline.Epoch, stride: int) -> None:
@@ -55,26 +55,26 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._last = -1
 
     def _report(self, batch: int) -> None:
-        done = batch - self._last if batch > self._last else self._at_the_end()
+        done = batch - self._last if batch > self._last else self._last_call_steps()
         samples = self._epoch.samples(self._steps + done) - self._epoch.samples(self._steps)
         self._steps += done
         if not self._meter.tick(done, samples):
             self.model.stop_training = True
 
-    def _at_the_end(self) -> int:
-        """Return how many steps the last call of an epoch ran."""
+    def _last_call_steps(self) -> int:
+        """Return the number of steps in the last call of an epoch."""
         steps_per_epoch = self.params.get("steps")
         left = steps_per_epoch - self._last if steps_per_epoch else self._stride
         if self._epoch.batches and self._epoch.ends:
             left = min(left, self._epoch.batches - self._steps % self._epoch.batches)
         elif not steps_per_epoch or left > self._stride:
-            # Keras (3.15) learns that such an input has ended by a call that finds no batch.
+            # Keras (3.15) detects the end of such an input by a call without a batch.
             return 0
         return min(self._stride, left)
 
 
 def train(job: Job) -> None:
-    """Run the baseline, or a variant that changes it: build, train until the meter stops it, evaluate."""
+    """Run the baseline or a changed baseline: build, train until the meter stops it, evaluate."""
     meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     fed_by_fit = job.params["feed"] != "resident"
@@ -86,7 +86,7 @@ def train(job: Job) -> None:
     job.metric("steps_trained", meter.steps)
     if meter.last_loss is not None:
         job.metric("final_loss", meter.last_loss)
-    # Keras' evaluate fails as its fit does with several workers; see together.py.
+    # Keras' evaluate fails with several workers, like fit; see together.py.
     if job.variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
         _evaluate(job, model)
 
@@ -114,7 +114,7 @@ def _fit(job: Job, in_python: Stopwatch, in_callbacks: Stopwatch) -> Any:
 
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
-    """Write what Python did in and around the baseline's steps."""
+    """Write metrics of Python code in and around the baseline's steps."""
     eager = bool(getattr(model, "run_eagerly", False))
     job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
     job.metric(RUN_EAGERLY, float(eager))
@@ -134,23 +134,22 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
     epoch = pipeline.input_epoch(job, source)
     steps_per_epoch = job.workload.samples_per_epoch // batch or None
     if memory:
-        # As many steps an epoch as baseline has, as far as that is known: its end costs time too.
+        # As many steps per epoch as the baseline, if known, because the end of an epoch takes time too.
         steps_per_epoch = steps_per_epoch or (epoch.batches if epoch.ends else None)
         source, epoch = pipeline.from_memory(source)
     elif job.meter.full and not steps_per_epoch and not epoch.ends:
         raise loading.WorkloadFileError(
-            f"{job.workload.name}'s pipeline is endless, so its epochs have no end: "
-            f"declare samples_per_epoch, at least one batch of {batch}."
+            f"{job.workload.name} has an endless pipeline. Declare samples_per_epoch, at least one batch of {batch}."
         )
     if not epoch.exact:
         job.events.warning(
-            f"{job.variant}: the batch size of the pipeline is unknown and taken to be {batch}: "
-            "name the stage that batches `batch`, or use drop_remainder=True."
+            f"{job.variant}: the batch size of the pipeline is unknown and assumed to be {batch}. "
+            "Name the stage that batches `batch`, or use drop_remainder=True."
         )
     ahead = job.params["prefetch_to_device"] and job.gpu and job.strategy is None
     if ahead and not pipeline.is_loader(source):
         source = source.apply(tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2))
-    # A loader shuffles by itself, and so does a pipeline that is to be shuffled.
+    # Loaders and pipelines do their own shuffling.
     return {"x": source, "steps_per_epoch": steps_per_epoch, "shuffle": False}, epoch
 
 
@@ -160,10 +159,10 @@ def _evaluate(job: Job, model: Any) -> None:
     if held_out is None:
         return
     x, y = held_out
-    # XLA would compile each shape for seconds, to use it once.
+    # With XLA each shape would compile for seconds and be used once.
     model.jit_compile = False
     count = len(x) if job.meter.full else _affordable(model, x)
-    # Spread over the whole part, which may lie in the order of its classes.
+    # Spread over the whole split, which may be sorted by class.
     chosen = np.linspace(0, len(x) - 1, count).astype(np.int64) if count < len(x) else slice(None)
     results = model.evaluate(x[chosen], y[chosen], batch_size=EVALUATE_BATCH, verbose=0, return_dict=True)
     job.meter.phase(EVALUATE, began)
@@ -173,9 +172,9 @@ def _evaluate(job: Job, model: Any) -> None:
 
 
 def _affordable(model: Any, x: Any) -> int:
-    """Return how many samples a slow device may evaluate in EVALUATE_S; at least EVALUATE_LEAST."""
-    model.predict_on_batch(x[:EVALUATE_LEAST])  # traces
+    """Return the number of samples to evaluate within EVALUATE_S, at least EVALUATE_MINIMUM."""
+    model.predict_on_batch(x[:EVALUATE_MINIMUM])  # traces
     start = time.monotonic_ns()
-    model.predict_on_batch(x[:EVALUATE_LEAST])
-    a_sample_s = (time.monotonic_ns() - start) / 1e9 / EVALUATE_LEAST
-    return max(EVALUATE_LEAST, min(len(x), round(EVALUATE_S / a_sample_s)))
+    model.predict_on_batch(x[:EVALUATE_MINIMUM])
+    sample_s = (time.monotonic_ns() - start) / 1e9 / EVALUATE_MINIMUM
+    return max(EVALUATE_MINIMUM, min(len(x), round(EVALUATE_S / sample_s)))

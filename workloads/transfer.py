@@ -1,4 +1,4 @@
-"""One image classifier in two ways: on a backbone that is kept as it is, or trained from scratch."""
+"""One image classifier with a frozen backbone (transfer learning), or trained from scratch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workloads.protocol import Data, Workload
 SIDE = 96  # the smallest side for which ImageNet weights are published
 CLASSES = 10
 MOMENTUM = 0.9
-# Of Keras' guide to transfer learning.
+# From Keras' guide to transfer learning.
 DROPOUT, LEARNING_RATE = 0.2, 1e-3
 _NOISE_SEED, _NOISE_IMAGES, _NOISE_CELLS = 7, 32, 8
 
@@ -46,8 +46,7 @@ transfer_learning = Workload(
     title="Image classifier, transfer learning",
     model="MobileNetV2 96x96, frozen; dropout 0.2, Dense 10 softmax",
     takes_weights=True,
-    # Nothing is asserted: on random weights that are kept as they are a head has little to go by, and which
-    # weights a file has is not known here.
+    # No requirement: a head learns little on a frozen random backbone, and the weights file may hold anything.
     min_accuracy=0.0,
     builder="transfer_learning_model",
 )
@@ -68,8 +67,8 @@ def _classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     """Return the compiled model, float32 images [n, 32, 32, 3] in 0..1 -> probabilities [n, 10].
 
     Args:
-        params: weights is the path of a file with the backbone's, "" for seeded ones.
-        frozen: keep the backbone as it is and train the head alone.
+        params: weights, the path of the backbone's weights, "" for seeded random ones.
+        frozen: train only the head.
     """
     layers = tf.keras.layers
     weights = params.get("weights") or None
@@ -77,11 +76,11 @@ def _classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
         input_shape=(SIDE, SIDE, 3), include_top=False, weights=weights, pooling="avg"
     )
     if frozen and weights is None:
-        _settle(backbone)
+        _calibrate(backbone)
     if not frozen:
-        # Moving averages have to follow within tens of steps. As published (0.999, for ImageNet's millions of
-        # images) they lag behind by epochs: 94 % of training images are right then and 10 % of held-out ones.
-        for layer in _normalising(backbone):
+        # Moving averages must adapt within tens of steps. The published momentum (0.999, for ImageNet) lags by epochs:
+        # 94 % accuracy on training images and 10 % on held-out ones.
+        for layer in _norm_layers(backbone):
             layer.momentum = MOMENTUM
     backbone.trainable = not frozen
     inputs = layers.Input((32, 32, 3))
@@ -100,18 +99,18 @@ transfer_learning_model = partial(_classifier, frozen=True)
 from_scratch_model = partial(_classifier, frozen=False)
 
 
-def _normalising(backbone: tf.keras.Model) -> list[Any]:
+def _norm_layers(backbone: tf.keras.Model) -> list[Any]:
     return [layer for layer in backbone.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
 
 
-def _settle(backbone: tf.keras.Model) -> None:
-    """Give random layers the means and variances that smooth noise has in them.
+def _calibrate(backbone: tf.keras.Model) -> None:
+    """Calibrate the normalisation of random layers on smooth noise.
 
-    A network that nobody trained lets its signal fade from layer to layer: nothing could be learned on top.
+    In an untrained network the signal fades from layer to layer, so that a head could not learn.
     """
     cells = np.random.default_rng(_NOISE_SEED).normal(0, 0.6, (_NOISE_IMAGES, _NOISE_CELLS, _NOISE_CELLS, 3))
     noise = tf.clip_by_value(tf.image.resize(tf.constant(cells, tf.float32), (SIDE, SIDE)), -1.0, 1.0)
-    normalising = _normalising(backbone)
+    normalising = _norm_layers(backbone)
     momenta = [layer.momentum for layer in normalising]
     for layer in normalising:
         layer.momentum = 0.0
@@ -121,7 +120,7 @@ def _settle(backbone: tf.keras.Model) -> None:
 
 
 def facts(params: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return which weights the backbone starts from."""
+    """Return the source of the backbone's initial weights."""
     path = params.get("weights")
     weights = f"from the file {Path(path).name}" if path else "seeded random weights; --weights was not given"
     return {"weights of the backbone": weights}

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees on a table of HIGGS' shape, on the CPU and on one GPU."""
+"""Gradient-boosted trees on a table shaped like HIGGS, on the CPU and on one GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ workload = Workload(
     name="higgs-trees",
     title="HIGGS-shaped table, gradient-boosted trees",
     model="XGBoost, 100 rounds of trees of depth 6, histograms of 256 bins",
-    # The published set has 11 million rows of 28 numbers; this many fit into minutes on two cores.
+    # HIGGS has 11 million rows of 28 features; this subset trains in minutes on two cores.
     data=Data(
         name="higgs-shaped",
         shape=(28,),
@@ -21,7 +21,7 @@ workload = Workload(
         dtype="float32",
         kind="table",
     ),
-    # A round goes through all rows, so that an epoch is a round.
+    # A boosting round processes all rows, so an epoch is a round.
     batch_size=500_000,
     epochs=100,
     optimizer="gradient boosting, learning rate 0.1",

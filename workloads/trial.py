@@ -1,4 +1,4 @@
-"""One trial: devices, data, and the variants, measured one after the other."""
+"""Run one trial: set up devices and data, and measure the variants one after the other."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ from workloads.protocol import (
     measures_speed,
 )
 from workloads.sequence import measure_each
-from workloads.timing import Meter, alone_decides
+from workloads.timing import Meter, local_readings
 
-# Larger batches and more steps in a call are not tried where a call would take longer.
+# Larger batches and more steps per call are skipped if a call would take longer.
 LONGEST_CALL_S = 1.5
-# What takes less than this share of a step is not looked into further; xprof calls 5 % moderate.
-MATTERS = 0.05
+# Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
+RELEVANT_SHARE = 0.05
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
-    """Run all that `spec` asks for.
+    """Run the trial that `spec` describes.
 
     Args:
         began_ns: when the import of TensorFlow began.
 
     Raises:
-        NoGpuError: the GPUs that were asked for are not there.
+        NoGpuError: the requested GPUs are not available.
     """
     names = devices.select(spec.device, spec.gpus)
     strategy = None
@@ -90,7 +90,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
 
 
 def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
-    """Load and preprocess the mounted arrays; (None, None) for workloads with a pipeline of their own."""
+    """Load and preprocess the mounted arrays; (None, None) for workloads with their own pipeline."""
     if loaded.workload.pipeline:
         return None, None
     arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
@@ -98,12 +98,12 @@ def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
 
 
 def run_variants(job: Job) -> None:
-    """Measure all variants that apply, one after the other."""
+    """Measure all applicable variants, one after the other."""
     spec = job.spec
-    # Else one device would be measured, and called all.
+    # Otherwise one device would be measured and reported as all of them.
     if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
-        among = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
-        raise NoGpuError(f"{among} were requested, but inference uses one device. Try --device gpu0.")
+        requested = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
+        raise NoGpuError(f"{requested} were requested, but inference uses one device. Try --device gpu0.")
     measure_each(spec.variants, partial(_measure_or_retry, job), job.events)
 
 
@@ -121,45 +121,45 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
 
 
 def _needless(job: Job, variant: str) -> str:
-    """Return why a variant would say nothing here, or after the variants before it; "" where it would."""
+    """Return why a variant is not informative here, given the earlier results; "" if it is."""
     if tuning.needless(job.workload, job.spec, variant):
-        return "it says nothing about this workload and device"
+        return "not informative for this workload and device"
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
     times = max(tuning.factor(variant, BATCH_PREFIX), tuning.factor(variant, CALLS_PREFIX))
     if times > 1 and times * model > LONGEST_CALL_S * 1e9:
         return "a call would take too long"
     if variant == WITHOUT_FRAMEWORK and not (job.shared.eager or job.shared.callbacks):
-        return "Keras fit compiles the step, and there are no callbacks around batches"
+        return "Keras fit compiles the step and there are no per-batch callbacks"
     if not base or not model or job.spec.steps:
         return ""
     if variant == WITHOUT_LAUNCH and job.shared.eager:
-        return "Keras cannot run several eager steps in a call"
+        return "Keras cannot run several eager steps per call"
     if variant == WITHOUT_LAUNCH:
         calls = min((ns for name, ns in step_ns.items() if name.startswith(CALLS_PREFIX)), default=None)
-        if calls is not None and model - calls < MATTERS * base:
-            return "many steps in a call save little"
-    if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < MATTERS * base:
+        if calls is not None and model - calls < RELEVANT_SHARE * base:
+            return "several steps per call save little"
+    if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < RELEVANT_SHARE * base:
         return "copying costs little"
-    of_input = variant in (PARALLEL_INPUT, WITHOUT_INPUT) or draining.of_a_part(variant)
+    input_related = variant in (PARALLEL_INPUT, WITHOUT_INPUT) or draining.drains_partly(variant)
     waits = job.shared.wait_share
-    # What the bare loop loses against the same step with a batch that is ready.
+    # What the custom loop loses relative to the same step with a ready batch.
     lost = (min(base, step_ns.get(CUSTOM_LOOP, base)) - step_ns.get(HOST_FED, model)) / base
-    if of_input and waits is not None and max(waits, lost) < MATTERS:
+    if input_related and waits is not None and max(waits, lost) < RELEVANT_SHARE:
         return "input costs little"
     return ""
 
 
 def _measure_or_retry(job: Job, variant: str) -> None:
-    """Measure a variant; one other than baseline is tried again without XLA where XLA cannot compile it."""
+    """Measure a variant; unless it is the baseline, retry without XLA if XLA cannot compile it."""
     if reason := _needless(job, variant):
         job.events.needless(variant, reason)
         return
-    if reason := tuning.unfit(job.workload, job.spec, variant):
+    if reason := tuning.not_applicable(job.workload, job.spec, variant):
         job.events.left_out(variant, reason)
         return
     job = job.of(variant)
-    params = {**job.params, "steps_per_execution": _steps_a_call(job)}
+    params = {**job.params, "steps_per_execution": _steps_per_call(job)}
     if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
         params["run_eagerly"] = False
     try:
@@ -167,17 +167,17 @@ def _measure_or_retry(job: Job, variant: str) -> None:
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
         if variant == BASELINE or not params["jit_compile"]:
             raise
-        first = str(error).strip().split("\n")[0][:LONGEST_REASON]
-        job.events.warning(f"{variant}: measured without XLA, which failed to compile it: {first}")
+        reason = str(error).strip().split("\n")[0][:LONGEST_REASON]
+        job.events.warning(f"{variant}: measured without XLA, which failed to compile it: {reason}")
         _measure(replace(job, params={**params, "jit_compile": False}))
 
 
-def _steps_a_call(job: Job) -> int:
-    """Return how many steps a call of a variant has time for, where nobody declared how many."""
+def _steps_per_call(job: Job) -> int:
+    """Return the steps per call, limited by LONGEST_CALL_S if the workload does not declare them."""
     per_call: int = job.params["steps_per_execution"]
     step_ns = job.shared.step_ns.get(BASELINE)
-    made_up = job.variant == WITHOUT_LAUNCH or (job.variant == TUNED and not job.workload.tuned)
-    if not made_up or not step_ns or job.params["feed"] != "fit":
+    undeclared = job.variant == WITHOUT_LAUNCH or (job.variant == TUNED and not job.workload.tuned)
+    if not undeclared or not step_ns or job.params["feed"] != "fit":
         return per_call
     return max(1, min(per_call, int(LONGEST_CALL_S * 1e9 / step_ns)))
 
@@ -191,16 +191,16 @@ def _measure(job: Job) -> None:
     if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
         half = params["precision"]
         job.events.warning(f"{variant}: precision {half} is emulated on most CPUs and can be very slow.")
-    # It is one switch for all variants, and another may have changed it.
+    # Process-wide, so another variant may have changed it.
     building.set_precision(params["precision"])
     meter = Meter(
         variant,
         spec=_variant_spec(spec, variant),
         events=job.events,
-        # TensorFlow's own fails among several workers: it tries to reach the other workers' devices.
+        # With several workers TensorFlow's function fails, because it tries to reach the other workers' devices.
         synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
-        agree=together.agreement(job.strategy) if spec.workers else alone_decides,
-        # Without a dataset there are no epochs to train.
+        agree=together.agreement(job.strategy) if spec.workers else local_readings,
+        # Without a dataset there are no epochs.
         full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
         whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
     )
@@ -216,7 +216,7 @@ def _measure(job: Job) -> None:
 def _run(job: Job) -> None:
     """Run a variant until its meter ends it."""
     variant, infers = job.variant, job.workload.task == "infer"
-    if draining.drained(variant):
+    if draining.drains_input(variant):
         draining.drain(job)
     elif variant == MODEL_ONLY and job.strategy is not None:
         resident.mirrored_batch(job)
@@ -231,11 +231,11 @@ def _run(job: Job) -> None:
 
 
 def _report_facts(job: Job) -> None:
-    """Write what the workload reports of each variant that ran its whole model; it may fail, all is measured."""
+    """Write the workload's facts for each variant that measures speed; a failure is only a warning."""
     for variant in filter(measures_speed, job.shared.step_ns):
         params = {**job.of(variant).params, "device": job.devices[0]}
         try:
             for name, text in job.loaded.facts(params).items():
                 job.events.write("fact", variant=variant, name=name, text=text)
-        except Exception as error:  # whatever a workload raises
+        except Exception as error:  # workloads can raise anything
             job.events.warning(f"The workload's facts() failed: {type(error).__name__}: {error}")

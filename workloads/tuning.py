@@ -1,4 +1,4 @@
-"""What each variant runs with, and how that differs from baseline."""
+"""The parameters of each variant and their differences from the baseline."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from workloads.protocol import (
     changes_baseline,
 )
 
-STEPS_A_CALL: Mapping[str, Any] = {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50}
-# What can be done for a pipeline without knowing what it does.
+STEPS_PER_CALL: Mapping[str, Any] = {"cpu:steps_per_execution": 10, "gpu:steps_per_execution": 50}
+# Remedies that apply to any pipeline.
 PIPELINE_REMEDIES: Mapping[str, Any] = {"parallel_maps": True, "prefetch_batches": True}
-# `tuned` of workloads that declare none. XLA always pays on a GPU; on a CPU it may not.
-DEFAULT_TUNED: Mapping[str, Any] = {**STEPS_A_CALL, "gpu:jit_compile": True, "feed": "resident"}
+# `tuned` of workloads that declare none. XLA is worthwhile on GPUs; on CPUs it may not be.
+DEFAULT_TUNED: Mapping[str, Any] = {**STEPS_PER_CALL, "gpu:jit_compile": True, "feed": "resident"}
 DEFAULT_TUNED_PIPELINE: Mapping[str, Any] = {
-    **STEPS_A_CALL, "gpu:jit_compile": True, **PIPELINE_REMEDIES, "gpu:prefetch_to_device": True,
+    **STEPS_PER_CALL, "gpu:jit_compile": True, **PIPELINE_REMEDIES, "gpu:prefetch_to_device": True,
 }  # fmt: skip
 
 # The driver's own parameters; None leaves the choice to Keras and TensorFlow.
@@ -50,16 +50,16 @@ DRIVER_DEFAULTS: Mapping[str, Any] = {
     "callbacks": True,
 }
 
-# Changes of the baseline: ablations, each of which removes one part of the step, and parallel input.
+# Changed parameters of parallel input and of the ablations, each of which removes one part of the step.
 CHANGED_PARAMS: Mapping[str, Mapping[str, Any]] = {
     PARALLEL_INPUT: PIPELINE_REMEDIES,
     WITHOUT_INPUT: {"feed": "memory"},
-    WITHOUT_LAUNCH: STEPS_A_CALL,
+    WITHOUT_LAUNCH: STEPS_PER_CALL,
     WITHOUT_FRAMEWORK: {"run_eagerly": False, "callbacks": False},
     WITHOUT_COPY: {"prefetch_to_device": True},
 }
 
-# Names of parameters that are taken to concern the pipeline.
+# Parameter names that are assumed to configure the pipeline.
 PIPELINE_PARAMS = frozenset(
     {*PIPELINE_REMEDIES, "prefetch_to_device", "prefetch", "cache", "parallel_calls", "num_parallel_calls",
      "workers", "threads", "loader", "queue_size", "storage", "preprocess"}
@@ -67,14 +67,14 @@ PIPELINE_PARAMS = frozenset(
 
 
 def resolve(params: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Drop the "cpu:" and "gpu:" prefixes: keep what holds on `device`, the prefixed over the plain."""
+    """Return the parameters for `device`; keys with its prefix override plain ones."""
     plain = {key: value for key, value in params.items() if ":" not in key}
     own = {key.split(":", 1)[1]: value for key, value in params.items() if key.startswith(f"{device}:")}
     return {**plain, **own}
 
 
 def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, Any]:
-    """Return everything that `variant` runs with.
+    """Return all parameters of `variant`.
 
     Raises:
         ValueError: no such optimization.
@@ -96,11 +96,11 @@ def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, An
     base.update(resolve(CHANGED_PARAMS.get(variant, {}), spec.device))
     base.update(spec.params)
     if variant.startswith(OPTIMIZATION_PREFIX):
-        # An optimization is its parameters: an override must not turn it into another one.
+        # Overrides must not change the parameters that define an optimization.
         base.update(resolve(_optimization(workload, variant), spec.device))
     if (spec.gpus > 1 or spec.workers) and base.get("feed") in ("fit", "memory"):
-        # Under a distribution strategy Keras fit has no XLA, and its loop over several steps (3.15) dies
-        # of an unfed placeholder; the resident loop has both.
+        # Under a distribution strategy Keras fit does not support XLA, and steps_per_execution > 1 fails with an unfed
+        # placeholder (Keras 3.15); the resident loop supports both.
         base.update(jit_compile=False, steps_per_execution=1)
     return base
 
@@ -108,7 +108,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, An
 def variant_changes(
     workload: Workload, spec: Spec, variant: str, ran: Mapping[str, Any] | None = None
 ) -> list[Change]:
-    """Return what `variant` does differently from baseline; baseline on several GPUs, from what is published."""
+    """Return how `variant` differs from the baseline; for the baseline on several GPUs, from the published code."""
     before = variant_params(workload, spec, BASELINE)
     after = ran or variant_params(workload, spec, variant)
     changes = []
@@ -120,19 +120,19 @@ def variant_changes(
         ]
     if spec.gpus > 1:
         total = after["batch_size"] * spec.gpus
-        usual = before["batch_size"] * (1 if variant == BASELINE else spec.gpus)
-        if usual != total:
-            changes.append(Change(what="global batch", before=str(usual), after=str(total)))
+        reference = before["batch_size"] * (1 if variant == BASELINE else spec.gpus)
+        if reference != total:
+            changes.append(Change(what="global batch", before=str(reference), after=str(total)))
     return changes
 
 
 def factor(variant: str, prefix: str) -> int:
-    """Return the number at the end of a variant such as "batch:4", 1 for other variants."""
+    """Return the number in a variant such as "batch:4"; 1 for other variants."""
     return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
 
 
 def needless(workload: Workload, spec: Spec, variant: str) -> bool:
-    """Return whether a variant that only serves the breakdown says nothing about this workload and device."""
+    """Return whether a variant of the breakdown is not informative for this workload and device."""
     gpu, one_device = spec.device == "gpu", spec.gpus <= 1 and not spec.workers
     trains = workload.task == "train"
     if variant == HOST_FED:
@@ -152,12 +152,12 @@ def needless(workload: Workload, spec: Spec, variant: str) -> bool:
     return False
 
 
-def unfit(workload: Workload, spec: Spec, variant: str) -> str:
-    """Return why an optimization or a stage does not apply to this trial; "" where it does, and for other variants."""
+def not_applicable(workload: Workload, spec: Spec, variant: str) -> str:
+    """Return why an optimization or a stage does not apply to this trial; else ""."""
     if variant.startswith(STAGE_PREFIX) and not workload.pipeline:
-        return f"{workload.name} has no pipeline of stages."
-    same = variant_params(workload, spec, BASELINE)
-    if variant.startswith(OPTIMIZATION_PREFIX) and variant_params(workload, spec, variant) == same:
+        return f"{workload.name} has no pipeline stages."
+    baseline = variant_params(workload, spec, BASELINE)
+    if variant.startswith(OPTIMIZATION_PREFIX) and variant_params(workload, spec, variant) == baseline:
         return f"It changes nothing on {spec.device if spec.gpus <= 1 else f'{spec.gpus} GPUs'}."
     return ""
 
@@ -166,7 +166,7 @@ def _optimization(workload: Workload, variant: str) -> Mapping[str, Any]:
     name = variant.removeprefix(OPTIMIZATION_PREFIX)
     if name not in workload.optimizations:
         available = ", ".join(workload.optimizations) or "none"
-        raise ValueError(f"{workload.name} has no optimization {name!r}; it has: {available}.")
+        raise ValueError(f"{workload.name} has no optimization {name!r}. Choose from: {available}.")
     return workload.optimizations[name]
 
 

@@ -1,4 +1,4 @@
-"""Run the real driver in the environment that has TensorFlow, and read back what it wrote."""
+"""Run the real driver in the TensorFlow environment and read its events."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ROOT = Path(protocol.__file__).parent.parent
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one driver process went."""
+    """The events and the log of a driver process."""
 
     events: list[dict[str, Any]]
     log: str
 
     def of(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        """Return the events of a kind whose fields are as given."""
+        """Return the events of a kind with the given field values."""
         return [
             event
             for event in self.events
@@ -35,18 +35,18 @@ class Outcome:
         ]
 
     def per_step(self) -> dict[str, float]:
-        """Return how many samples a step of each variant had, in its first window."""
+        """Return each variant's samples per step in its first window."""
         windows = self.of("window", index=0)
         return {event["variant"]: event["samples"] / event["steps"] for event in windows}
 
     def metric(self, variant: str, name: str) -> float:
-        """Return the one metric of that name."""
+        """Return the value of a metric that was written once."""
         (event,) = self.of("metric", variant=variant, name=name)
         return event["value"]
 
 
 def environment(**more: str) -> Mapping[str, str]:
-    """Return a child's environment: no GPU, and a quiet TensorFlow."""
+    """Return a child's environment: no GPU and little TensorFlow logging."""
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", **more}
 
 
@@ -57,12 +57,12 @@ import tensorflow as tf
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * {})
 """
-# Runs ("driver", its arguments) or ("code", Python) and returns exit code, output and errors together.
+# Runs ("driver", arguments) or ("code", Python code); returns the exit code and the combined output.
 Start = Callable[[str, Any], tuple[int, str]]
 
 
 def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
-    """Return what runs the driver to an expected exit code, with a spec given as fields of protocol.Spec."""
+    """Return a function that runs the driver with a spec and checks its exit code."""
 
     def run(*, code: int = 0, **spec: Any) -> Outcome:
         folder = factory.mktemp("trial")
@@ -84,7 +84,7 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
 
 @pytest.fixture(scope="session")
 def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Run what needs TensorFlow in forks of one process that has imported it."""
+    """Run code in forks of a process that has imported TensorFlow."""
     folder = tmp_path_factory.mktemp("warm")
     command = [tf_python, "-m", "tests.tensorflow.warm_python"]
     with subprocess.Popen(
@@ -105,7 +105,7 @@ def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def plain(trees_python: Path) -> Start:
-    """Run what needs XGBoost, and no TensorFlow, in processes of their own."""
+    """Run code in new processes with XGBoost and without TensorFlow."""
 
     def start(kind: str, what: Any) -> tuple[int, str]:
         arguments = ["-m", "workloads.driver", *what] if kind == "driver" else ["-c", what]
@@ -120,19 +120,19 @@ def plain(trees_python: Path) -> Start:
 
 @pytest.fixture(scope="session")
 def drive(warm: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive:
-    """Run the driver in the environment that has TensorFlow."""
+    """Run the driver in the TensorFlow environment."""
     return driver(warm, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def drive_trees(plain: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive:
-    """Run the driver in the environment that has XGBoost and no TensorFlow."""
+    """Run the driver in the XGBoost environment, which has no TensorFlow."""
     return driver(plain, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def script(warm: Start) -> Script:
-    """Run Python code that prints JSON on its last line, where TensorFlow has so many CPU devices; return that."""
+    """Run Python code with `devices` TensorFlow CPU devices; return the JSON on its last output line."""
 
     def run(code: str, devices: int = 1) -> Any:
         status, output = warm("code", DEVICES.format(devices) + code)
@@ -144,7 +144,7 @@ def script(warm: Start) -> Script:
 
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Make a small dataset that can be learnt: each class is a pattern, seen through noise."""
+    """Make a small learnable dataset: each class is a pattern with noise."""
 
     def make(shape: tuple[int, ...], classes: int, train: int = 1000, test: int = 300) -> str:
         folder = tmp_path_factory.mktemp("data")

@@ -1,4 +1,4 @@
-"""Several devices, synchronisation and the input pipeline, where TensorFlow itself has to agree."""
+"""Several devices, synchronisation and shuffling with real TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(json.dumps([each.backing_device for (each,) in copies]))
 """
 
 
-def test_resident_data_lies_on_every_device_not_on_the_first_alone(script):
+def test_resident_data_is_copied_to_every_device(script):
     first, second = script(RESIDENT, devices=2)
     assert first.endswith("CPU:0") and second.endswith("CPU:1")
 
@@ -39,7 +39,7 @@ print(json.dumps({"dispatched": dispatched, "waited": waited, "idle": idle}))
 """
 
 
-def test_synchronise_waits_for_work_that_was_only_dispatched(script):
+def test_synchronise_waits_for_dispatched_work(script):
     result = script(SYNC)
     assert result["dispatched"] < result["waited"] / 2
     assert result["idle"] < result["waited"] / 2
@@ -53,7 +53,7 @@ print(json.dumps([taken.tolist() for taken in itertools.islice(shuffled(10, SIZE
 
 
 @pytest.mark.parametrize("size", [3, 10, 27])
-def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script, size):
+def test_every_sample_occurs_once_per_epoch_for_any_call_size(script, size):
     taken = script(PERMUTATIONS.replace("SIZE", str(size)))
     assert {len(part) for part in taken} == {size}
     joined = list(itertools.chain.from_iterable(taken))
@@ -62,7 +62,7 @@ def test_every_sample_comes_once_an_epoch_wherever_calls_are_cut(script, size):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
-def test_the_probe_says_where_it_ran_and_how_fast(script, tf_python):
+def test_the_probe_reports_device_and_rate(script, tf_python):
     result = script(
         "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
     )

@@ -1,4 +1,4 @@
-"""The driver runs every variant of the real workloads and says truthfully what it did."""
+"""The driver runs all variants of real workloads and reports them correctly."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from workloads.protocol import BASELINE, BATCH_BYTES, INPUT_ONLY, MODEL_ONLY, TU
 pytestmark = pytest.mark.tensorflow
 
 CLASSES, STEPS, WINDOWS = 100, 150, 2
-# What tests replace of PIPED.
-REPLACED = {"numbers": "range(400)", "batch": '.batch(params["batch_size"], drop_remainder=True)', "train": "train=0",
-            "epochs": "epochs=1,"}  # fmt: skip
+# Name -> text in PIPED that tests replace.
+REPLACEABLE = {
+    "numbers": "range(400)", "batch": '.batch(params["batch_size"], drop_remainder=True)', "train": "train=0",
+    "epochs": "epochs=1,",
+}  # fmt: skip
 
 
 @pytest.fixture
 def piped(tmp_path):
-    """Write PIPED with some of its text replaced; return the file."""
+    """Write PIPED with replacements; return the path."""
 
     def write(**changes):
         text, path = PIPED, tmp_path / "piped.py"
         for old, new in changes.items():
-            text = text.replace(REPLACED[old], new)
+            text = text.replace(REPLACEABLE[old], new)
         path.write_text(text)
         return str(path)
 
@@ -36,7 +38,7 @@ def outcome(drive, data_dir):
                  data_dir=data_dir((32, 32, 3), CLASSES, 6000))  # fmt: skip
 
 
-def test_start_comes_before_tensorflow_then_facts_and_end_comes_last(outcome):
+def test_the_start_event_precedes_the_import_of_tensorflow_and_end_is_last(outcome):
     kinds = [event["kind"] for event in outcome.events]
     assert (kinds[0], kinds[-1]) == ("start", "end")
     (imported,) = outcome.of("phase", name="import")
@@ -46,7 +48,7 @@ def test_start_comes_before_tensorflow_then_facts_and_end_comes_last(outcome):
     assert event["facts"]["tensorflow"].startswith("2.")
 
 
-def test_cold_start_is_apart_from_steady_state(outcome):
+def test_cold_start_is_separate_from_steady_state(outcome):
     for variant in VARIANTS:
         names = [event["name"] for event in outcome.of("phase", variant=variant)]
         data = ["data"] if variant == TUNED else []
@@ -56,7 +58,7 @@ def test_cold_start_is_apart_from_steady_state(outcome):
         assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
 
 
-def test_windows_come_one_after_the_other_and_hold_what_was_asked_for(outcome):
+def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
     windows = outcome.of("window")
     assert [(window["variant"], window["index"]) for window in windows] == [
         (variant, index) for variant in VARIANTS for index in range(WINDOWS)
@@ -65,34 +67,34 @@ def test_windows_come_one_after_the_other_and_hold_what_was_asked_for(outcome):
         assert before["end_ns"] <= after["start_ns"]
     for window in windows:
         assert window["steps"] >= STEPS
-        # Keras' last batch of an epoch is short.
+        # The last batch of an epoch is short in Keras.
         assert 0.8 * 32 * window["steps"] <= window["samples"] <= 32 * window["steps"]
         (single,) = outcome.of("steps", variant=window["variant"], window=window["index"])
         assert all(value > 0 for value in single["step_ns"])
 
 
-def test_waiting_is_shown_where_it_can_be_seen(outcome):
+def test_input_wait_is_reported_where_it_is_known(outcome):
     assert all(event["wait_ns"] == -1 for event in outcome.of("window", variant=BASELINE))
     assert all(event["wait_ns"] == 0 for event in outcome.of("window", variant=MODEL_ONLY))
     for event in outcome.of("window", variant=INPUT_ONLY):
-        # Windows of a few milliseconds: on a busy machine much of one is no wait of the pipeline.
+        # Windows last a few milliseconds, of which much is not input wait on a busy machine.
         assert 0.3 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
 
 
-def test_training_has_learnt_far_above_chance(outcome):
+def test_training_reaches_accuracy_far_above_chance(outcome):
     chance = 1 / CLASSES
     assert outcome.metric(BASELINE, "accuracy") > 5 * chance
     assert outcome.metric(TUNED, "accuracy") > 5 * chance
     assert outcome.metric(TUNED, "final_loss") < 5
 
 
-def test_a_whole_training_goes_through_every_epoch(drive, data_dir):
+def test_a_whole_training_runs_all_epochs(drive, data_dir):
     done = drive(
         file="mlp.py", workload="fashion-mnist-mlp", variants=[BASELINE, TUNED, MODEL_ONLY], full=True, window_s=0.2,
         data_dir=data_dir((28, 28), 10, 1000), params={"epochs": 3},
     )  # fmt: skip
     assert done.metric(BASELINE, "steps_trained") == 3 * 32
-    # Calls of twenty steps: the last one goes beyond the end, never short of it.
+    # With calls of 20 steps the last call may exceed the total but never falls short.
     assert 3000 / 32 <= done.metric(TUNED, "steps_trained") < 3000 / 32 + 20
     for variant in (BASELINE, TUNED):
         assert done.metric(variant, "training_s") > 0
@@ -100,7 +102,7 @@ def test_a_whole_training_goes_through_every_epoch(drive, data_dir):
     assert len(done.of("window", variant=MODEL_ONLY)) == 2
 
 
-def test_the_example_file_runs_and_its_tuned_variant_is_the_drivers_own(drive, data_dir):
+def test_the_example_file_runs_with_default_tuned_parameters(drive, data_dir):
     done = drive(
         file="examples/my_workload.py", variants=VARIANTS, data_dir=data_dir((32, 32, 3), 10),
         params={"filters": 4, "batch_size": 50}, steps=20,
@@ -110,25 +112,25 @@ def test_the_example_file_runs_and_its_tuned_variant_is_the_drivers_own(drive, d
     assert done.metric(BASELINE, "accuracy") > 0.3
 
 
-def test_optimizations_and_a_pipelines_stages_are_variants(drive, piped):
+def test_optimizations_and_pipeline_stages_are_variants(drive, piped):
     variants = [BASELINE, INPUT_ONLY, "stage:make", "stage:batch", TUNED, "opt:bigger", "opt:gpu-only"]
     done = drive(file=piped(), variants=variants)
     (left_out,) = done.of("left-out")
     assert left_out["variant"] == "opt:gpu-only"
-    # Before the batch so many single samples are drained at once.
+    # Before the batch stage samples are drained in groups of 16.
     assert done.per_step() == {
         BASELINE: 4, INPUT_ONLY: 4, "stage:make": 16, "stage:batch": 4, TUNED: 4, "opt:bigger": 8,
     }  # fmt: skip
 
 
-def test_variants_that_only_serve_the_breakdown(drive, piped):
+def test_variants_of_the_step_time_breakdown(drive, piped):
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, "custom-loop", "batch:2", "batch:4", "calls:10", "host-fed",
         "stage:batch", "without:input", "parallel-input", "threads:1",
     ]  # fmt: skip
     done = drive(file=piped(), variants=variants)
     assert not done.of("warning")
-    # There is nothing to copy on a CPU.
+    # No copies on a CPU.
     assert [event["variant"] for event in done.of("needless")] == ["host-fed"]
     fours = dict.fromkeys((variant for variant in variants if variant != "host-fed"), 4)
     assert done.per_step() == {**fours, "batch:2": 8, "batch:4": 16}
@@ -142,7 +144,7 @@ def test_variants_that_only_serve_the_breakdown(drive, piped):
 
 
 def test_a_short_batch_counts_as_what_it_holds(drive, piped):
-    """600 samples are a batch of 512 and one of 88."""
+    """600 samples make one batch of 512 and one of 88."""
     file = piped(numbers="range(600)", batch='.batch(params["batch_size"])')
     variants = [INPUT_ONLY, "stage:batch"]
     done = drive(file=file, variants=variants, params={"batch_size": 512}, windows=1, steps=400)
@@ -161,18 +163,18 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_fit_counts_the_samples_that_were_there(drive, piped, end):
-    """600 samples are a batch of 512 and one of 88."""
-    how, params, a_step = ENDS[end]
-    file = piped(numbers="range(600)", batch=how)
+def test_samples_of_fit_include_short_batches(drive, piped, end):
+    """600 samples make one batch of 512 and one of 88."""
+    batching, params, samples_per_step = ENDS[end]
+    file = piped(numbers="range(600)", batch=batching)
     done = drive(file=file, variants=[BASELINE], params={"batch_size": 512, **params}, windows=1, steps=60)
     (window,) = done.of("window")
     # A window may begin and end within an epoch.
-    assert window["samples"] == pytest.approx(a_step * window["steps"], abs=512)
+    assert window["samples"] == pytest.approx(samples_per_step * window["steps"], abs=512)
     assert bool(done.of("warning")) == (end == "unknown")
 
 
-def test_a_whole_training_takes_no_empty_step_for_one(drive, piped, data_dir):
+def test_a_whole_training_does_not_count_empty_steps(drive, piped, data_dir):
     file = piped(numbers="range(600).filter(lambda i: True)", train="train=600")
     done = drive(
         file=file, variants=[BASELINE], params={"batch_size": 200, "epochs": 3}, full=True,
@@ -181,18 +183,18 @@ def test_a_whole_training_takes_no_empty_step_for_one(drive, piped, data_dir):
     assert done.metric(BASELINE, "steps_trained") == 9
 
 
-def test_a_whole_training_wants_an_end_of_the_epoch(drive, piped, data_dir):
+def test_a_whole_training_on_an_endless_pipeline_requires_samples_per_epoch(drive, piped, data_dir):
     endless = {"numbers": "range(400).repeat()", "train": "train=400"}
     fields = {"variants": [BASELINE], "full": True, "data_dir": data_dir((3,), 2, 400)}
     done = drive(file=piped(**endless), **fields, code=1)
     (error,) = done.of("error")
     assert error["type"] == "WorkloadFileError"
-    assert "declare samples_per_epoch" in error["message"]
+    assert "Declare samples_per_epoch" in error["message"]
     done = drive(file=piped(**endless, epochs="epochs=1, samples_per_epoch=400,"), **fields)
     assert done.metric(BASELINE, "steps_trained") == 100
 
 
-def test_the_example_of_a_pipeline_has_epochs(drive, data_dir):
+def test_the_pipeline_example_runs_all_epochs(drive, data_dir):
     done = drive(
         file="examples/my_pipeline.py", variants=[BASELINE, INPUT_ONLY], full=True,
         data_dir=data_dir((32, 32, 3), 10, 128), params={"side": 16, "epochs": 3},
@@ -200,8 +202,8 @@ def test_the_example_of_a_pipeline_has_epochs(drive, data_dir):
     assert done.metric(BASELINE, "steps_trained") == 3 * 2
 
 
-def test_a_slow_pipeline_is_waited_for_and_one_that_is_prefetched_is_not(drive, tmp_path):
-    """Eight milliseconds a batch, beside a step that takes twelve."""
+def test_input_wait_of_a_slow_pipeline_with_and_without_prefetching(drive, tmp_path):
+    """8 ms of input per batch and 12 ms per step."""
     waits = {}
     for name, more in (("slow", ""), ("ahead", ".prefetch(2)")):
         path = tmp_path / f"{name}.py"

@@ -1,4 +1,4 @@
-"""What Python does in and around the baseline's steps is measured, and taken away by the variants for it."""
+"""Python code in and around the baseline's steps is measured, and removed by the without:framework variant."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def names(done):
     return {event["name"] for event in done.of("metric", variant=BASELINE)}
 
 
-def test_a_plain_fit_has_nothing_to_report_and_nothing_to_take_away(drive):
+def test_plain_fit_has_no_framework_metrics_and_needs_no_ablation(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], sample_us=100)
     assert done.metric(BASELINE, RUN_EAGERLY) == 0
     assert not names(done) & {CALLBACKS, PYTHON_IN_STEP}
     assert [event["variant"] for event in done.of("needless")] == [WITHOUT_FRAMEWORK]
 
 
-def test_the_workloads_own_callbacks_are_run_timed_and_taken_away(drive):
+def test_callbacks_are_timed_and_removed_by_the_ablation(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=30, sample_us=100)
     assert 0.03 <= done.metric(BASELINE, CALLBACKS) < 0.15  # a busy machine sleeps longer
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
@@ -45,19 +45,19 @@ def test_the_workloads_own_callbacks_are_run_timed_and_taken_away(drive):
     assert "callbacks" in {change["what"] for change in event["changes"]}
 
 
-def test_functions_in_the_step_are_timed(drive):
+def test_python_functions_in_the_step_are_timed(drive):
     done = run(drive, python_ms=4, sample_us=100)
     assert done.metric(BASELINE, PYTHON_IN_STEP) == pytest.approx(0.004, rel=0.5)
 
 
-def test_eager_steps_are_seen_and_compiled_by_the_variant_for_it(drive):
+def test_eager_steps_are_reported_and_compiled_by_the_ablation(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], eager=1, sample_us=100)
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
-    assert PYTHON_IN_STEP not in names(done), "all of it is Python"
+    assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
 
 
-def test_shapes_that_are_traced_anew_are_counted(drive):
+def test_retraces_are_counted_and_timed(drive):
     file, params = str(WORKLOADS / "framework.py"), {"lengths": 1}
     done = drive(file=file, variants=[CUSTOM_LOOP], params=params, steps=3, windows=1)
     counted = {event["name"]: event["value"] for event in done.of("metric", variant=CUSTOM_LOOP)}
@@ -88,6 +88,6 @@ print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 """
 
 
-def test_a_batch_fed_from_the_host_is_a_new_one_in_each_step(script):
-    """TensorFlow keeps the copy of a tensor that it knows on the device: the copies would be missed."""
+def test_host_fed_passes_a_new_tensor_in_each_step(script):
+    """TensorFlow caches a tensor's copy on the device, so reusing the tensor would skip the copy."""
     assert script(HOST_FED_STEPS) == {"handles": 3, "batch": False}

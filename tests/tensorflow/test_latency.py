@@ -1,4 +1,4 @@
-"""An inference workload is asked as MLPerf's scenarios ask, and a late server cannot hide that it is late."""
+"""Latency by MLPerf's scenarios, in which a late server cannot hide its delay."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def outcome(drive, tmp_path_factory):
     return drive(file=str(path), variants=[BASELINE, MODEL_ONLY, TUNED], windows=1, window_s=0.2)
 
 
-def test_each_batch_size_is_asked_for_and_other_variants_at_their_own(outcome):
+def test_single_stream_at_each_batch_size(outcome):
     for variant in (BASELINE, TUNED):
         result = outcome.of("requests", variant=variant, scenario=SINGLE_STREAM)
         assert [event["batch_size"] for event in result] == [1, 2, 4]
         assert all(len(event["latency_ns"]) == event["planned"] >= 10 for event in result)
         assert all(sum(e["latency_ns"]) <= e["end_ns"] - e["start_ns"] for e in result)
-    (alone,) = outcome.of("requests", variant=MODEL_ONLY)
-    assert (alone["scenario"], alone["batch_size"]) == (SINGLE_STREAM, 2)
+    (single,) = outcome.of("requests", variant=MODEL_ONLY)
+    assert (single["scenario"], single["batch_size"]) == (SINGLE_STREAM, 2)
 
 
-def test_the_server_halves_its_way_to_the_largest_rate(outcome):
+def test_server_bisects_for_the_largest_rate(outcome):
     for variant in (BASELINE, TUNED):
         series = outcome.of("requests", variant=variant, scenario=SERVER)
         assert len(series) == 5
         steps = [abs(b["rate_per_s"] - a["rate_per_s"]) for a, b in itertools.pairwise(series)]
         assert all(b == pytest.approx(a / 2) for a, b in itertools.pairwise(steps))
         for event in series:
-            took_s = (event["end_ns"] - event["start_ns"]) / 1e9
-            assert took_s > 0.5 * len(event["latency_ns"]) / event["rate_per_s"], (
-                "nothing came before its time"
+            duration_s = (event["end_ns"] - event["start_ns"]) / 1e9
+            assert duration_s > 0.5 * len(event["latency_ns"]) / event["rate_per_s"], (
+                "requests keep to their schedule"
             )
 
 
@@ -77,15 +77,15 @@ print(json.dumps({"kept": kept, "planned": written["planned"], "latency_ms": lat
 """
 
 
-def test_a_stall_is_felt_by_every_request_that_came_meanwhile(script):
+def test_a_stall_delays_all_requests_that_arrive_during_it(script):
     result = script(STALL)
     assert result["kept"], "the bound is ten seconds"
     assert len(result["latency_ms"]) == result["planned"] == 100
     late = [value for value in result["latency_ms"] if value > 30]
-    # At 100 a second some thirty came during 0.3 s; a loop that waits for each answer would see one.
+    # At 100 requests/s about 30 arrive during 0.3 s; a loop that waits for each response would see one.
     assert len(late) > 15
     assert max(late) > 250
-    assert max(result["batches"]) == 8, "what waits goes together"
+    assert max(result["batches"]) == 8, "waiting requests are batched"
     assert set(result["batches"]) <= {1, 4, 8}
 
 
@@ -114,13 +114,13 @@ print(json.dumps([
 """
 
 
-def test_a_server_gathers_no_more_than_the_bound_has_time_for(script):
-    narrow, alone, first, second = script(SEARCHED)
-    assert narrow == [1, 4]
-    assert alone == [1], "the least size is always taken"
-    # Eight together take 40 ms: they are not asked for within 30.
+def test_server_batches_are_limited_by_the_latency_bound(script):
+    two_sizes, one_size, first, second = script(SEARCHED)
+    assert two_sizes == [1, 4]
+    assert one_size == [1], "the smallest size is always allowed"
+    # A batch of eight takes 40 ms, more than the bound of 30 ms.
     assert first["sizes"] == [4] * 5
     assert first["largest"] == 4
-    # No sleep of 4 ms ends within 4.01, so the next bound is tried.
-    # Of 7.8 a second a hundred requests take longer than a series may last.
+    # A sleep of 4 ms never ends within 4.01 ms, so the next bound is tried. At 7.8 requests/s, 100 requests take longer
+    # than a series may last.
     assert second["sizes"] == [1] * 4 + [8] * 5

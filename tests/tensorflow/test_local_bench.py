@@ -1,4 +1,4 @@
-"""`tfbench bench --engine local` end to end: without any engine, and with nothing isolated, which it says."""
+"""`tfbench bench --engine local` end to end, without a container engine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture
-def surroundings(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
-    """No engine answers, and what the local engine remembers lies apart."""
+def environment(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
+    """An environment in which no engine answers."""
     return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
 
@@ -27,7 +27,7 @@ def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Pa
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
-    """Return the processes that work below a folder; a trial's home is in the harness' TMPDIR."""
+    """Return the processes with a working directory below a folder; trials run in the harness's TMPDIR."""
     results = []
     for process in psutil.process_iter(["cwd"]):
         if (process.info["cwd"] or "").startswith(str(folder)):
@@ -35,16 +35,16 @@ def processes_in(folder: Path) -> list[psutil.Process]:
     return results
 
 
-def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
-    tmp_path: Path, surroundings: Mapping[str, str]
+def test_auto_falls_back_to_local_with_a_warning_about_isolation(
+    tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
     with Tfbench(
-        folder=tmp_path, engine="auto", arguments=options(tmp_path), environment=surroundings
+        folder=tmp_path, engine="auto", arguments=options(tmp_path), environment=environment
     ) as bench:
         code, out, err = bench.finish()
     assert code == 0, err
     assert "NOT ISOLATED" in err
-    assert "none.sock" in err, "and why it was chosen"
+    assert "none.sock" in err, "the reason for the fallback"
     (trial,) = bench.read().trials
     assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
     manifest = bench.read().manifest
@@ -56,11 +56,11 @@ def test_it_is_chosen_where_no_engine_answers_and_says_that_nothing_is_isolated(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_the_harness(
-    tmp_path: Path, surroundings: Mapping[str, str], number: signal.Signals
+def test_trial_processes_end_with_the_harness(
+    tmp_path: Path, environment: Mapping[str, str], number: signal.Signals
 ) -> None:
     arguments = options(tmp_path, "time.sleep(3600)")
-    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
+    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         assert processes_in(tmp_path / "tmp")
         bench.signal(number)
@@ -71,9 +71,9 @@ def test_no_process_outlives_the_harness(
     assert bench.statuses == {"good.cpu.0": Status.INTERRUPTED}
 
 
-def test_it_runs_no_images(tmp_path: Path, surroundings: Mapping[str, str]) -> None:
+def test_the_local_engine_rejects_images(tmp_path: Path, environment: Mapping[str, str]) -> None:
     arguments = options(tmp_path, "pass", "--image", "cpu=mine:1")
-    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=surroundings) as bench:
+    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
         code, _, err = bench.finish()
     assert code == 2
     assert "local engine" in err

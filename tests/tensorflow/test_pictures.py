@@ -1,4 +1,4 @@
-"""The image workloads: Keras' Python loader and tf.data over real JPEG files, augmentation, prediction."""
+"""Image workloads: Keras' Python loader and tf.data on JPEG files, augmentation, accuracy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PETS = select(built_in(), ("cats-dogs",))[0].workload
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """Make small pictures of cats and dogs."""
+    """Make small images of cats and dogs."""
     folder = tmp_path_factory.mktemp("tree")
     data = Data(
         name="pets", shape=(90, 101, 3), classes=2, train=1200, test=200, kind="jpeg",
@@ -28,7 +28,7 @@ def tree(tmp_path_factory):
     return str(folder)
 
 
-def test_every_variant_stage_and_kind_of_loader(drive, tree):
+def test_all_variants_stages_and_loaders(drive, tree):
     optimizations = ["opt:workers-4", "opt:ram", "opt:tfdata", "opt:device-augment"]
     stages = [f"stage:{name}" for name in PETS.stages]
     done = drive(file="cats_dogs.py", workload="cats-dogs", variants=[*VARIANTS, *stages, *optimizations],
@@ -44,7 +44,7 @@ def test_every_variant_stage_and_kind_of_loader(drive, tree):
     assert {"feed", "preprocess", "loader", "steps_per_execution"} <= what
 
 
-def test_a_parameter_that_has_no_such_value_is_refused(drive, tree):
+def test_an_invalid_parameter_value_is_rejected(drive, tree):
     done = drive(file="cats_dogs.py", workload="cats-dogs", variants=[BASELINE], data_dir=tree,
                  params={"loader": "magic"}, code=1)  # fmt: skip
     assert "loader='magic' is not one of keras, tfdata" in done.log
@@ -85,12 +85,12 @@ print(json.dumps({{
 """
 
 
-def test_a_trained_model_names_held_out_pictures_and_the_articles_mistake_spoils_it(script, tree):
-    """The article predicts on bytes after training on 0 to 1."""
+def test_accuracy_on_held_out_images_with_and_without_the_articles_scaling_error(script, tree):
+    """The article trains on values from 0 to 1 but predicts on values from 0 to 255."""
     result = script(PREDICT.format(tree=tree))
-    assert result["scaled"] > 0.7, "half of them by chance"
-    assert result["loss"][1] > 5 * result["loss"][0], "sure and wrong costs most"
-    # A model that scales by itself cannot be fed wrongly.
+    assert result["scaled"] > 0.7, "0.5 is chance"
+    assert result["loss"][1] > 5 * result["loss"][0], "confident errors raise the loss"
+    # Scaling inside the model avoids the error.
     assert result["in_model"] == pytest.approx(result["scaled"], abs=0.02)
 
 
@@ -101,7 +101,7 @@ import tensorflow as tf
 from workloads import augment
 from keras.src.legacy.preprocessing.image import apply_affine_transform
 tf.keras.utils.set_random_seed(3)
-# Square: Keras takes the height for the width when it looks for the middle.
+# Square, because Keras swaps height and width when it computes the centre.
 images = np.random.default_rng(0).random((5, 16, 16, 3), dtype=np.float32)
 maps = augment.random_maps(5, 16, 16)
 single = np.stack([augment.warp_one(tf.constant(image), row).numpy() for image, row in zip(images, maps)])
@@ -121,17 +121,17 @@ print(json.dumps({"flips": int((a < 0).sum()), "single": float(np.abs(single - b
 """
 
 
-def test_augmentation_is_the_same_on_host_and_device_and_as_keras_does_it(script):
+def test_augmentation_on_host_and_device_equals_keras(script):
     result = script(WARP)
     assert 0 < result["flips"] < 5
     assert max(result["single"], result["xla"]) < 1e-4
     assert result["keras"] < 1e-4
 
 
-def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
+def test_the_cifar_network_learns_with_host_and_device_preprocessing(drive, tmp_path):
     optimizations = ["opt:batch-128", "opt:no-augment", "opt:device-augment", "opt:resident"]
     folder = str(tmp_path)
-    with Silent().task("", None) as bar:  # smooth pictures: a crop of white noise is another picture
+    with Silent().task("", None) as bar:  # smooth images, because crops of white noise share nothing
         PictureRecipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(
             tmp_path, bar
         )
@@ -142,18 +142,18 @@ def test_the_cifar_network_learns_from_host_and_device(drive, tmp_path):
     done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[BASELINE, TUNED],
                  data_dir=folder, steps=60, windows=1,
                  params={"threads": 2, "batch_size": 64, "steps_per_execution": 1})  # fmt: skip
-    # By chance it would be 0.1; which distortions are drawn in so few steps moves it by several hundredths.
+    # Chance is 0.1; with so few steps the random augmentation changes accuracy by several hundredths.
     assert done.metric(BASELINE, "accuracy") > 0.2
     assert done.metric(TUNED, "accuracy") > 0.2
 
 
-DISTORT = """
+AUGMENT = """
 import json
 import numpy as np, tensorflow as tf
 from workloads import cifar10_cnn as c
 tf.keras.utils.set_random_seed(1)
 images = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3)).astype(np.uint8)
-layer = c.OnDevice(c.prepared, random=True)
+layer = c.OnDevice(c.preprocessed, random=True)
 calm = layer(images).numpy()
 want = tf.image.per_image_standardization(tf.cast(images[:, 4:28, 4:28], tf.float32)).numpy()
 wild = layer(images, training=True).numpy()
@@ -164,8 +164,8 @@ print(json.dumps({"calm": float(np.abs(calm - want).max()), "shape": list(wild.s
 """
 
 
-def test_distortion_keeps_pictures_standard_and_leaves_evaluation_alone(script):
-    result = script(DISTORT)
+def test_augmented_images_are_standardised_and_evaluation_is_not_augmented(script):
+    result = script(AUGMENT)
     assert result["calm"] < 1e-3
     assert result["shape"] == result["xla"] == [64, 24, 24, 3]
     assert result["mean"] < 1e-3

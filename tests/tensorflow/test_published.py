@@ -1,4 +1,4 @@
-"""The compiled models are the published ones: layers, activations, optimisers, losses, sizes."""
+"""The models match the published ones: layers, activations, optimizers, losses, sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ for file, name in NAMES:
         model = building.build(loaded.model, params, strategy=None, seed=1)
         models[f"{name} {variant}"] = {
             "layers": [described(layer) for layer in model.layers if type(layer).__name__ != "OnDevice"],
-            "rest": [type(model.optimizer).__name__, model.loss, list(model.input_shape[1:])],
+            "setup": [type(model.optimizer).__name__, model.loss, list(model.input_shape[1:])],
             "parameters": model.count_params(), "jit": model.jit_compile,
         }
 print(json.dumps(models))
@@ -53,7 +53,7 @@ def normalised(*groups: tuple[int, int]) -> list[str]:
     ]
 
 
-# Workload -> layers, (optimiser, loss, input), and where they are known the number of parameters.
+# Workload -> layers, (optimizer, loss, input shape), number of parameters if known.
 PUBLISHED = {
     ("mlp.py", "cifar100-mlp"): (
         ["Flatten", *dense(512, 256, last="Dense 100 softmax")], ("Adam", "categorical_crossentropy", [32, 32, 3]),
@@ -88,12 +88,12 @@ def models(script):
 
 
 @pytest.mark.parametrize("workload", PUBLISHED, ids=lambda workload: workload[1])
-def test_every_variant_trains_the_published_model_and_baseline_without_xla(models, workload):
-    layers, rest, parameters = PUBLISHED[workload]
+def test_variants_train_the_published_model_and_the_baseline_has_no_xla(models, workload):
+    layers, setup, parameters = PUBLISHED[workload]
     for variant in ("baseline", "tuned"):
         model = models[f"{workload[1]} {variant}"]
         assert model["layers"] == layers
-        assert tuple(model["rest"]) == rest
+        assert tuple(model["setup"]) == setup
         assert parameters in (None, model["parameters"])
     assert models[f"{workload[1]} baseline"]["jit"] is False
 
@@ -122,17 +122,17 @@ print(json.dumps({"parameters": plain.count_params(),
 """
 
 
-def test_resnet_is_version_1_5_and_fused_or_folded_normalisation_computes_the_same(script):
+def test_resnet_v1_5_with_plain_fused_and_folded_normalisation_is_equivalent(script):
     result = script(RESNET)
     # torchvision's resnet50: 25,557,032 weights, and 53,120 means and variances.
     assert result["parameters"] == 25_557_032 + 53_120
     assert result["parameters"] == result["fused"]
-    # Two values for each of 26,560 channels go into the convolutions, the two others become one bias.
+    # Folding replaces four values for each of 26,560 channels by one bias.
     assert result["folded"] == result["parameters"] - 3 * 26_560
     assert result["predicted"] < 1e-3
     assert result["losses"][0] == pytest.approx(result["losses"][1], rel=1e-3)
     assert result["norms"][0] == pytest.approx(result["norms"][1], rel=0.05, abs=1e-5)
-    # The kernel corrects the variance by n / (n - 1), which is largest in the last group: 98 values.
+    # The kernel scales the variance by n / (n - 1), at most 98 / 97 in the last group.
     assert max(result["moved"]) < 0.02
 
 
@@ -156,7 +156,7 @@ print(json.dumps(differences))
 """
 
 
-def test_sliced_pooling_is_max_pooling_and_has_its_gradient(script):
+def test_sliced_pooling_equals_max_pooling_with_its_gradient(script):
     for value, gradient in script(POOLING):
         assert value == 0
         assert gradient < 1e-5

@@ -1,4 +1,4 @@
-"""The published workloads train on several devices together: dense layers, and convolutions."""
+"""Training on several devices."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def together(script, *what):
     return outcome
 
 
-def test_baseline_and_tuned_of_a_published_workload_feed_every_device(script, data_dir):
+def test_baseline_and_tuned_use_all_devices(script, data_dir):
     params, variants = {"batch_size": 8, "steps_per_execution": 2}, ("baseline", "tuned")
     done = together(script, "cifar10_cnn.py", "cifar10-cnn", data_dir((32, 32, 3), 10), variants, 2, params)
     assert done.per_step() == dict.fromkeys(variants, 2 * 8)
     assert all(math.isfinite(done.metric(variant, "final_loss")) for variant in variants)
 
 
-def test_two_devices_train_together_in_every_variant(script, data_dir, tmp_path):
+def test_all_variants_train_on_two_devices(script, data_dir, tmp_path):
     path = tmp_path / "two.py"
     path.write_text(OWN)
     variants = ("baseline", "tuned", "opt:xla", "model-only", "input-only", "opt:spe")
@@ -71,7 +71,7 @@ def test_two_devices_train_together_in_every_variant(script, data_dir, tmp_path)
     assert {event["variant"] for event in done.of("metric", name="accuracy")} == {"baseline", "tuned"}
     assert min(done.metric(variant, "accuracy") for variant in ("baseline", "tuned")) > 0.7
     assert done.metric("opt:xla", "final_loss") < 1.0
-    # What baseline trains with on two devices, and no change where a variant trains with the same.
+    # Only the baseline lists the global batch as a change; the other variants use the same one.
     batches = {
         event["variant"]: change["after"]
         for event in done.of("variant") for change in event["changes"] if change["what"] == "global batch"
@@ -124,7 +124,7 @@ print(json.dumps([max(apart), from_mirrored]))
 @pytest.mark.parametrize(
     ("precision", "jit", "within"), [("fp32", False, 1e-5), ("fp32", True, 1e-5), ("fp16", True, 5e-3)]
 )
-def test_copies_stay_the_same_and_learn_what_keras_learns_under_a_strategy(script, precision, jit, within):
+def test_replicas_stay_equal_and_match_mirrored_strategy(script, precision, jit, within):
     apart, from_mirrored = script(
         IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit)), devices=2
     )
@@ -150,7 +150,7 @@ print(json.dumps(messages))
 """
 
 
-def test_inference_on_several_devices_is_refused(script):
+def test_inference_on_several_devices_is_rejected(script):
     messages = script(INFERRED)
     assert [text.split(" were")[0] for text in messages] == ["2 GPUs", "2 workers"]
     assert all("--device gpu0" in text for text in messages)
@@ -169,7 +169,7 @@ pull = draining.batches(tf.data.Dataset.range(7).batch(5), names)
 print(json.dumps([seen, copied, pull(4)]))
 """
 
-# Under a device scope of the caller's, as TensorFlow's own choice of a GPU would be.
+# Records the functions that draining compiles, to check where their operations are placed.
 ON_THE_HOST = """
 import json
 import tensorflow as tf
@@ -194,15 +194,15 @@ print(json.dumps([samples, sorted(places)]))
 """
 
 
-def test_a_drained_batch_is_shared_out_among_the_devices(script):
+def test_a_drained_batch_is_split_among_the_devices(script):
     seen, copied, samples = script(SHARED_OUT, devices=3)
-    # The first number of each share, and on every device what has no rows.
+    # The first number of each share, plus the scalar 0.5 once per device.
     assert seen == {"2": 1 + 2 + 2 + 1.5, "6": 1 + 3 + 5 + 1.5, "7": 1 + 4 + 7 + 1.5}
     assert copied == dict.fromkeys(("CPU:0", "CPU:1", "CPU:2"), "StridedSlice")
     assert samples == 14
 
 
-def test_what_is_drained_to_host_memory_asks_no_other_device(script):
+def test_draining_to_host_memory_uses_no_other_device(script):
     samples, places = script(ON_THE_HOST, devices=2)
     assert samples == [4 * 16, 5 + 2 + 5 + 2]
     assert {name for name, _ in places} == {"AddV2"}

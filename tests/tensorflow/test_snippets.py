@@ -1,4 +1,4 @@
-"""The code of the fixes runs as printed, before the change and after it; where it says so compiled by XLA."""
+"""The code snippets of suggested fixes run before and after the change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tensorflow
 NAMES = sorted(
     file.name.removesuffix(".diff") for file in (resources.files("reports") / "snippets").iterdir()
 )
-# What a reader has at hand: a small network, arrays, files, and texts of different lengths.
+# Names that the snippets assume: a small network, arrays, files, and texts of different lengths.
 PRELUDE = """
 import os
 import numpy as np
@@ -49,7 +49,7 @@ print(json.dumps("ran"))
 """
 
 
-def test_every_cause_with_code_names_a_snippet_and_every_snippet_has_a_cause() -> None:
+def test_snippets_and_causes_match() -> None:
     assert {*SNIPPETS.values(), LOADER} == set(NAMES)
 
 
@@ -61,9 +61,7 @@ def applied(diff: str, *, after: bool) -> str:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_snippet_runs_as_printed(
-    name: str, after: bool, script: Callable[[str], Any], tmp_path: Path
-) -> None:
+def test_a_snippet_runs(name: str, after: bool, script: Callable[[str], Any], tmp_path: Path) -> None:
     code = applied(snippet(name), after=after)
-    assert applied(snippet(name), after=not after) != code, "it changes something"
+    assert applied(snippet(name), after=not after) != code, "the diff changes something"
     assert script(PRELUDE.format(folder=str(tmp_path)) + code + ENDING) == "ran"

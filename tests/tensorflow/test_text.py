@@ -1,4 +1,4 @@
-"""The text classifiers: their layers, one preprocessing in two forms, and the kernel that was placed."""
+"""Text classifiers: equal preprocessing in pipeline and arrays, and the recurrent kernel."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def reviews(tmp_path_factory):
     return folder
 
 
-def test_the_pipeline_and_the_arrays_are_the_same_preprocessing(script, reviews):
+def test_pipeline_and_arrays_have_the_same_preprocessing(script, reviews):
     result = script(SAME.replace("FOLDER", repr(str(reviews))))
     assert result["same"]
     assert result["first"] == [[0, 0, 0, 1, 4, 2], [11, 12, 13, 14, 15, 16]]
     assert result["names"] == result["declared"]
 
 
-def test_a_pipeline_with_arrays_trains_by_both_and_says_which_kernel_ran(drive, reviews):
+def test_training_from_pipeline_and_arrays_reports_the_recurrent_kernel(drive, reviews):
     done = drive(
         file="imdb.py", workload="imdb-lstm", variants=[BASELINE, TUNED, "stage:pad"], data_dir=str(reviews),
         params={"length": 8, "words": 90, "batch_size": 8}, steps=2,
     )  # fmt: skip
     assert {event["variant"] for event in done.of("metric", name="accuracy")} == {BASELINE, TUNED}
     facts = {event["variant"]: event["text"] for event in done.of("fact", name="recurrent kernel")}
-    assert facts == dict.fromkeys((BASELINE, TUNED), "the generic while loop (While on CPU:0)")
+    assert facts == dict.fromkeys((BASELINE, TUNED), "generic while loop (While on CPU:0)")

@@ -1,4 +1,4 @@
-"""The two image classifiers: one network, frozen or not, and the weights that it starts from."""
+"""Transfer learning and training from scratch: the same network, frozen or not, and initial weights."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ print(json.dumps({
 """
 
 
-def test_both_are_one_network_of_which_transfer_learning_trains_the_head(script):
+def test_both_have_the_same_network_and_transfer_learning_trains_only_the_head(script):
     result = script(COMPARED)
     assert result["parameters"] == [2_257_984 + 12_810] * 2
     assert result["layers"][0] == result["layers"][1]
     assert result["trainable"][0] == 2
     assert result["trainable"][1] > 100
-    assert result["kept"], "the backbone stays as it is"
+    assert result["kept"], "the backbone does not change"
     assert result["alive"] > 0.1, "the signal of random weights does not fade"
     assert result["loaded"] == [True, False]
     assert result["facts"][0].startswith("seeded random")

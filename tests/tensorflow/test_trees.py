@@ -1,4 +1,4 @@
-"""Boosted trees: the driver runs them where there is no TensorFlow, they learn, and no GPU is made up."""
+"""Boosted trees: they run without TensorFlow, learn, and fail without a GPU if one is requested."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def boosted(drive_trees, table):
     def run(**spec):
-        given = {
+        defaults = {
             "file": "trees.py",
             "workload": "higgs-trees",
             "variants": [BASELINE],
             "data_dir": str(table),
         }
-        return drive_trees(**{**given, "image": TREES, **spec})
+        return drive_trees(**{**defaults, "image": TREES, **spec})
 
     return run
 
@@ -44,7 +44,7 @@ def outcome(boosted):
     return boosted(variants=VARIANTS, steps=10)
 
 
-def test_a_step_is_a_round_over_all_rows_and_trees_learn(outcome):
+def test_a_step_is_a_boosting_round_over_all_rows_and_trees_learn(outcome):
     for variant in VARIANTS:
         windows = outcome.of("window", variant=variant)
         assert [(each["samples"], each["steps"]) for each in windows] == [(10 * ROWS, 10)] * 2
@@ -53,7 +53,7 @@ def test_a_step_is_a_round_over_all_rows_and_trees_learn(outcome):
         assert 0 < outcome.metric(variant, "steps_trained") <= 100
 
 
-def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
+def test_facts_and_changes_of_tuned(outcome):
     (facts,) = outcome.of("facts")
     assert facts["facts"]["xgboost"]
     assert "tensorflow" not in facts["facts"]
@@ -62,18 +62,18 @@ def test_it_says_what_it_ran_in_and_what_tuned_changes(outcome):
     assert "feed" not in variant["params"]
 
 
-def test_fewer_rows_are_a_smaller_round(boosted):
+def test_batch_size_limits_the_rows_of_a_round(boosted):
     assert boosted(params={"batch_size": 1000}).per_step() == {BASELINE: 1000}
 
 
-def test_without_a_gpu_it_ends_as_such_and_trains_nowhere_else(boosted):
+def test_a_gpu_trial_without_a_gpu_is_an_error(boosted):
     done = boosted(device="gpu", gpus=1, code=NO_GPU_EXIT)
     assert done.of("window") == []
     (error,) = done.of("error")
     assert error["type"] == "NoGpuError"
 
 
-def test_a_file_without_a_booster_is_told_what_it_lacks(boosted, tmp_path):
+def test_a_file_without_a_booster_function_is_an_error(boosted, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
         "from workloads.protocol import Data, Workload\n"

@@ -1,7 +1,7 @@
-"""Run drivers and code in forks of one process that has imported TensorFlow, which takes longer than most tests.
+"""Run drivers and code in forks of a process that has imported TensorFlow.
 
-TensorFlow's runtime starts with the first operation, so that each fork has one of its own. Reads a line of JSON for
-each run, ["driver", arguments, log] or ["code", text, log], and prints its exit code.
+The import takes longer than most tests. TensorFlow's runtime starts with the first operation, so each fork has its own.
+Each input line is JSON, ["driver", arguments, log] or ["code", text, log]; each output line is an exit code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _run(kind: str, what: Any, log: str) -> None:
             code = 0
     except SystemExit as ended:
         code = int(ended.code or 0)
-    except BaseException:  # as Python itself would end
+    except BaseException:  # prints the traceback like Python
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
