@@ -2,8 +2,9 @@
 
     python -m benchmarks.power [--recording RUN]... [--rounds N] [--slowdown 0.05]
 
-Trials are log-normal with several noise levels; their number is fixed or chosen by the quick profile's stopping
-rule. The noise of recorded runs is printed as well. Rates have 95 % intervals (Clopper & Pearson 1934).
+Trials are log-normal with several noise levels; their number is fixed or chosen by the quick profile's
+stopping rule. The noise of recorded runs is printed as well. Rates have 95 % intervals (Clopper & Pearson
+1934).
 
 Targets: no difference in at least 95 % of equal pairs, and a planted 5 % detected in at least 95 %.
 """

@@ -2,10 +2,10 @@
 
     python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile
 
-Each argument is KIND:BATCH:MODE. As in NVIDIA's recipes: channels-last, float16 (automatic mixed precision with
-gradient scaling for training), cuDNN autotuning, fused SGD, and one batch in GPU memory. PyTorch and torchvision
-are not dependencies of this project: install them separately, and run this right after `tfbench bench` on the
-same GPU.
+Each argument is KIND:BATCH:MODE. As in NVIDIA's recipes: channels-last, float16 (automatic mixed precision
+with gradient scaling for training), cuDNN autotuning, fused SGD, and one batch in GPU memory. PyTorch and
+torchvision are not dependencies of this project: install them separately, and run this right after `tfbench
+bench` on the same GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMAGE, CLASSES = (3, 224, 224), 1000
 
 
 def main() -> int:
-    """Print a JSON line per configuration with the median images/s over windows; exit with 1 without a GPU."""
+    """Print a JSON line per configuration with its median images/s; exit with 1 without a GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

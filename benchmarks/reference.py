@@ -1,4 +1,4 @@
-"""Add a run to the reference machines: `python -m benchmarks.reference RUN NAME` writes its extract to the package.
+"""Add a run to the package's reference machines: `python -m benchmarks.reference RUN NAME`.
 
 The run should be the default suite of the release with at least three trials on an idle machine.
 """
@@ -18,7 +18,8 @@ from harness.model.comparison import Extract, Section
 from harness.run.extracts import SUFFIX, Document
 from harness.run.recording import open_run
 
-# Hashes of code, which changes after the release. Versions, data, batches and settings decide what is comparable.
+# Hashes of code, which changes after the release. Versions, data, batches and settings decide what is
+# comparable.
 HASHED = (" declaration", " file", "workloads package", "image contents")
 FOLDER = Path(harness.run.__file__).parent / "references"
 

@@ -3,8 +3,9 @@
     python -m benchmarks.sampling [--rounds N] [--device gpu] [--workload NAME]
 
 One container trains continuously while samplers take turns of a few seconds: none, tfbench's, and others
-(`docker stats` and CodeCarbon on a CPU; nvitop, Zeus and CodeCarbon on a GPU). Only windows entirely within a turn
-count. Each turn is compared with the turn without a sampler in the same round, so that machine drift cancels out.
+(`docker stats` and CodeCarbon on a CPU; nvitop, Zeus and CodeCarbon on a GPU). Only windows entirely within a
+turn count. Each turn is compared with the turn without a sampler in the same round, so that machine drift
+cancels out.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ def rotated(samplers: Sequence[T], number: int) -> Sequence[T]:
 
 
 def speed(windows: Sequence[tuple[int, int, int]], start_ns: int, end_ns: int) -> float:
-    """Return samples/s over the windows (start, end, samples) entirely within an interval; NaN without any."""
+    """Return samples/s over the windows (start, end, samples) within an interval; NaN without any."""
     inside = [window for window in windows if window[0] >= start_ns and window[1] <= end_ns]
     busy_ns = sum(end - start for start, end, _ in inside)
     return sum(samples for _, _, samples in inside) * 1e9 / busy_ns if busy_ns else float("nan")

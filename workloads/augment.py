@@ -1,7 +1,7 @@
 """Random shear, zoom and flips of images, as in Keras' ImageDataGenerator.
 
-The same random maps can be applied to single images on the host (`warp_one`) or to batches with operations that
-XLA compiles for any device (`warp_batch`).
+The same random maps can be applied to single images on the host (`warp_one`) or to batches with operations
+that XLA compiles for any device (`warp_batch`).
 """
 
 from __future__ import annotations

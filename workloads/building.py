@@ -46,7 +46,8 @@ def build(
 
 def _configure(model: Any, params: Mapping[str, Any]) -> None:
     if tf.distribute.has_strategy():
-        # Keras compiles its step across all replicas, which XLA rejects; steps.py compiles each replica's step.
+        # Keras compiles its step across all replicas, which XLA rejects; steps.py compiles each replica's
+        # step.
         model.jit_compile = False
     elif params["jit_compile"] is not None:
         # Fit reads it when it traces the step.
@@ -72,7 +73,7 @@ def make_variables(model: Any, x: Any, y: Any, strategy: tf.distribute.Strategy 
 
 
 def running_loss(model: Any) -> float | None:
-    """Return the mean loss since Keras last reset its metrics (each epoch in fit); None right after a reset."""
+    """Return the mean loss since Keras last reset its metrics (each epoch in fit); None after a reset."""
     metric = loss_metric(model)
     if metric is None:
         return None

@@ -80,14 +80,14 @@ class LocalResponse(tf.keras.layers.Layer):
 
 
 def preprocessed(images: Any, *, random: bool) -> Any:
-    """Return standardised float32[n, 24, 24, 3] from uint8[n, 32, 32, 3]: random augmentation or centre crop."""
+    """Return standardised float32[n, 24, 24, 3] from uint8[n, 32, 32, 3], augmented or centre-cropped."""
     images = tf.cast(images, tf.float32)
     images = augmented(images) if random else tf.image.resize_with_crop_or_pad(images, SIDE, SIDE)
     return tf.image.per_image_standardization(images)
 
 
 def augmented(images: Any) -> Any:
-    """Randomly crop and flip each image of float32[n, height, width, 3] and change its brightness and contrast."""
+    """Randomly crop, flip and change brightness and contrast of float32[n, height, width, 3] images."""
     count = tf.shape(images)[0]
     _, height, width, channels = images.shape
     top = tf.random.uniform([count, 1], 0, height - SIDE + 1, tf.int32)

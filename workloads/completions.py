@@ -10,8 +10,8 @@ from typing import Any
 class Completions:
     """Track when results complete, with at most one pending.
 
-    With an asynchronous device the host runs ahead, so that the device may still be busy while the host waits for
-    a batch. A thread waits for each result, because completion cannot be observed otherwise.
+    With an asynchronous device the host runs ahead, so that the device may still be busy while the host waits
+    for a batch. A thread waits for each result, because completion cannot be observed otherwise.
     """
 
     def __init__(self) -> None:

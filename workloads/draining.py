@@ -1,4 +1,4 @@
-"""Variants that drain the input pipeline without a model: all stages, the first stages, or with fewer threads."""
+"""Variants that drain the input pipeline without a model: all stages, some, or with fewer threads."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _puller(
             rows, value = consume(iterator.get_next())
             return index + 1, total + rows, checksum + value
 
-        # TensorFlow keeps the integers in host memory but would add the checksum on a GPU, where the launch takes
-        # many times as long as a small element.
+        # TensorFlow keeps the integers in host memory but would add the checksum on a GPU, where the launch
+        # takes many times as long as a small element.
         with tf.device(device or None):
             start = (0, 0, 0.0)
             return tf.while_loop(lambda index, *_: index < count, body, start, parallel_iterations=1)[1:]

@@ -1,6 +1,7 @@
-"""Run the variants of one workload by a spec and write events: `python3 -m workloads.driver SPEC.json EVENTS.jsonl`.
+"""Run the variants of one workload by a spec and write events.
 
-Exit codes: 0 for success, 1 after an exception (see the error event), NO_GPU_EXIT, 2 for wrong usage.
+`python3 -m workloads.driver SPEC.json EVENTS.jsonl`. Exit codes: 0 for success, 1 after an exception (see the
+error event), NO_GPU_EXIT, 2 for wrong usage.
 """
 
 from __future__ import annotations

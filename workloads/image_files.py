@@ -16,8 +16,8 @@ import tensorflow as tf
 from workloads import augment, keras_loader
 from workloads.loading import Stage
 
-# Prefetched elements. Fixed, because an autotuned buffer grows while other variants run and makes the first steps
-# after them too fast.
+# Prefetched elements. Fixed, because an autotuned buffer grows while other variants run and makes the first
+# steps after them too fast.
 BUFFER = 4
 DECODE_BATCH = 250
 

@@ -120,7 +120,7 @@ def _compiled(layers: list[Any]) -> tf.keras.Model:
 
 
 def dataset(params: Mapping[str, Any], data_dir: str) -> Sequence[Stage]:
-    """Return the stages read, vectorise (limit the vocabulary), pad, cache, batch (with shuffling) and prefetch.
+    """Return the stages read, vectorise (limits the vocabulary), pad, cache, batch (shuffles), prefetch.
 
     Args:
         params: words, the vocabulary size; length, tokens per padded review; batch_size.

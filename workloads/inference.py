@@ -32,7 +32,7 @@ def infer(job: Job) -> None:
 
 
 def model_only(job: Job) -> None:
-    """Run the baseline's model on a batch in device memory; the difference to baseline is the cost of copies."""
+    """Run the baseline's model on a batch in device memory, to measure the cost of copies."""
     model, images = _built(job, times=factor(job.variant, BATCH_PREFIX))
     serve = _resident(job, model, images)
     if job.variant == MODEL_ONLY:

@@ -20,8 +20,8 @@ class Shared:
     """State that later variants reuse.
 
     Attributes:
-        model, step: the baseline's model and compiled step (batch -> loss), built once for all variants of the
-            step-time breakdown.
+        model, step: the baseline's model and compiled step (batch -> loss), built once for all variants of
+            the step-time breakdown.
         batch: one batch of the pipeline in host memory.
         step_ns: variant -> step time in its windows.
         wait_share: share of the custom loop's time spent waiting for input; None before it has run.

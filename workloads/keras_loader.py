@@ -1,7 +1,7 @@
 """Keras' Python loader as published: ImageDataGenerator.flow_from_directory with workers.
 
-In Keras 3 it is a PyDataset. The partial stages reproduce its work in Python, to measure the cost of each; the last
-stage is the published loader itself.
+In Keras 3 it is a PyDataset. The partial stages reproduce its work in Python, to measure the cost of each;
+the last stage is the published loader itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Endless(tf.keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> None:
-        """Return None (endless): the published number of steps per epoch does not depend on the number of files."""
+        """Return None (endless): the published steps per epoch do not depend on the number of files."""
         return None
 
     @cached_property

@@ -1,9 +1,9 @@
 """Measure latency by MLPerf Inference's scenarios: SingleStream at each batch size, and Server.
 
-SingleStream: each request waits for the previous one. Server: single samples arrive in a Poisson process that is
-fixed in advance; latency counts from the scheduled arrival, so that a server that falls behind cannot hide it. One
-request runs at a time, with all samples that have arrived, up to the largest batch size of which two requests fit
-into the latency bound: the running one and the sample's own.
+SingleStream: each request waits for the previous one. Server: single samples arrive in a Poisson process,
+fixed in advance; latency counts from the scheduled arrival, so that a server that falls behind cannot hide
+it. One request runs at a time, with all samples that have arrived, up to the largest batch size of which two
+requests fit into the latency bound: the running one and the sample's own.
 """
 
 from __future__ import annotations

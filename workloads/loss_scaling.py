@@ -11,8 +11,8 @@ import tensorflow as tf
 class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
     """Keras' loss scaling with a select instead of a branch on whether all gradients are finite.
 
-    At a branch in a compiled program the host waits for the condition from the device before it can launch more
-    work.
+    At a branch in a compiled program the host waits for the condition from the device before it can launch
+    more work.
     """
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:

@@ -88,8 +88,8 @@ def from_memory(source: Any) -> tuple[tf.data.Dataset, Epoch]:
 def input_epoch(job: Job, source: Any) -> Epoch:
     """Return the epoch of the baseline's input without iterating over it.
 
-    If TensorFlow does not know the batch size, the elements before the stage "batch" are counted. For a loader, the
-    size of the last batch is read.
+    If TensorFlow does not know the batch size, the elements before the stage "batch" are counted. For a
+    loader, the size of the last batch is read.
     """
     batch = job.params["batch_size"] * job.replicas
     if job.train is not None:

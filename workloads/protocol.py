@@ -4,7 +4,8 @@ Standard library only, Python 3.10 or newer: the harness reads this module on th
 runs it inside any image that has Python and TensorFlow.
 
 Events are JSON lines in one append-only file. Each has `kind`, `t_ns` (CLOCK_MONOTONIC, nanoseconds) and the
-fields that EVENTS lists for its kind. A truncated last line means that the writer died; all earlier lines are valid.
+fields that EVENTS lists for its kind. A truncated last line means that the writer died; all earlier lines are
+valid.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any, Literal, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
 
-# Variants by prefix: "opt:NAME" is one of Workload.optimizations, "stage:NAME" drains the input pipeline up to and
-# including that stage.
+# Variants by prefix: "opt:NAME" is one of Workload.optimizations, "stage:NAME" drains the input pipeline up
+# to and including that stage.
 OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
 
@@ -39,9 +40,9 @@ BATCH_PREFIX = "batch:"  # model-only with an N times larger batch
 CALLS_PREFIX = "calls:"  # model-only with N steps per call
 THREADS_PREFIX = "threads:"  # input-only with N threads
 
-# Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's callbacks;
-# number of retraces during measurement and their seconds per step; whether Keras runs eagerly (1 or 0); and the size
-# of a batch in host memory.
+# Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's
+# callbacks; number of retraces during measurement and their seconds per step; whether Keras runs eagerly (1
+# or 0); and the size of a batch in host memory.
 PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 
@@ -54,12 +55,12 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
-# Token sequences follow Keras' convention: 0 is padding, 1 the start, 2 an unknown word, and 4 the most frequent word
-# (rank 1 and an offset of 3; 3 is unused).
+# Token sequences follow Keras' convention: 0 is padding, 1 the start, 2 an unknown word, and 4 the most
+# frequent word (rank 1 and an offset of 3; 3 is unused).
 START, RARE, FIRST_WORD = 1, 2, 4
 
-# Variable with the name prefix of a trial's folders in memory. The harness removes leftovers by prefix, since a trial
-# that shares the host's memory may be killed before it removes them.
+# Variable with the name prefix of a trial's folders in memory. The harness removes leftovers by prefix, since
+# a trial that shares the host's memory may be killed before it removes them.
 MEMORY_ENV = "TFBENCH_MEMORY"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
@@ -85,19 +86,20 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # A finished phase. variant is "" for phases shared by all variants.
     "phase": {"name": (str,), "variant": (str,), "start_ns": (int,), "end_ns": (int,)},
-    # Steps between two synchronisations of the device. wait_ns is the time spent waiting for input outside the
-    # compiled step, -1 if unknown.
+    # Steps between two synchronisations of the device. wait_ns is the time spent waiting for input outside
+    # the compiled step, -1 if unknown.
     "window": {
         "variant": (str,), "index": (int,), "start_ns": (int,), "end_ns": (int,),
         "steps": (int,), "samples": (int,), "wait_ns": (int,),
     },
-    # Step durations of a window in nanoseconds, on the host thread (not synchronised). With several steps per call
-    # there is one entry per call: their mean.
+    # Step durations of a window in nanoseconds, on the host thread (not synchronised). With several steps per
+    # call there is one entry per call: their mean.
     "steps": {"variant": (str,), "window": (int,), "step_ns": (list,)},
     # Names carry units.
     "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
-    # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for SingleStream.
-    # Fewer latencies than planned mean that the series was stopped early. For Server, batch_size is the maximum.
+    # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for
+    # SingleStream. Fewer latencies than planned mean that the series was stopped early. For Server,
+    # batch_size is the maximum.
     "requests": {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
@@ -186,8 +188,8 @@ class Requests:
     Attributes:
         batch_sizes: batch sizes for SingleStream, ascending.
         compiled_batch_sizes: the same with XLA, which compiles each size separately; () for batch_sizes.
-        bounds_ms: bounds of the 99th percentile latency. Server finds the largest rate within the tightest bound
-            that allows a useful rate; () for no Server.
+        bounds_ms: bounds of the 99th percentile latency. Server finds the largest rate within the tightest
+            bound that allows a useful rate; () for no Server.
     """
 
     batch_sizes: tuple[int, ...]
@@ -201,8 +203,8 @@ class Workload:
 
     A file with several workloads has `workloads = (...)`, a tuple of them or of their names.
 
-    The harness reads the declaration without running the file (it never imports TensorFlow), so arguments must be
-    literals, or calls of Data, Published and Requests with literal arguments.
+    The harness reads the declaration without running the file (it never imports TensorFlow), so arguments
+    must be literals, or calls of Data, Published and Requests with literal arguments.
 
     Attributes:
         name: name on the command line, lower case with hyphens.
@@ -211,8 +213,8 @@ class Workload:
         epochs: as published; training time is projected to this number.
         samples_per_epoch: published steps_per_epoch times the batch size, if different from data.train. The
             pipeline is then endless.
-        tuned: parameters of the tuned variant that override the baseline's. The driver handles batch_size (per
-            device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's default; "fp32",
+        tuned: parameters of the tuned variant that override the baseline's. The driver handles batch_size
+            (per device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's default; "fp32",
             "fp16", "bf16"), feed ("fit": Keras fit; "resident": data in device memory and several steps per
             call), and for pipelines prefetch_to_device, parallel_maps and prefetch_batches; all others are
             the workload's own. A key prefixed "cpu:" or "gpu:" applies to that kind of device only.
@@ -272,7 +274,8 @@ class Measuring:
             measures one); 0 for no limit.
         analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants of
             the step-time breakdown; 0 for the values above.
-        steps: if > 0, steps per window instead of window_s, limited to ten times window_s (smoke runs, tests).
+        steps: if > 0, steps per window instead of window_s, limited to ten times window_s (smoke runs,
+            tests).
         full: train the published epochs instead of measuring windows.
     """
 
@@ -352,7 +355,7 @@ class EventWriter:
         self._file.flush()
 
     def metric(self, variant: str, name: str, value: float) -> None:
-        """Write a metric of a variant, or of the trial for variant ""; write a warning if it is not finite."""
+        """Write a metric of a variant, or of the trial for ""; a warning if it is not finite."""
         if math.isfinite(value):
             self.write("metric", variant=variant, name=name, value=float(value))
         else:

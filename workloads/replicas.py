@@ -1,11 +1,11 @@
-"""Data-parallel training on several devices: a model replica on each, one all-reduce of all gradients per step.
+"""Data-parallel training: a model replica on each device, one all-reduce of all gradients per step.
 
-MirroredStrategy reduces and updates variable by variable. Here a step has three parts: forward and backward pass; one
-all-reduce of all gradients in a flat buffer; unscaling, the check for infinities and the optimizer. On the GPUs of
-one machine XLA compiles all steps of a call, including the all-reduce, into one program per GPU. On CPUs XLA does not
-support the all-reduce and compiles the other two parts separately. All replicas start with the same weights and apply
-the same gradients, so they stay equal; moving averages such as batch normalisation's are taken from the first device,
-as in MirroredStrategy.
+MirroredStrategy reduces and updates variable by variable. Here a step has three parts: forward and backward
+pass; one all-reduce of all gradients in a flat buffer; unscaling, the check for infinities and the optimizer.
+On the GPUs of one machine XLA compiles all steps of a call, including the all-reduce, into one program per
+GPU. On CPUs XLA does not support the all-reduce and compiles the other two parts separately. All replicas
+start with the same weights and apply the same gradients, so they stay equal; moving averages such as batch
+normalisation's are taken from the first device, as in MirroredStrategy.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, to
 def shuffled(count: int, size: int, seed: int) -> Iterator[np.ndarray[Any, Any]]:
     """Yield int32[size] indices from consecutive shuffled epochs of `count` samples.
 
-    Keras' last batch of an epoch is short; here it is filled from the next epoch, so that all batches have the same
-    shape. Each sample still occurs once per epoch.
+    Keras' last batch of an epoch is short; here it is filled from the next epoch, so that all batches have
+    the same shape. Each sample still occurs once per epoch.
     """
     random = np.random.default_rng(seed)
     left = np.empty(0, np.int32)

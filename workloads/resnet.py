@@ -1,7 +1,7 @@
 """ResNet-50 v1.5, with optional fused or folded batch normalisation.
 
-v1.5 has the stride in the 3x3 convolution of a block, as in NVIDIA's and torchvision's models; keras.applications
-has v1, with the stride in the first 1x1 convolution and 6 % less arithmetic.
+v1.5 has the stride in the 3x3 convolution of a block, as in NVIDIA's and torchvision's models;
+keras.applications has v1, with the stride in the first 1x1 convolution and 6 % less arithmetic.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EPSILON = 1e-5
 class FusedBatchNormalization(tf.keras.layers.Layer):
     """Batch normalisation with TensorFlow's fused kernel.
 
-    Keras 3's layer computes mean and variance in separate float32 operations, each of which reads the activations
-    again. Formula and variables are the same.
+    Keras 3's layer computes mean and variance in separate float32 operations, each of which reads the
+    activations again. Formula and variables are the same.
     """
 
     def build(self, shape: Any) -> None:
@@ -59,8 +59,8 @@ class FusedBatchNormalization(tf.keras.layers.Layer):
 class SlicedMaxPooling(tf.keras.layers.Layer):
     """Maximum over 3x3 windows, stride 2, padding "same", as the maximum of shifted views.
 
-    XLA compiles the gradient of max pooling to a scatter, which is slow on GPUs; the gradients of maximum and slice
-    are element-wise and fused with their neighbours.
+    XLA compiles the gradient of max pooling to a scatter, which is slow on GPUs; the gradients of maximum and
+    slice are element-wise and fused with their neighbours.
     """
 
     def call(self, inputs: Any) -> Any:

@@ -20,9 +20,9 @@ FP16 = {"gpu:feed": "resident", "gpu:precision": "fp16"}
 BF16 = {"gpu:feed": "resident", "gpu:precision": "bf16"}
 FP16_XLA = {**FP16, "gpu:jit_compile": True}
 XLA = {**RESIDENT, "gpu:precision": "fp16", "jit_compile": True}
-# Tuned training on a GPU, in addition to half precision and XLA: XLA expands TensorFlow's fused batch normalisation,
-# which reads the activations once; the gradient of sliced pooling is element-wise instead of a scatter; and without
-# a branch the host does not wait for the check of finite gradients.
+# Tuned training on a GPU, in addition to half precision and XLA: XLA expands TensorFlow's fused batch
+# normalisation, which reads the activations once; the gradient of sliced pooling is element-wise instead of a
+# scatter; and without a branch the host does not wait for the check of finite gradients.
 FUSED = {
     "gpu:steps_per_execution": 10,
     "gpu:fused_batch_norm": True,

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 @contextmanager
 def replaced(owner: Any, **makers: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace attributes of `owner` inside the block; each maker returns the new function for the original one."""
+    """Replace attributes of `owner` inside the block; makers map original functions to new ones."""
     before = {name: getattr(owner, name) for name in makers}
     try:
         for name, make in makers.items():

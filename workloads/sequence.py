@@ -1,4 +1,4 @@
-"""Measure variants one after the other and record failures."""
+"""Measure variants one after the other, so that none uses buffers or caches that another one filled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from workloads.protocol import BASELINE, EventWriter
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
     """Measure every variant.
 
-    A failed variant is recorded as left out with its error, and the others still run. The trial fails in the end if its
-    baseline failed, or any variant if it has no baseline.
+    A failed variant is recorded as left out with its error, and the others still run. The trial fails in the
+    end if its baseline failed, or any variant if it has no baseline.
     """
     failure: Exception | None = None
     for variant in variants:

@@ -37,7 +37,7 @@ def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[
 
 
 def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
-    """Return a function (batch of each device) -> loss that runs one training step as in Keras under a strategy."""
+    """Return a function (batch of each device) -> loss that runs one step as in Keras under a strategy."""
 
     @tf.function(autograph=False)
     def run(batches: Any) -> Any:
@@ -50,7 +50,7 @@ def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[
 
 
 def looped(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], Any]:
-    """Return a function (tensors, selection) -> loss that runs `steps` steps, each with its row of the selection."""
+    """Return a function (tensors, selection) -> loss that runs a step for each row of the selection."""
 
     def many(tensors: Any, selection: Any) -> Any:
         if steps == 1:
@@ -60,8 +60,8 @@ def looped(step: Callable[[Any, Any], Any], steps: int) -> Callable[[Any, Any], 
             del loss
             return index + 1, tf.cast(step(tensors, selection[index]), tf.float32)
 
-        # `steps` is a constant, so that XLA knows the trip count and the host does not read the condition back from the
-        # device after each step.
+        # `steps` is a constant, so that XLA knows the trip count and the host does not read the condition
+        # back from the device after each step.
         return tf.while_loop(lambda index, _: index < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
     return many
@@ -71,8 +71,8 @@ def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], 
     """Return a function batch -> loss that runs one training step on a batch from outside.
 
     Args:
-        signature: a dataset's element_spec, so that a short last batch is not compiled again; None to compile for
-            each shape.
+        signature: a dataset's element_spec, so that a short last batch is not compiled again; None to compile
+            for each shape.
     """
     return tf.function(
         lambda batch: model.train_step(batch)["loss"],

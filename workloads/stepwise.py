@@ -1,7 +1,7 @@
 """Variants that call the baseline's compiled step once per batch.
 
-They share one model and one compiled step, so that they differ only in the source of the batch (pipeline, host memory
-or device memory) and its size.
+They share one model and one compiled step, so that they differ only in the source of the batch (pipeline,
+host memory or device memory) and its size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from workloads.protocol import (
 )
 from workloads.tuning import factor
 
-# next() on a ready batch takes tens of microseconds; the median of this many calls is subtracted from each wait.
+# next() on a ready batch takes tens of microseconds; the median of this many calls is subtracted from each
+# wait.
 OVERHEAD_CALLS = 200
 
 

@@ -21,7 +21,8 @@ class StorageError(OSError):
 def in_ram(folder: str) -> str:
     """Return an in-memory copy of `folder`, made once per process.
 
-    A container's temporary folder is in memory. The local engine's may be on disk; its trials have MEMORY_ENV.
+    A container's temporary folder is in memory. The local engine's may be on disk; its trials have
+    MEMORY_ENV.
     """
     prefix = os.environ.get(MEMORY_ENV)
     parent = SHARED_MEMORY if prefix else tempfile.gettempdir()

@@ -1,7 +1,7 @@
-"""Turn a variant's step boundaries into phases and windows: first step, warm-up until settled, measured windows.
+"""Turn a variant's step boundaries into phases (first step, warm-up) and measured windows.
 
-The variant only reports step boundaries (`Meter.tick`); all decisions are made here between steps, at the cost of one
-function call per step.
+The variant only reports step boundaries (`Meter.tick`); all decisions are made here between steps, at the
+cost of one function call per step.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
 
-# The step time has settled if blocks of this length agree; long enough that a scheduling delay (about 10 ms) stays
-# within the tolerance.
+# The step time has settled if blocks of this length agree; long enough that a scheduling delay (about 10 ms)
+# stays within the tolerance.
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
 # Minimum calls in warm-up, which use up batches buffered during the first step.
 BUFFERED_CALLS = 16
-# Windows of a fixed number of steps end early after this many times their planned length, so that slow models finish
-# a smoke run in seconds too.
+# Windows of a fixed number of steps end early after this many times their planned length, so that slow models
+# finish a smoke run in seconds too.
 MAX_STRETCH = 10
 # A whole training is checked against its time limit after this many windows.
 PROJECTION_WINDOWS = 3
@@ -63,8 +63,8 @@ class Meter:
         clock: CLOCK_MONOTONIC in nanoseconds.
         steps, samples: number dispatched since `begin`.
         step_ns: most recent step time, nanoseconds.
-        loss: set by training variants; returns the mean loss of the last steps after waiting for them, or None
-            right after an epoch ends.
+        loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
+            None right after an epoch ends.
         last_loss: most recent loss.
     """
 
@@ -218,8 +218,8 @@ class Meter:
 
     def _window(self, index: int) -> Machine:
         length_ns = self.spec.window_s * 1e9
-        # Steps are counted as well, because with an asynchronous device the host runs ahead and its clock alone would
-        # end the window many steps late.
+        # Steps are counted as well, because with an asynchronous device the host runs ahead and its clock
+        # alone would end the window many steps late.
         target = self.spec.steps or max(1, math.ceil(length_ns / self.step_ns))
         step_ns: list[int] = []
         waited = 0

@@ -1,8 +1,8 @@
 """Training with several workers: the strategy, shared decisions, and a custom training loop.
 
-Keras 3's fit and evaluate fail under MultiWorkerMirroredStrategy (TensorFlow 2.21: "Attempt to convert a value
-(PerReplica) with an unsupported type to a Tensor"), so a custom loop runs Keras' train_step. All workers run the same
-program; TF_CONFIG defines each one's index.
+Keras 3's fit and evaluate fail under MultiWorkerMirroredStrategy (TensorFlow 2.21: "Attempt to convert a
+value (PerReplica) with an unsupported type to a Tensor"), so a custom loop runs Keras' train_step. All
+workers run the same program; TF_CONFIG defines each one's index.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def _share(job: Job, context: Any) -> tf.data.Dataset:
 
 
 def report_collective(job: Job) -> None:
-    """Measure one all-reduce of all gradients without other work: metrics "collective_s" and "gradient_bytes".
+    """Measure one all-reduce of all gradients without other work: collective_s and gradient_bytes.
 
-    A step overlaps part of the all-reduce with computation, so this is an upper bound of its cost; the value with one
-    worker is the minimum.
+    A step overlaps part of the all-reduce with computation, so this is an upper bound of its cost; the value
+    with one worker is the minimum.
     """
     strategy = job.strategy
     model = building.build(job.loaded.model, job.params, strategy=strategy, seed=job.spec.seed)

@@ -46,7 +46,8 @@ transfer_learning = Workload(
     title="Image classifier, transfer learning",
     model="MobileNetV2 96x96, frozen; dropout 0.2, Dense 10 softmax",
     takes_weights=True,
-    # No requirement: a head learns little on a frozen random backbone, and the weights file may hold anything.
+    # No requirement: a head learns little on a frozen random backbone, and the weights file may hold
+    # anything.
     min_accuracy=0.0,
     builder="transfer_learning_model",
 )
@@ -78,8 +79,8 @@ def _classifier(params: Mapping[str, Any], *, frozen: bool) -> tf.keras.Model:
     if frozen and weights is None:
         _calibrate(backbone)
     if not frozen:
-        # Moving averages must adapt within tens of steps. The published momentum (0.999, for ImageNet) lags by epochs:
-        # 94 % accuracy on training images and 10 % on held-out ones.
+        # Moving averages must adapt within tens of steps. The published momentum (0.999, for ImageNet) lags
+        # by epochs: 94 % accuracy on training images and 10 % on held-out ones.
         for layer in _norm_layers(backbone):
             layer.momentum = MOMENTUM
     backbone.trainable = not frozen

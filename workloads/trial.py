@@ -197,7 +197,8 @@ def _measure(job: Job) -> None:
         variant,
         spec=_variant_spec(spec, variant),
         events=job.events,
-        # With several workers TensorFlow's function fails, because it tries to reach the other workers' devices.
+        # With several workers TensorFlow's function fails, because it tries to reach the other workers'
+        # devices.
         synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
         agree=together.agreement(job.strategy) if spec.workers else local_readings,
         # Without a dataset there are no epochs.

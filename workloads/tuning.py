@@ -99,8 +99,8 @@ def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, An
         # Overrides must not change the parameters that define an optimization.
         base.update(resolve(_optimization(workload, variant), spec.device))
     if (spec.gpus > 1 or spec.workers) and base.get("feed") in ("fit", "memory"):
-        # Under a distribution strategy Keras fit does not support XLA, and steps_per_execution > 1 fails with an unfed
-        # placeholder (Keras 3.15); the resident loop supports both.
+        # Under a distribution strategy Keras fit does not support XLA, and steps_per_execution > 1 fails with
+        # an unfed placeholder (Keras 3.15); the resident loop supports both.
         base.update(jit_compile=False, steps_per_execution=1)
     return base
 
@@ -108,7 +108,7 @@ def variant_params(workload: Workload, spec: Spec, variant: str) -> dict[str, An
 def variant_changes(
     workload: Workload, spec: Spec, variant: str, ran: Mapping[str, Any] | None = None
 ) -> list[Change]:
-    """Return how `variant` differs from the baseline; for the baseline on several GPUs, from the published code."""
+    """Return how `variant` differs from the baseline; on several GPUs, also the change of the global batch."""
     before = variant_params(workload, spec, BASELINE)
     after = ran or variant_params(workload, spec, variant)
     changes = []

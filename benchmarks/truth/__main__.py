@@ -2,9 +2,9 @@
 
     python -m benchmarks.truth [--case NAME ...] [--device gpu] [--replay]
 
-Each case is a workload file that `tfbench bench` runs in a container, with short windows. Finished runs are kept in
---folder and evaluated again; remove a case's folder to repeat it. --replay evaluates the recorded runs in
-benchmarks/truth/recordings and runs nothing.
+Each case is a workload file that `tfbench bench` runs in a container, with short windows. Finished runs are
+kept in --folder and evaluated again; remove a case's folder to repeat it. --replay evaluates the recorded
+runs in benchmarks/truth/recordings and runs nothing.
 """
 
 from __future__ import annotations

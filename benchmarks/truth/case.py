@@ -35,7 +35,8 @@ class Case:
 
     Attributes:
         planted: the right answer; COMPUTE if nothing is planted.
-        workload: the workload "truth-WORKLOAD" of a file in benchmarks/truth/workloads; "" for a synthetic case.
+        workload: the workload "truth-WORKLOAD" of a file in benchmarks/truth/workloads; "" for a synthetic
+            case.
         params: overrides of the declared parameters.
         stage: the slow pipeline stage; "" if there is none or several.
         lost: share of time lost, if the parameters define it; else None.

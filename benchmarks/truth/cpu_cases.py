@@ -1,7 +1,7 @@
 """Cases without a GPU: a simulated accelerator fed by metered or real input, and real computation.
 
-The simulated accelerator (workloads/simulated.py) takes a known time per sample and no CPU, as in DLIO. The lost
-time is therefore known: by construction for metered input, else from the step time.
+The simulated accelerator (workloads/simulated.py) takes a known time per sample and no CPU, as in DLIO. The
+lost time is therefore known: by construction for metered input, else from the step time.
 """
 
 from __future__ import annotations

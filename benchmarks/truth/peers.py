@@ -1,7 +1,7 @@
 """Compare with xprof's input pipeline analyzer and MLPerf Storage's accelerator utilisation.
 
-xprof 2.24 analysed a TensorFlow profiler trace of each case; its answers are stored with the recordings. Both tools
-only answer whether the device waits for input, so tfbench's finding is reduced to that question too.
+xprof 2.24 analysed a TensorFlow profiler trace of each case; its answers are stored with the recordings. Both
+tools only answer whether the device waits for input, so tfbench's finding is reduced to that question too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from benchmarks.tables import markdown
 from benchmarks.truth.judging import Judged
 from benchmarks.truth.scoring import percent
 
-# xprof calls a program MODERATELY input-bound from 5 % of the step time and HIGHLY from 20 %; below that it is NOT
-# or, with unexplained time, POTENTIALLY input-bound.
+# xprof calls a program MODERATELY input-bound from 5 % of the step time and HIGHLY from 20 %; below that it
+# is NOT or, with unexplained time, POTENTIALLY input-bound.
 XPROF_YES = ("MODERATELY", "HIGHLY")
 # The minimum utilisation for ResNet-50 in MLPerf Storage.
 UTILISATION = 0.90

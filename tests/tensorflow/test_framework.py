@@ -1,4 +1,4 @@
-"""Python code in and around the baseline's steps is measured, and removed by the without:framework variant."""
+"""Python code in and around the baseline's steps is measured, and removed by its ablation."""
 
 from __future__ import annotations
 

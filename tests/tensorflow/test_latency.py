@@ -121,6 +121,6 @@ def test_server_batches_are_limited_by_the_latency_bound(script):
     # A batch of eight takes 40 ms, more than the bound of 30 ms.
     assert first["sizes"] == [4] * 5
     assert first["largest"] == 4
-    # A sleep of 4 ms never ends within 4.01 ms, so the next bound is tried. At 7.8 requests/s, 100 requests take longer
-    # than a series may last.
+    # A sleep of 4 ms never ends within 4.01 ms, so the next bound is tried. At 7.8 requests/s, 100 requests
+    # take longer than a series may last.
     assert second["sizes"] == [1] * 4 + [8] * 5

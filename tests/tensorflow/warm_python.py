@@ -1,7 +1,8 @@
 """Run drivers and code in forks of a process that has imported TensorFlow.
 
-The import takes longer than most tests. TensorFlow's runtime starts with the first operation, so each fork has its own.
-Each input line is JSON, ["driver", arguments, log] or ["code", text, log]; each output line is an exit code.
+The import takes longer than most tests. TensorFlow's runtime starts with the first operation, so each fork
+has its own. Each input line is JSON, ["driver", arguments, log] or ["code", text, log]; each output line is
+an exit code.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def model(params: Params) -> tf.keras.Model:
 
 
 def dataset(params: Params, data_dir: str) -> Stages:
-    """Return the pipeline: the stages of the source, `batch`, which also prefetches, and for storage `copy`."""
+    """Return the pipeline: the stages of the source, `batch` with prefetching, and for storage `copy`."""
 
     def batch(before: tf.data.Dataset) -> tf.data.Dataset:
         batches = before.batch(params["batch_size"], drop_remainder=True)
@@ -165,7 +165,8 @@ class Store:
             self._credit -= count
             return
         now = time.monotonic()
-        # Back-to-back calls keep a schedule, so that inaccurate sleeps do not add up. Idle time earns no credit.
+        # Back-to-back calls keep a schedule, so that inaccurate sleeps do not add up. Idle time earns no
+        # credit.
         start = self._due if now - self._served < 0.001 else now
         self._due = start + count / self._bytes_per_s
         if self._due > now:

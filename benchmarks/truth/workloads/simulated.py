@@ -33,7 +33,7 @@ class SimulatedAccelerator(tf.keras.Model):
         )
 
     def train_step(self, data: tuple) -> dict:
-        """Wait for the device time of the batch, after reading from the input so that it must be available."""
+        """Wait for the device time of the batch; reads one input value so that the input must be ready."""
         x, _ = data
         loss = simulate(self._work, [tf.shape(x)[0], tf.reshape(x, [-1])[0]], tf.float32)
         loss.set_shape(())
