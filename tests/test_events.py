@@ -64,7 +64,7 @@ def test_every_kind_of_event_is_read(file: Path) -> None:
     assert log.left_out.keys() == {"opt:xla"}
     assert log.left_out["opt:xla"].startswith("InvalidArgumentError: no kernel xx")
     assert len(log.left_out["opt:xla"]) == LONGEST_REASON
-    assert log.warnings == ["tuned: test_loss is nan, and is left out.", "slow disk"]
+    assert log.warnings == ["tuned: test_loss is nan and is left out.", "slow disk"]
 
 
 @given(cut=st.integers(min_value=0, max_value=2000))
