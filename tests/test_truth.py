@@ -38,11 +38,11 @@ def judged(
     name: str = "a", truth: Cause = Cause.INPUT, answer: Cause = Cause.INPUT, **changed: object
 ) -> Judged:
     case = Case(name=name, planted=truth, text="t", workload="reading", params={"sample_us": 1000})
-    given = Judged(
+    result = Judged(
         case=case, answer=answer, stages=(), share=None, planted=None, unexplained=None,
         prediction=None, utilisation=None,
     )  # fmt: skip
-    return replace(given, **changed)
+    return replace(result, **changed)
 
 
 def container_spec(out: Path) -> ContainerSpec:

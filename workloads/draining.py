@@ -55,10 +55,10 @@ def drain(job: Job) -> None:
     while going:
         start = time.monotonic_ns()
         pulled = pull(count)
-        took = time.monotonic_ns() - start
+        elapsed_ns = time.monotonic_ns() - start
         # Every worker drains its own pipeline; all are assumed to be equally fast.
-        going = meter.tick(count, pulled * max(1, job.spec.workers), took)
-        count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / took)))
+        going = meter.tick(count, pulled * max(1, job.spec.workers), elapsed_ns)
+        count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / elapsed_ns)))
 
 
 def _source(job: Job) -> tuple[Any, bool]:

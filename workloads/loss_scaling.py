@@ -21,11 +21,11 @@ class BranchFreeLossScaling(tf.keras.optimizers.LossScaleOptimizer):
         if not self.built:
             self.build(variables)
         finite = self.check_finite(grads)
-        kept = [*variables, *self.inner_optimizer.variables]
-        before = [tf.convert_to_tensor(variable) for variable in kept]
+        restorable = [*variables, *self.inner_optimizer.variables]
+        before = [tf.convert_to_tensor(variable) for variable in restorable]
         scale, count = (tf.convert_to_tensor(value) for value in (self.dynamic_scale, self.step_counter))
         self.inner_optimizer.apply([grad / scale for grad in grads], variables)
-        for variable, old in zip(kept, before, strict=True):
+        for variable, old in zip(restorable, before, strict=True):
             variable.assign(tf.where(finite, tf.convert_to_tensor(variable), old))
         grows = tf.equal(count, self.dynamic_growth_steps - 1)
         self.dynamic_scale.assign(scale * tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5))

@@ -92,7 +92,7 @@ def train(job: Job) -> None:
 
 
 def _fit(job: Job, in_python: Stopwatch, in_callbacks: Stopwatch) -> Any:
-    """Train by Keras fit, or by the loop that stands for it among several workers; return the model."""
+    """Train with Keras fit, or with a custom loop for several workers; return the model."""
     params, meter = job.params, job.meter
     began = meter.clock()
     with in_python.python_functions():

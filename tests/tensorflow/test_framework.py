@@ -70,20 +70,20 @@ import json
 from types import SimpleNamespace
 import tensorflow as tf
 from workloads import stepwise
-given = []
+batches = []
 class ThreeSteps:
     samples = 0
     def clock(self): return 0
     def phase(self, name, start): return 0
     def begin(self): pass
-    def tick(self, steps, samples, wait_ns): return len(given) < 3
+    def tick(self, steps, samples, wait_ns): return len(batches) < 3
 def step(batch):
-    given.append(batch[0])
+    batches.append(batch[0])
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
 shared = SimpleNamespace(batch=batch, model=None, step=step)
 stepwise.one_batch(SimpleNamespace(devices=("CPU:0",), shared=shared, variant="host-fed", meter=ThreeSteps()))
-handles = {id(each) for each in given}
+handles = {id(each) for each in batches}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 """
 

@@ -156,7 +156,7 @@ def test_inference_on_several_devices_is_rejected(script):
     assert all("--device gpu0" in text for text in messages)
 
 
-SHARED_OUT = """
+SPLIT_BATCHES = """
 import json
 import tensorflow as tf
 from workloads import devices, draining
@@ -175,27 +175,27 @@ import json
 import tensorflow as tf
 traced = []
 function = tf.function
-def kept(**options):
+def recording_function(**options):
     def compiled(python):
         traced.append(function(python, **options))
         return traced[-1]
     return compiled
-tf.function = kept
+tf.function = recording_function
 from workloads import draining
 numbers = tf.data.Dataset.range(7)
 pulls = [draining.samples(numbers), draining.batches(numbers.batch(5), ())]
 samples = [pull(4) for pull in pulls]
-places = set()
+placements = set()
 for each in traced:
     graph = each.get_concrete_function(tf.TensorSpec([], tf.int32)).graph.as_graph_def()
     for body in graph.library.function:
-        places |= {(node.op, node.device[-5:]) for node in body.node_def if node.op.startswith("Add")}
-print(json.dumps([samples, sorted(places)]))
+        placements |= {(node.op, node.device[-5:]) for node in body.node_def if node.op.startswith("Add")}
+print(json.dumps([samples, sorted(placements)]))
 """
 
 
 def test_a_drained_batch_is_split_among_the_devices(script):
-    seen, copied, samples = script(SHARED_OUT, devices=3)
+    seen, copied, samples = script(SPLIT_BATCHES, devices=3)
     # The first number of each share, plus the scalar 0.5 once per device.
     assert seen == {"2": 1 + 2 + 2 + 1.5, "6": 1 + 3 + 5 + 1.5, "7": 1 + 4 + 7 + 1.5}
     assert copied == dict.fromkeys(("CPU:0", "CPU:1", "CPU:2"), "StridedSlice")
@@ -203,7 +203,7 @@ def test_a_drained_batch_is_split_among_the_devices(script):
 
 
 def test_draining_to_host_memory_uses_no_other_device(script):
-    samples, places = script(ON_THE_HOST, devices=2)
+    samples, placements = script(ON_THE_HOST, devices=2)
     assert samples == [4 * 16, 5 + 2 + 5 + 2]
-    assert {name for name, _ in places} == {"AddV2"}
-    assert {place for _, place in places} == {"CPU:0"}
+    assert {name for name, _ in placements} == {"AddV2"}
+    assert {device for _, device in placements} == {"CPU:0"}

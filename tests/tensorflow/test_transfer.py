@@ -32,8 +32,8 @@ print(json.dumps({
     "trainable": [len(transfer.trainable_weights), len(scratch.trainable_weights)],
     "layers": [[type(layer).__name__ for layer in model.layers] for model in (transfer, scratch)],
     "loaded": [same(trained, scratch), same(transfer, scratch)], "facts": [seeded, fact],
-    "kept": equal(before, transfer.layers[3].get_weights()),
-    "alive": float(np.std(tf.keras.Model(transfer.input, transfer.layers[-3].input)(x).numpy())),
+    "frozen": equal(before, transfer.layers[3].get_weights()),
+    "signal": float(np.std(tf.keras.Model(transfer.input, transfer.layers[-3].input)(x).numpy())),
 }))
 """
 
@@ -44,8 +44,8 @@ def test_both_have_the_same_network_and_transfer_learning_trains_only_the_head(s
     assert result["layers"][0] == result["layers"][1]
     assert result["trainable"][0] == 2
     assert result["trainable"][1] > 100
-    assert result["kept"], "the backbone does not change"
-    assert result["alive"] > 0.1, "the signal of random weights does not fade"
+    assert result["frozen"], "the backbone does not change"
+    assert result["signal"] > 0.1, "the signal of random weights does not fade"
     assert result["loaded"] == [True, False]
     assert result["facts"][0].startswith("seeded random")
     assert result["facts"][1].startswith("from the file trained.weights.h5")
