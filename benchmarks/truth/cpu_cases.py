@@ -92,7 +92,7 @@ REAL_INPUT = (
         {"side": 128},
     ),
     Case(
-        "augment-heavy", Cause.INPUT, "augmenting", "eight rounds of color augmentation",
+        "augment-heavy", Cause.INPUT, "augmenting", "eight rounds of colour augmentation",
         {"rounds": 8, "sample_us": 1500}, stage="augment", control="augment-light",
     ),
     Case(

@@ -30,7 +30,7 @@ GPU_CASES = (
     ),
     gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping only", {**PICTURES, "rounds": 0}),
     gpu_case(
-        "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of color augmentation",
+        "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of colour augmentation",
         {**PICTURES, "rounds": 4}, stage="augment", control="gpu-augment-light",
     ),
     gpu_case(

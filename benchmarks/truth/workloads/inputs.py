@@ -56,7 +56,7 @@ jpegs = Workload(
 augmenting = Workload(
     **SHARED,
     name="truth-augmenting",
-    title="Images in memory, cropped, with `rounds` rounds of flips and color augmentation",
+    title="Images in memory, cropped, with `rounds` rounds of flips and colour augmentation",
     data=Data(name="own", shape=(128, 128, 3), classes=10, train=0, test=0),
     params={**PARAMS, "source": "images", "rounds": 4},
     stages=("read", "augment", "batch"),
