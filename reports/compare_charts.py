@@ -12,7 +12,7 @@ import altair as alt
 from harness.model.analysis import Estimate, Key, find_by_key
 from harness.model.comparison import Outcome, Result, Trend, Versus
 from reports import charts, numbers
-from reports.compare_messages import MARKS, device_in, over, trend_line, what
+from reports.compare_messages import MARKS, device_in, reference_name, subject, trend_line
 from reports.names import variant_name
 from reports.palette import gpu_colour
 from reports.step_time_chart import breakdown_figure
@@ -86,10 +86,10 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     if not compared or len(versus.runs) <= COLUMNS:
         return None
     machines = list(dict.fromkeys(versus.runs[each.run].machine for each, _ in compared))
-    colours = {machine: gpu_colour(place) for place, machine in enumerate(machines)}
+    colours = {machine: gpu_colour(index) for index, machine in enumerate(machines)}
     records = [
         {
-            "row": what(versus, each),
+            "row": subject(versus, each),
             "value": ratio.median,
             "name": _ratio_words(versus, each, ratio),
             "text": "",
@@ -100,7 +100,7 @@ def _ratios(versus: Versus) -> charts.Figure | None:
     keys = (charts.Key(colour=colour, shape="dot", name=name) for name, colour in colours.items())
     return charts.dot_plot(
         "figure-ratios",
-        f"Speed over {over(versus)}",
+        f"Speed over {reference_name(versus)}",
         {"": records},
         table={"What": "row", "Run, ratio with its 95 % interval, speed": "name"},
         labels_px=_LABELS_PX,
@@ -125,10 +125,10 @@ def _trends(versus: Versus) -> charts.Figure | None:
         return None
     several = len({trend.machine for trend in versus.trends}) > 1
     panels = {}
-    for (machine, workload, device), own in groups.items():
+    for (machine, workload, device), group in groups.items():
         where = f" ({machine})" if several else ""
-        heading = f"{_heading(versus, workload, device)}{where}{trend_line(own)}"
-        panels[heading] = [record for trend in own for record in _points(versus, trend)]
+        heading = f"{_heading(versus, workload, device)}{where}{trend_line(group)}"
+        panels[heading] = [record for trend in group for record in _points(versus, trend)]
     columns = {"What": "heading", "Run": "run", "Time": "when", "Variant": "variant", "Speed": "text"}
     return charts.Figure(
         id="figure-trends",
@@ -137,8 +137,8 @@ def _trends(versus: Versus) -> charts.Figure | None:
         table=charts.records_table(panels, columns),
         reserve_px=_AXIS_PX + 10,
         legend=tuple(
-            charts.Key(colour=gpu_colour(place), shape="line", name=variant_name(variant))
-            for place, variant in enumerate((BASELINE, TUNED))
+            charts.Key(colour=gpu_colour(index), shape="line", name=variant_name(variant))
+            for index, variant in enumerate((BASELINE, TUNED))
         ),
     )
 

@@ -45,7 +45,7 @@ MINUS = "\N{MINUS SIGN}"
 _MAX_NOTES = 6  # incomplete runs that are named
 
 
-def what(versus: Versus, each: Result | Speed | Trend) -> str:
+def subject(versus: Versus, each: Result | Speed | Trend) -> str:
     """Return the name of a workload, device and variant."""
     return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
 
@@ -55,7 +55,7 @@ def device_in(versus: Versus, device: str) -> str:
     return device_names(each.device for each in versus.results).get(device, device)
 
 
-def over(versus: Versus) -> str:
+def reference_name(versus: Versus) -> str:
     """Return the name of the reference of ratios."""
     return "the median run of each kind of machine" if versus.by_kind else versus.runs[versus.reference].label
 
@@ -100,10 +100,10 @@ def _outcomes(versus: Versus) -> str:
         return "No workload was measured in more than one run."
     parts = []
     for outcome in (Outcome.SLOWER, Outcome.FASTER):
-        own = [(each, ratio) for each, ratio in compared if each.outcome is outcome]
-        names = [f"{what(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in own]
+        matching = [(each, ratio) for each, ratio in compared if each.outcome is outcome]
+        names = [f"{subject(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in matching]
         if len(versus.runs) > 2:
-            names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in own))
+            names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in matching))
         parts += [f"{outcome.value}: {some(names)}"] if names else []
     if parts:
         text = "; ".join(parts)
@@ -116,8 +116,9 @@ def _outcomes(versus: Versus) -> str:
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
     """Yield warnings about a failed check, smoke runs and runs that are not comparable."""
     if gate is not None and gate.failed:
-        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')}"
-        yield f"Check failed: {slower} slower than in {over(versus)} by {numbers.percent(gate.limit)} or more."
+        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')} slower"
+        limit = numbers.percent(gate.limit)
+        yield f"Check failed: {slower} than in {reference_name(versus)} by {limit} or more."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
     groups: dict[Section, list[str]] = {}

@@ -76,10 +76,10 @@ class ComparePage:
 
     def limit(self, run: int, workload: str, device: str) -> str:
         """Return what limits a run's baseline in a few words; "" if it was not analysed."""
-        own = self.runs[run]
+        extract = self.runs[run]
         pair = (workload, device)
-        finding = next((each for each in own.findings if (each.workload, each.device) == pair), None)
-        return limit(finding, find_by_key(own.step_times, Key(*pair, BASELINE))) if finding else ""
+        finding = next((each for each in extract.findings if (each.workload, each.device) == pair), None)
+        return limit(finding, find_by_key(extract.step_times, Key(*pair, BASELINE))) if finding else ""
 
     def differences(self, *, comparable: bool) -> list[tuple[str, ...]]:
         """Return ("section: field", values...) of the differences that are `comparable` or not."""
@@ -95,7 +95,7 @@ class ComparePage:
         if len(self.runs) <= COLUMNS:
             return texts
         holders = {
-            text: [run.label for run, own in zip(self.runs, texts, strict=True) if own == text]
+            text: [run.label for run, value in zip(self.runs, texts, strict=True) if value == text]
             for text in texts
         }
         return ["; ".join(f"{text} ({some(names)})" for text, names in holders.items())]

@@ -103,9 +103,9 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
     )
 
 
-def first_fix(own: Sequence[Row]) -> tuple[Row, Finding] | None:
+def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:
     """Return the row with the largest gain of a fix, measured or else predicted; None if no fix gains."""
-    fixable = [(row, row.finding) for row in own if row.finding and _gain(row.finding) > 1]
+    fixable = [(row, row.finding) for row in overview if row.finding and _gain(row.finding) > 1]
     return max(fixable, key=lambda each: _gain(each[1]), default=None)
 
 

@@ -37,8 +37,10 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         return None
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels = {
-        f"{titles[own.workload]}, {devices[own.device]}{_use(own)}": [_record(stage) for stage in own.stages]
-        for own in shown
+        f"{titles[pipeline.workload]}, {devices[pipeline.device]}{_use(pipeline)}": [
+            _record(stage) for stage in pipeline.stages
+        ]
+        for pipeline in shown
     }
     columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
     return Figure(

@@ -48,13 +48,13 @@ def breakdown_figure(
         panels: heading -> bar label -> breakdown.
         common: draw all bars of a panel on one time axis; otherwise all bars have equal length.
     """
-    times = [time for own in panels.values() for time in own.values()]
+    times = [time for group in panels.values() for time in group.values()]
     if not times:
         return None
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
     drawn = [
-        _panel(number, heading, own, labels_px, common=common)
-        for number, (heading, own) in enumerate(panels.items())
+        _panel(number, heading, group, labels_px, common=common)
+        for number, (heading, group) in enumerate(panels.items())
     ]
     return Figure(
         id="figure-step-time",
@@ -62,7 +62,7 @@ def breakdown_figure(
         spec=stacked(drawn, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms per step", "95 % interval", "Share"),
-            rows=tuple(row for heading, own in panels.items() for row in _table(heading, own)),
+            rows=tuple(row for heading, group in panels.items() for row in _table(heading, group)),
         ),
         reserve_px=labels_px + _TOTAL_PX,
         legend=tuple(Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, find_by_key
 from harness.model.comparison import Result, Versus
-from reports.compare_messages import over
+from reports.compare_messages import reference_name
 from reports.escaping import harmless
 from workloads.protocol import BASELINE
 
@@ -94,7 +94,7 @@ def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
     yield from _estimate("ratio", each.ratio)
     yield "outcome", each.outcome.value
     yield "not_comparable", " ".join(each.not_comparable)
-    yield "reference", over(versus)
+    yield "reference", reference_name(versus)
 
 
 def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:

@@ -106,27 +106,27 @@ def telemetry_figure(
         return None
     shaded = bands(trial)
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
-    groups = [list(own) for _, own in itertools.groupby(drawn, key=lambda line: line.quantity)]
+    groups = [list(group) for _, group in itertools.groupby(drawn, key=lambda line: line.quantity)]
     scale = alt.Scale(domain=[0, round(extent, 2)], nice=False)
     seconds = alt.Axis(title="seconds since the container started", grid=False, tickCount=12)
     hidden = alt.Axis(title=None, labels=False, ticks=False, grid=False, tickCount=12)
     phases, cells = _records(shaded), _cells(groups, extent)
     limit_w = _power_limit(trial, gpus)
     panels = []
-    for place, own in enumerate(groups):
-        x = alt.X("t:Q", scale=scale, axis=seconds if own is groups[-1] else hidden)
+    for index, group in enumerate(groups):
+        x = alt.X("t:Q", scale=scale, axis=seconds if group is groups[-1] else hidden)
         layers = [
             _shading(phases, x).mark_rect(clip=True, opacity=0.45),
-            *_lines_of(place, own, x, max(points // len(drawn), _MIN_POINTS), limit_w),
-            *([_variants(phases, x)] if place == 0 else []),
-            *_crosshair(place, cells, x),
+            *_lines_of(index, group, x, max(points // len(drawn), _MIN_POINTS), limit_w),
+            *([_variants(phases, x)] if index == 0 else []),
+            *_crosshair(index, cells, x),
         ]
-        heading = f"{own[0].quantity.title}, {own[0].quantity.unit}"
+        heading = f"{group[0].quantity.title}, {group[0].quantity.unit}"
         panels.append(panel(*layers, heading=heading, labels_px=_AXIS_PX, height_px=_PANEL_PX))
     params = [
-        {"name": "zoom", "bind": "scales", "views": [f"lines{place}" for place in range(len(groups))],
+        {"name": "zoom", "bind": "scales", "views": [f"lines{index}" for index in range(len(groups))],
          "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
-        {"name": "hover", "views": [f"cells{place}" for place in range(len(groups))],
+        {"name": "hover", "views": [f"cells{index}" for index in range(len(groups))],
          "select": {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"}},
     ]  # fmt: skip
     whole = _ribbon(phases, alt.X("t:Q", scale=scale, axis=None))
@@ -144,8 +144,8 @@ def telemetry_figure(
 
 def _power_limit(trial: Trial, gpus: Sequence[Gpu]) -> float | None:
     """Return the highest power limit of the trial's GPUs."""
-    places = [_gpu_index(device) for device in trial.device.split("+")]
-    limits = [gpus[place].power_limit_w for place in places if place is not None and place < len(gpus)]
+    indices = [_gpu_index(device) for device in trial.device.split("+")]
+    limits = [gpus[index].power_limit_w for index in indices if index is not None and index < len(gpus)]
     return max((limit for limit in limits if limit is not None), default=None)
 
 
@@ -191,14 +191,14 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
 
 
 def _lines_of(
-    place: int, own: Sequence[Line], x: alt.X, points: int, limit_w: float | None
+    index: int, group: Sequence[Line], x: alt.X, points: int, limit_w: float | None
 ) -> Iterator[alt.Chart]:
     """Yield the lines of a panel with `points` points each, and the power limit in the power panel."""
-    quantity = own[0].quantity
+    quantity = group[0].quantity
     domain = alt.Undefined if quantity.top is None else [0, quantity.top]
     scale = alt.Scale(domain=domain, zero=quantity.zero, nice=quantity.top is None)
     y = alt.Y("v:Q", scale=scale, axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
-    lines = alt.Chart(rows([_record(line, points) for line in own]), name=f"lines{place}")
+    lines = alt.Chart(rows([_record(line, points) for line in group]), name=f"lines{index}")
     yield (
         lines.transform_flatten(["t", "v"])
         .mark_line(clip=True)
@@ -214,26 +214,26 @@ def _lines_of(
 def _record(line: Line, points: int) -> dict[str, Any]:
     """Return a line as one record of lists, which is much smaller than one record per reading."""
     t_s, columns = downsample(line.t_s, {"v": line.values}, points)
-    own = _gpu_index(line.device)
+    gpu = _gpu_index(line.device)
     return {
         "d": line.device,
-        "colour": "var(--cpu)" if own is None else gpu_colour(own),
-        "dash": list(DASHES[(own or 0) % len(DASHES)]),
+        "colour": "var(--cpu)" if gpu is None else gpu_colour(gpu),
+        "dash": list(DASHES[(gpu or 0) % len(DASHES)]),
         "t": np.round(t_s, 2).tolist(),
         "v": [None if math.isnan(value) else value for value in columns["v"].tolist()],
     }
 
 
-def _crosshair(place: int, cells: Records, x: alt.X) -> Iterator[alt.Chart]:
+def _crosshair(index: int, cells: Records, x: alt.X) -> Iterator[alt.Chart]:
     """Yield the cells that the pointer selects in any panel, and this panel's readings there."""
     base = alt.Chart(rows(cells))
     picked = alt.condition(_PICKED, alt.value("var(--ink)"), alt.value("transparent"))
     rectangles = base.mark_rect(clip=True, fillOpacity=0.18).encode(x=x, x2=alt.X2("end:Q"), fill=picked)
-    yield rectangles.properties(name=f"cells{place}")
+    yield rectangles.properties(name=f"cells{index}")
     readings = base.transform_filter(_PICKED).mark_text(
         align="right", baseline="bottom", dy=-3, fontWeight=600
     )
-    yield readings.encode(x=alt.value("width"), y=alt.value(0), text=alt.Text(f"p{place}:N"))
+    yield readings.encode(x=alt.value("width"), y=alt.value(0), text=alt.Text(f"p{index}:N"))
 
 
 def _cells(groups: Sequence[Sequence[Line]], extent_s: float) -> Records:
@@ -242,9 +242,9 @@ def _cells(groups: Sequence[Sequence[Line]], extent_s: float) -> Records:
     result = []
     for start in (number * step for number in range(_CELLS)):
         cell: dict[str, Any] = {"t": round(start, 3), "end": round(start + step, 3)}
-        for place, own in enumerate(groups):
-            texts = [text for line in own if (text := _reading(line, start, start + step, len(own) > 1))]
-            cell[f"p{place}"] = f"{start:.1f} s: {', '.join(texts)} {own[0].quantity.unit}" if texts else ""
+        for index, group in enumerate(groups):
+            texts = [text for line in group if (text := _reading(line, start, start + step, len(group) > 1))]
+            cell[f"p{index}"] = f"{start:.1f} s: {', '.join(texts)} {group[0].quantity.unit}" if texts else ""
         result.append(cell)
     return result
 
@@ -260,9 +260,9 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
 
 
 def _legend(drawn: Sequence[Line], shaded: Sequence[Band]) -> tuple[Key, ...]:
-    gpus = {line.device: place for line in drawn if (place := _gpu_index(line.device)) is not None}
+    gpus = {line.device: index for line in drawn if (index := _gpu_index(line.device)) is not None}
     several = gpus.items() if len(gpus) > 1 else ()
-    keys = [Key(colour=gpu_colour(place), shape="line", name=device_name(gpu)) for gpu, place in several]
+    keys = [Key(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several]
     kinds = dict.fromkeys(band.kind for band in shaded)
     keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
     if any(line.quantity.unit == "W" for line in drawn):

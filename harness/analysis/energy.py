@@ -26,9 +26,9 @@ def energy_per_sample(
     """
     for metrics, label in _sources(group[0].trial.device, means):
         joules = [
-            sum(own[metric] for metric in metrics) / each.throughput
-            for each, own in zip(group, means, strict=True)
-            if all(metric in own for metric in metrics)
+            sum(telemetry[metric] for metric in metrics) / each.throughput
+            for each, telemetry in zip(group, means, strict=True)
+            if all(metric in telemetry for metric in metrics)
         ]
         if metrics and joules:
             return estimate(joules, "J/sample"), label
@@ -41,7 +41,7 @@ def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tupl
     for metric, label in _GPU_POWER if gpus else ():
         yield [metric.format(gpu) for gpu in gpus], label
     if not gpus:
-        zones = dict.fromkeys(name for own in means for name in own if _is_package(name))
+        zones = dict.fromkeys(name for telemetry in means for name in telemetry if _is_package(name))
         yield list(zones), CPU_COUNTER
 
 

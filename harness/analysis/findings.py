@@ -160,11 +160,11 @@ def _finding(case: Case, cause: Cause, parts: tuple[Part, ...], share: Estimate,
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
     """Return the combined share of some parts, with the widest of their intervals on each side."""
-    own = [time.parts[part] for part in parts if part in time.parts]
+    estimates = [time.parts[part] for part in parts if part in time.parts]
     total = time.total.median
-    middle = sum(each.median for each in own)
-    down = max((each.median - each.low for each in own), default=0.0)
-    up = max((each.high - each.median for each in own), default=0.0)
+    middle = sum(each.median for each in estimates)
+    down = max((each.median - each.low for each in estimates), default=0.0)
+    up = max((each.high - each.median for each in estimates), default=0.0)
     return Estimate(
         median=middle / total, low=(middle - down) / total, high=(middle + up) / total,
         n=time.total.n, unit="share",

@@ -45,5 +45,5 @@ def _decision(ratio: Estimate, min_ratio: float) -> Decision:
 def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
     """Yield baseline keys that a run lacks, so that a failed workload does not pass unnoticed."""
     speeds = [[each.key for each in run.speeds] for run in versus.runs]
-    for run, own in enumerate(speeds):
-        yield from ((run, key) for key in speeds[versus.reference] if key not in own)
+    for run, keys in enumerate(speeds):
+        yield from ((run, key) for key in speeds[versus.reference] if key not in keys)

@@ -107,8 +107,8 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
     error = degrees = 0.0
     if n > 1:
         total = sum(variance for variance, _ in parts)
-        weights = sum(variance**2 / own for variance, own in parts if own)
-        degrees = total**2 / weights if weights > 0 else min(own for _, own in parts)
+        weights = sum(variance**2 / dof for variance, dof in parts if dof)
+        degrees = total**2 / weights if weights > 0 else min(dof for _, dof in parts)
         error = math.sqrt(total)
     return Gap(mean=mean, median=median, error=error, degrees=degrees, n=n)
 

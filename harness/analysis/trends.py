@@ -24,16 +24,16 @@ def trends(runs: Sequence[Extract], results: Sequence[Result]) -> Iterator[Trend
     for each in results:
         speeds.setdefault(each.key, {})[each.run] = each.speed.median
     for machine in dict.fromkeys(run.machine for run in runs):
-        own = sorted(
+        indices = sorted(
             (index for index, run in enumerate(runs) if run.machine == machine),
             key=lambda index: runs[index].created,
         )
-        if len(own) < MIN_RUNS or any(
-            _overlap(runs[earlier], runs[later]) for earlier, later in pairwise(own)
+        if len(indices) < MIN_RUNS or any(
+            _overlap(runs[earlier], runs[later]) for earlier, later in pairwise(indices)
         ):
             continue
         for key, by_run in speeds.items():
-            measured = tuple(index for index in own if index in by_run)
+            measured = tuple(index for index in indices if index in by_run)
             if len(measured) >= MIN_RUNS:
                 result = drift([by_run[index] for index in measured])
                 significant = result is not None and result.p < DRIFT_P and abs(result.change) > DRIFT_CHANGE

@@ -37,9 +37,9 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
     bases = _median_runs(runs, samples) if by_kind else [reference or 0] * len(runs)
     (reference, _), *_ = Counter(bases).most_common(1)
     gaps = {
-        (run, key): gap(made, base)
-        for run, own in enumerate(samples)
-        for key, made in own.items()
+        (run, key): gap(logs, base)
+        for run, by_key in enumerate(samples)
+        for key, logs in by_key.items()
         if run != bases[run] and (base := samples[bases[run]].get(key))
     }
     tests = sum(each.n > 1 for each in gaps.values())
@@ -124,11 +124,11 @@ def _outcome(ratio: Estimate) -> Outcome:
 
 def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[Standing, ...]:
     """Rank the runs by the geometric mean of their best speeds / the reference's best, fastest first."""
-    fastest = [_fastest(run, own) for run, own in zip(runs, samples, strict=True)]
+    fastest = [_fastest(run, by_key) for run, by_key in zip(runs, samples, strict=True)]
     base = fastest[reference]
     result = []
-    for run, own in enumerate(fastest):
-        if gaps := [gap(each, base[name]) for name, each in own.items() if name in base]:
+    for run, by_workload in enumerate(fastest):
+        if gaps := [gap(each, base[name]) for name, each in by_workload.items() if name in base]:
             # The ratio of the reference to itself is exactly 1.
             unity = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
             score = unity if run == reference else mean_gap(gaps).estimate()
