@@ -41,7 +41,7 @@ def boosted(drive_trees, table):
 
 @pytest.fixture(scope="module")
 def outcome(boosted):
-    return boosted(variants=VARIANTS, steps=10)
+    return boosted(variants=VARIANTS, steps=10, window_s=30.0)
 
 
 def test_a_step_is_a_boosting_round_over_all_rows_and_trees_learn(outcome):
