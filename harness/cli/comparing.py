@@ -13,13 +13,13 @@ from pathlib import Path
 
 from harness import __version__
 from harness.cli.output import charts_code
+from harness.cli.run_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
 from harness.model.workers import Scaling
 from harness.progress import Progress
 from harness.run.extracts import SUFFIX, from_json
 from harness.run.prices import read_prices
-from harness.run.recording import open_recording
 from harness.run.store import write_atomic
 from harness.untrusted import printable, read_file
 
@@ -103,15 +103,10 @@ def write_comparison(
 
 def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:
     """Read and analyse one run; runs in a worker process if there are many."""
-    from harness.analysis import analyse, priced  # noqa: PLC0415 - kept off the start of the command
-    from harness.analysis.extract import extract  # noqa: PLC0415
+    from harness.analysis.extract import extract  # noqa: PLC0415 - kept off the start of the command
 
     if run.path.name.endswith(SUFFIX):
         extracted = from_json(read_file(run.path))
     else:
-        whole, analysis = open_recording(run.path)
-        if prices is not None:
-            whole = replace(whole, manifest=replace(whole.manifest, prices=prices))
-            analysis = priced(analysis, whole) if analysis else None
-        extracted = extract(analysis or analyse(whole))
+        extracted = extract(read_analysis(run.path, prices)[0])
     return replace(extracted, source=str(run.path), label=run.label or extracted.label)

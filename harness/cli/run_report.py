@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.cli.output import charts_code
 from harness.model.analysis import Analysis
+from harness.model.run import Prices
 from harness.run.extracts import from_json, reference_path, references
 from harness.run.prices import read_prices
 from harness.run.recording import open_recording, pack_for_page
@@ -30,6 +31,24 @@ def newest(path: Path) -> Path:
     return max(runs, default=path, key=lambda run: run.name)
 
 
+def read_analysis(path: Path, prices: Prices | None) -> tuple[Analysis, bool]:
+    """Read a run folder or report file; return its analysis, and whether the analysed run is complete.
+
+    Args:
+        prices: None for the prices stored in the run.
+
+    Raises:
+        StoreError: not a run folder or report file.
+    """
+    # Imported late, so that the imports do not delay the first training step.
+    from harness.analysis import analyse, priced  # noqa: PLC0415
+
+    recorded, embedded = open_recording(path)
+    if prices is not None:
+        recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
+    return priced(embedded, recorded) if embedded else analyse(recorded), embedded is None
+
+
 def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[Analysis, Mapping[str, str]]:
     """Read a run folder or report file; return its analysis and the text of each format.
 
@@ -40,19 +59,14 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
         StoreError: not a run folder or report file.
         UsageError: the price is not valid.
     """
-    # Imported late, so that the imports do not delay the first training step.
-    from harness.analysis import analyse, priced  # noqa: PLC0415
     from harness.analysis.results import results_document  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
     from reports.table import render_csv  # noqa: PLC0415
 
-    recorded, embedded_analysis = open_recording(run)
-    if price:
-        recorded = replace(recorded, manifest=replace(recorded.manifest, prices=read_prices(price)))
-    analysis = priced(embedded_analysis, recorded) if embedded_analysis else analyse(recorded)
+    analysis, whole = read_analysis(run, read_prices(price) if price else None)
 
     def html() -> str:
-        record, shown = pack_for_page(analysis, whole=embedded_analysis is None)
+        record, shown = pack_for_page(analysis, whole=whole)
         machines = [from_json(reference_path(name).read_bytes()) for name in references()]
         return render_html(shown, record=record, code=charts_code, references=machines)
 

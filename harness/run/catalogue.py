@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 import workloads
+from harness.digests import file_sha256
 from harness.errors import StoreError, UsageError, unknown
 from harness.run.literals import Evaluator, parse_file
 from harness.untrusted import printable, read_file
@@ -94,10 +95,9 @@ def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     folder = Path(workloads.__file__).parent
     shared = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
-        content = path.read_bytes()
         if not _declarations(parse_file(path)):
-            shared.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode())
-    own = {entry.workload.name: hashlib.sha256(entry.path.read_bytes()).hexdigest() for entry in entries}
+            shared.update(f"{path.name} {file_sha256(path)}\n".encode())
+    own = {entry.workload.name: file_sha256(entry.path) for entry in entries}
     return {"workloads": shared.hexdigest(), **own}
 
 
