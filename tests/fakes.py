@@ -31,7 +31,7 @@ def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
 
 def start_line() -> str:
     """Return the first line of an event file."""
-    return line("start", wall_ns=time.time_ns(), boot_id=boot_id())
+    return line("start", t_ns=time.monotonic_ns(), wall_ns=time.time_ns(), boot_id=boot_id())
 
 
 def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -> str:

@@ -101,7 +101,7 @@ class Runner:
         label = f"{planned.workload} on {planned.device}{point}, trial {planned.index + 1}{suffix}"
         bar.note(label)
         started_ns = time.monotonic_ns()
-        clocks = {"boot_id": boot_id(), "wall_ns": time.time_ns(), "t_ns": started_ns}
+        clocks = {"t_ns": started_ns, "wall_ns": time.time_ns(), "boot_id": boot_id()}
         container: Container | None = None
         exit_: Exit | None = None
         stopped: tuple[Status, str] | None = None
