@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.model.analysis import (
+    MIN_TRIALS,
+    RELIABLE_WIDTH,
     Analysis,
     Capacity,
     Cause,
@@ -23,8 +25,8 @@ from reports import numbers
 from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
-# Largest half width / median for a speed to be called reliable, and usable.
-RELIABLE, USABLE = 0.05, 0.15
+# Largest half width / median of an interval for a speed to be called usable.
+USABLE_WIDTH = 0.15
 
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
@@ -254,8 +256,8 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if trials < 2 or not widths:
         return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
     worst = max(widths)
-    word = "reliable" if worst <= RELIABLE else "usable" if worst <= USABLE else "indicative"
-    level = "good" if worst <= RELIABLE else "notice"
+    word = "reliable" if worst <= RELIABLE_WIDTH else "usable" if worst <= USABLE_WIDTH else "indicative"
+    level = "good" if worst <= RELIABLE_WIDTH else "notice"
     return f"{trials} trials, widest interval ±{numbers.percent(worst)}: {word}", level
 
 
@@ -311,9 +313,12 @@ def _caveat(group: Sequence[Caveat]) -> str:
     texts: Mapping[CaveatKind, str] = {
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
         CaveatKind.FAILED_TRIALS: f"{counted(round(sum(each.value for each in group)), 'trial')} {first.text}",
-        CaveatKind.FEW_TRIALS: f"{counted(count, 'speed')} from fewer than 3 trials. Repeat with --trials 3.",
+        CaveatKind.FEW_TRIALS: (
+            f"{counted(count, 'speed')} from fewer than {MIN_TRIALS} trials. Repeat with --trials {MIN_TRIALS}."
+        ),
         CaveatKind.WIDE_INTERVAL: (
-            f"{counted(count, 'interval')} wider than ±5 % (worst ±{percent}). Free the machine, add --trials."
+            f"{counted(count, 'interval')} wider than ±{100 * RELIABLE_WIDTH:.0f} % (worst ±{percent}). "
+            "Free the machine, add --trials."
         ),
         CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (at most {percent}).",
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",

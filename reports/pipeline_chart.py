@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import INPUT_PARTS, Analysis, Key, Pipeline, Stage, find_by_key
+from harness.model.analysis import INPUT_PARTS, MIN_SHARE, Analysis, Key, Pipeline, Stage, find_by_key
 from reports import numbers
 from reports.charts import Figure, Panel, panel, records_table, row_chart, row_texts, span, stacked, whiskers
 from reports.names import devices_of, titles_of
@@ -16,17 +16,15 @@ from workloads.protocol import BASELINE
 _LABELS_PX = 150
 _TEXT_PX = 120
 _ROW_PX = 18
-# Pipelines below this share of the step are not drawn, since they are no finding either.
-MIN_INPUT_SHARE = 0.10
 
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
-    """Return the pipelines whose input takes at least MIN_INPUT_SHARE of the step."""
+    """Return the pipelines whose input is large enough to be a finding."""
     return tuple(
         pipeline
         for pipeline in analysis.pipelines
         if (time := find_by_key(analysis.step_times, Key(pipeline.workload, pipeline.device, BASELINE)))
-        and time.share(*INPUT_PARTS) >= MIN_INPUT_SHARE
+        and time.share(*INPUT_PARTS) >= MIN_SHARE
     )
 
 

@@ -8,13 +8,10 @@ import numpy as np
 
 from harness.analysis.measures import Measures
 from harness.analysis.stats import drift
-from harness.model.analysis import Caveat, CaveatKind, Summary
+from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED
 
-# Half width / median of an interval.
-MAX_HALF_WIDTH = 0.05
-MIN_TRIALS = 3
 # A trend is reported if it is significant at 5 % and larger than 2 %.
 DRIFT_P, DRIFT_CHANGE = 0.05, 0.02
 MAX_MISSED_TICKS = 0.01
@@ -72,7 +69,7 @@ def _precision(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         width = summary.throughput.half_width
         if summary.throughput.n < MIN_TRIALS:
             kind, value = CaveatKind.FEW_TRIALS, float(summary.throughput.n)
-        elif width is not None and width > MAX_HALF_WIDTH:
+        elif width is not None and width > RELIABLE_WIDTH:
             kind, value = CaveatKind.WIDE_INTERVAL, width
         else:
             continue

@@ -39,7 +39,7 @@ from harness.analysis.host_taken import host_shares
 from harness.analysis.measures import Measure
 from harness.analysis.pipelines import slowest_stages
 from harness.analysis.stats import chi_median
-from harness.model.analysis import Estimate, Part, StepTime
+from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
@@ -56,8 +56,6 @@ from workloads.protocol import (
 
 DRAWS = 1000
 SEED = 20_240_229
-# With fewer trials, windows are used as independent values instead.
-MIN_TRIALS = 3
 # Name of the stage in which a workload's own pipeline copies to the device.
 COPY_STAGE = "copy"
 
