@@ -15,8 +15,8 @@ from harness.model.comparison import (
     Trend,
     Versus,
 )
+from harness.model.multi_node import Scaling
 from harness.model.run import Placement
-from harness.model.workers import Scaling
 from harness.wording import counted, some
 from reports import numbers
 from reports.messages import listed

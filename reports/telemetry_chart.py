@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.model.platform import Gpu
 from harness.model.run import Trial
-from harness.run.thinning import downsample
+from harness.run.downsampling import downsample
 from reports import numbers
 from reports.charts import COLOUR, Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name

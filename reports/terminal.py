@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,8 +11,10 @@ from rich.text import Text
 
 from harness.analysis.facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
+from harness.model.multi_node import Scaling, ScalingPoint
 from harness.model.run import CPU, Run
 from reports import messages, numbers
+from reports.compare_messages import scaling_caveats
 from reports.escaping import harmless
 from reports.names import device_name, variant_name
 from reports.overview import Row, first_fix, rows
@@ -148,3 +151,31 @@ def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
     yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS], left=table.header[-1:]))
     if cells[SWEEP_ROWS:]:
         yield f"... {len(cells) - SWEEP_ROWS} more points in the report"
+
+
+def scaling_summary(scaling: Scaling) -> RenderableType:
+    """Return a table of multi-node training for each workload, device and variant, and caveats."""
+    parts: list[RenderableType] = []
+    for (workload, device, variant), group in groupby(scaling.points, key=lambda point: point.key):
+        parts.append(Text(f"multi-node training: {workload}, {device} {variant}", style="bold"))
+        parts.append(_scaling_table(tuple(group)))
+    return Group(*parts, *map(Text, scaling_caveats(scaling.placements)))
+
+
+def _scaling_table(points: Sequence[ScalingPoint]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point in points:
+        share = point.efficiency
+        ends = (share.low, share.high) if share and share.n > 1 else ()
+        cells = (
+            str(point.workers),
+            numbers.estimate(point.throughput),
+            numbers.percent(share.median if share else None),
+            " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
+            numbers.milliseconds(point.step_time.median),
+            numbers.MISSING if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
+        )
+        table.add_row(*(cell.replace(numbers.SPACE, " ") for cell in cells))
+    return table

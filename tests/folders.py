@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.model.run import Run, Series, Status, Trial
-from harness.run.plain import to_plain
+from harness.run.json_values import to_plain
 from harness.run.store import RunFolder
 from tests.fakes import line, start_line
 from workloads.protocol import Spec

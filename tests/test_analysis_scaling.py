@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from harness.analysis.scaling import analyse_scaling
-from harness.model.workers import Point
+from harness.model.multi_node import ScalingPoint
 from tests.builders_workers import run_of
 from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
 
 
-def points() -> dict[tuple[str, int], Point]:
+def points() -> dict[tuple[str, int], ScalingPoint]:
     single = run_of([1000.0, 2000.0, 1000.0], batch=100, exchange_s=0.001)
     two = run_of([1600.0, 3200.0, 1600.0], batch=200, exchange_s=0.02)
     return {(point.variant, point.workers): point for point in analyse_scaling({2: two, 1: single}).points}

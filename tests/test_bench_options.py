@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.errors import GpuError, UsageError
 from harness.model.options import Options
-from harness.run.plain import from_plain, to_plain
+from harness.run.json_values import from_plain, to_plain
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from workloads.protocol import BASELINE, TUNED, VARIANTS

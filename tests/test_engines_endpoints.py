@@ -14,7 +14,7 @@ from harness.engines import FILE_DIR, GpuAccess, Mount
 from harness.engines.container_settings import environment, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
 from harness.engines.endpoints import connect_first, endpoints
-from harness.engines.ownership import check_readable
+from harness.engines.mount_access import check_readable
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from tests.builders import container_spec

@@ -19,7 +19,7 @@ from harness.engines.local import LocalEngine
 from harness.errors import EngineError
 from harness.system.gpu_proof import run_to_end
 from tests.builders import container_spec, image
-from tests.test_engines_init import has_ended, wait_until_ended
+from tests.test_engines_container_init import has_ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
 IMAGE = image(sys.executable)

@@ -16,11 +16,11 @@ import pytest
 
 from harness.errors import FleetError, StoreError, TfbenchError, UsageError
 from harness.fleet.cluster import alive, connected
+from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
 from harness.fleet.folder import FleetFolder, read_files, write_files
-from harness.fleet.messages import FleetPlan, Message, Node, Written
+from harness.fleet.node_worker import kind, scratch_folder
 from harness.fleet.nodes import choose
 from harness.fleet.session import Ready, collect, lost_nodes, prepare, run, user_files
-from harness.fleet.worker import kind, scratch_folder
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent

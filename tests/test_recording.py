@@ -14,9 +14,9 @@ import pytest
 
 from harness.analysis import analyse
 from harness.errors import StoreError
+from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
 from harness.run.store import read_run
-from harness.run.thinning import count_values, downsample_run
 from reports.page import render_html
 from tests import builders
 from tests.folders import comparable, write_run

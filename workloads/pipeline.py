@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from workloads import rewriting
+from workloads import patching
 from workloads.job import Job
 from workloads.loading import Stage
 
@@ -60,7 +60,7 @@ def baseline(job: Job, *, devices: int = 0) -> Any:
     batch = job.params["batch_size"] * (devices or job.replicas)
     if job.train is not None:
         return from_arrays(*job.arrays(), batch)
-    with rewriting.parallel_maps() if job.params["parallel_maps"] else nullcontext():
+    with patching.parallel_maps() if job.params["parallel_maps"] else nullcontext():
         dataset = assemble(job.stages(batch))
     if job.params["prefetch_batches"] and not is_loader(dataset):
         dataset = dataset.prefetch(tf.data.AUTOTUNE)

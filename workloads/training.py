@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loading, pipeline, resident, together
+from workloads import building, loading, multi_worker, pipeline, resident
 from workloads.job import Job
 from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_STEP, RUN_EAGERLY, TUNED
 from workloads.python_calls import Stopwatch
@@ -86,7 +86,7 @@ def train(job: Job) -> None:
     job.metric("steps_trained", meter.steps)
     if meter.last_loss is not None:
         job.metric("final_loss", meter.last_loss)
-    # Keras' evaluate fails with several workers, like fit; see together.py.
+    # Keras' evaluate fails with several workers, like fit; see multi_worker.py.
     if job.variant in (BASELINE, TUNED) and job.spec.evaluate and not job.spec.workers:
         _evaluate(job, model)
 
@@ -99,7 +99,7 @@ def _fit(job: Job, in_python: Stopwatch, in_callbacks: Stopwatch) -> Any:
         model = building.build(job.loaded.model, params, strategy=job.strategy, seed=job.spec.seed)
     meter.phase(BUILD, began)
     if job.spec.workers:
-        together.fit(job, model)
+        multi_worker.fit(job, model)
         return model
     own = job.loaded.callbacks(params) if job.loaded.callbacks and params["callbacks"] else ()
     meter.loss = lambda: building.running_loss(model)

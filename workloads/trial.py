@@ -16,9 +16,9 @@ from workloads import (
     draining,
     inference,
     loading,
+    multi_worker,
     resident,
-    stepwise,
-    together,
+    step_variants,
     training,
     tuning,
 )
@@ -68,7 +68,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     strategy = None
     # Collectives can be set up only before anything has run.
     if spec.workers:
-        strategy = together.strategy(spec.workers)
+        strategy = multi_worker.strategy(spec.workers)
     elif len(names) > 1:
         strategy = tf.distribute.MirroredStrategy(names)
     devices.prove(names)
@@ -84,7 +84,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         loading.check_stages(job.workload, job.of(BASELINE).stages())
     run_variants(job)
     if spec.workers:
-        together.report_collective(job.of(spec.variants[0]))
+        multi_worker.report_collective(job.of(spec.variants[0]))
     if loaded.facts is not None:
         _report_facts(job)
 
@@ -200,7 +200,7 @@ def _measure(job: Job) -> None:
         # With several workers TensorFlow's function fails, because it tries to reach the other workers'
         # devices.
         synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
-        agree=together.agreement(job.strategy) if spec.workers else local_readings,
+        agree=multi_worker.agreement(job.strategy) if spec.workers else local_readings,
         # Without a dataset there are no epochs.
         full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
         whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
@@ -222,11 +222,11 @@ def _run(job: Job) -> None:
     elif variant == MODEL_ONLY and job.strategy is not None:
         resident.mirrored_batch(job)
     elif variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
-        inference.model_only(job) if infers else stepwise.one_batch(job)
+        inference.model_only(job) if infers else step_variants.one_batch(job)
     elif variant == CUSTOM_LOOP:
-        stepwise.custom_loop(job)
+        step_variants.custom_loop(job)
     elif variant.startswith(CALLS_PREFIX):
-        stepwise.many_a_call(job)
+        step_variants.many_a_call(job)
     else:
         inference.infer(job) if infers else training.train(job)
 

@@ -22,7 +22,7 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
     if prices is None:
         return ()
     declared = {workload.name: workload for workload in run.workloads}
-    # Each worker of a multi-worker training has its own paid machine; see harness.fleet.multiworker.
+    # Each worker of a multi-worker training has its own paid machine; see harness.fleet.multi_node_training.
     machines = len(run.manifest.placement.nodes) if run.manifest.placement else 1
     return tuple(
         _cost(prices, each, declared.get(each.workload), machines)

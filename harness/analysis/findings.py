@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from harness.analysis.case import Case, cpus_used
 from harness.analysis.host_taken import host_shares
+from harness.analysis.impossible import impossible
 from harness.analysis.learning import not_learning
-from harness.analysis.limits import impossible
 from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
 from harness.model.analysis import (

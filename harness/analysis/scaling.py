@@ -9,8 +9,8 @@ from harness.analysis.measures import Measure, by_index, measures
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Key
+from harness.model.multi_node import Scaling, ScalingPoint
 from harness.model.run import Run
-from harness.model.workers import Point, Scaling
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 # Variants in which gradients are exchanged.
@@ -38,7 +38,9 @@ def analyse_scaling(runs: Mapping[int, Run]) -> Scaling:
     return Scaling(points=tuple(points), placements=placements)
 
 
-def _point(key: Key, workers: int, group: Sequence[Measure], single: Sequence[Measure] | None) -> Point:
+def _point(
+    key: Key, workers: int, group: Sequence[Measure], single: Sequence[Measure] | None
+) -> ScalingPoint:
     throughput = estimate([item.throughput for item in group], "samples/s")
     step = estimate([item.step_s for item in group], "s")
     assert throughput is not None
@@ -49,7 +51,7 @@ def _point(key: Key, workers: int, group: Sequence[Measure], single: Sequence[Me
         per_worker = {index: value / workers for index, value in by_index(group).items()}
         efficiency = ratio(per_worker, by_index(single))
         added = step.median - statistics.median(item.step_s for item in single)
-    return Point(
+    return ScalingPoint(
         workers=workers,
         throughput=throughput,
         efficiency=efficiency,

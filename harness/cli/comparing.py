@@ -15,8 +15,8 @@ from harness import __version__
 from harness.cli.output import charts_code
 from harness.cli.run_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
+from harness.model.multi_node import Scaling
 from harness.model.run import Prices
-from harness.model.workers import Scaling
 from harness.progress import Progress
 from harness.run.extracts import SUFFIX, from_json
 from harness.run.prices import read_prices

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import Annotated
 
 import typer
@@ -20,19 +19,18 @@ from harness.cli.measuring import command_line, raise_for_trials, stop_on_signal
 from harness.cli.shared_options import Resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
+from harness.fleet.fleet_plan import FleetPlan
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import FleetPlan
-from harness.fleet.multiworker import parse_counts, runs_by_workers
+from harness.fleet.multi_node_training import parse_counts, runs_by_workers
 from harness.fleet.session import prepare, run, run_scaling, user_files
+from harness.model.multi_node import Scaling
 from harness.model.options import Options
-from harness.model.workers import Point, Scaling
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.store import write_json
 from harness.wording import counted
-from reports import numbers
-from reports.compare_messages import scaling_caveats
+from reports.terminal import scaling_summary
 
 DEFAULTS = FleetPlan(options=Options())
 _option = partial(typer.Option, rich_help_panel="Which nodes")
@@ -117,7 +115,7 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     if scaling is None:
         out().print(_table(folder))
     else:
-        print_scaling(scaling)
+        out().print(scaling_summary(scaling))
     named_runs = [NamedRun(path=path, label=path.name) for path in runs]
     page = write_comparison(named_runs, folder.path, progress=progress, scaling=scaling)
     out().print(f"Page: {page.resolve()}", soft_wrap=True)
@@ -140,31 +138,3 @@ def _read_scaling(folder: FleetFolder) -> Scaling | None:
         return None
     write_json(folder.path / "scaling.json", scaling.points)
     return scaling
-
-
-def print_scaling(scaling: Scaling) -> None:
-    """Print a scaling table for each workload, device and variant, and caveats."""
-    for (workload, device, variant), group in groupby(scaling.points, key=lambda point: point.key):
-        out().print(Text(f"multi-node training: {workload}, {device} {variant}", style="bold"))
-        out().print(_scaling_table(tuple(group)))
-    for sentence in scaling_caveats(scaling.placements):
-        out().print(Text(sentence))
-
-
-def _scaling_table(points: Sequence[Point]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for point in points:
-        share = point.efficiency
-        ends = (share.low, share.high) if share and share.n > 1 else ()
-        cells = (
-            str(point.workers),
-            numbers.estimate(point.throughput),
-            numbers.percent(share.median if share else None),
-            " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
-            numbers.milliseconds(point.step_time.median),
-            numbers.MISSING if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
-        )
-        table.add_row(*(cell.replace(numbers.SPACE, " ") for cell in cells))
-    return table

@@ -14,7 +14,7 @@ from requests.exceptions import ReadTimeout
 
 from harness.cgroups import NoCgroupError, find
 from harness.engines import Exit
-from harness.engines.calls import LOST, engine_call
+from harness.engines.docker_calls import LOST, engine_call
 from harness.errors import EngineError
 
 LOG_BYTES = 64 * 1024

@@ -116,7 +116,7 @@ def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> di
 
 def init_source() -> str:
     """Return the source of a trial's first process."""
-    return Path(__file__).with_name("init.py").read_text(encoding="utf-8")
+    return Path(__file__).with_name("container_init.py").read_text(encoding="utf-8")
 
 
 def _api_mount(mount: Mount) -> ApiMount:

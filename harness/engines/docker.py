@@ -10,13 +10,13 @@ from typing import Self
 import docker
 
 from harness.engines import OUT_DIR, ContainerSpec, Mount
-from harness.engines.calls import close_stream, engine_call, remove_container, signal_start
 from harness.engines.container import DockerContainer
 from harness.engines.container_settings import OWNER, container_options, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
+from harness.engines.docker_calls import close_stream, engine_call, remove_container, signal_start
 from harness.engines.endpoints import connect_first, endpoints
+from harness.engines.mount_access import accessible
 from harness.engines.owner import current_owner, parse_owner
-from harness.engines.ownership import accessible
 from harness.model.platform import EngineInfo
 
 

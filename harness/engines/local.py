@@ -126,7 +126,7 @@ def _host_paths(text: str, root: Path) -> str:
 
 
 class LocalProcess:
-    """A started trial: its first process (init.py), which ends with its standard input, and its folder."""
+    """A started trial: its first process (container_init.py), which ends with its standard input, and its folder."""
 
     def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
         self._process = process

@@ -18,10 +18,10 @@ from typing import Any
 
 from harness.defaults import FLEET_DESCRIBE_S
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.messages import FleetPlan, Message, Node, Written
+from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
+from harness.fleet.node_worker import describe, work
 from harness.fleet.nodes import node_keys
 from harness.fleet.training_worker import TrainingWorker
-from harness.fleet.worker import describe, work
 from harness.model.run import Run
 
 _START_HINT = (

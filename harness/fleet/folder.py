@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import StoreError, on_disk
-from harness.fleet.messages import FleetPlan, Written
+from harness.fleet.fleet_plan import FleetPlan, Written
 from harness.model.run import Run, Status
-from harness.run.plain import from_plain
+from harness.run.json_values import from_plain
 from harness.run.store import RunFolder, write_atomic, write_json
 from harness.untrusted import read_object
 

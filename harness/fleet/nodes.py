@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.errors import UsageError
-from harness.fleet.messages import Node
+from harness.fleet.fleet_plan import Node
 
 ALL, ONE_PER_KIND = "all", "one-per-kind"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
+from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import FleetPlan, Message, Node, Written
-from harness.fleet.multiworker import measure, select_team
+from harness.fleet.multi_node_training import measure, select_team
 from harness.fleet.nodes import choose
 from harness.model.options import Options
 from harness.model.run import Run

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
-from harness.fleet.messages import FleetPlan, Written
-from harness.fleet.worker import prepared_for, scratch_folder, written
+from harness.fleet.fleet_plan import FleetPlan, Written
+from harness.fleet.node_worker import prepared_for, scratch_folder, written
 from harness.model.run import Run
 from harness.paths import paths_here
 from harness.progress import Silent

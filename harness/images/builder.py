@@ -13,7 +13,7 @@ import docker
 from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
-from harness.engines.calls import engine_call
+from harness.engines.docker_calls import engine_call
 from harness.errors import ImageError
 from harness.images.bases import obtain, pull_missing
 from harness.images.recipes import TARGETS, Base, Recipes, building, last_lines

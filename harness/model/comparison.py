@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.analysis import Caveat, Estimate, Finding, Key, Keyed, StepTime
+from harness.model.multi_node import Scaling
 from harness.model.run import SMOKE
-from harness.model.workers import Scaling
 from workloads.protocol import TENSORFLOW
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import workloads
 from harness.digests import file_sha256
 from harness.errors import StoreError, UsageError, unknown
-from harness.run.literals import Evaluator, parse_file
+from harness.run.declarations import Evaluator, parse_file
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, Data, Published, Requests, Workload
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
-from harness.run.plain import from_plain
+from harness.run.json_values import from_plain
 from harness.untrusted import open_regular, sanitized
 from workloads.protocol import ProtocolError, read_events
 

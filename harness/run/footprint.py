@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from harness.run.plain import from_plain
+from harness.run.json_values import from_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ from harness.defaults import MAX_PAGE_CHARACTERS, MAX_PAGE_VALUES
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
 from harness.model.run import SCHEMA_VERSION, Run
-from harness.run.plain import from_plain, to_plain
+from harness.run.downsampling import count_values, downsample_run
+from harness.run.json_values import from_plain, to_plain
 from harness.run.store import read_run
-from harness.run.thinning import count_values, downsample_run
 from harness.untrusted import MAX_BYTES, read_file, sanitized
 
 FORMAT = "tfbench-run"

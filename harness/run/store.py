@@ -23,7 +23,7 @@ from typing import Any
 from harness.errors import StoreError, on_disk
 from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Stop, Trial
 from harness.run.events import read_log
-from harness.run.plain import from_plain, to_plain
+from harness.run.json_values import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_object
 from workloads.protocol import Spec, Workload

@@ -8,6 +8,8 @@ from harness.model.run import Gap
 from harness.telemetry import Sample
 
 ALL = "*"
+# Delays of at least this are gaps, in seconds.
+MIN_DELAY_S = 1.0
 
 
 class GapTracker:

@@ -14,11 +14,9 @@ from harness.errors import StoreError
 from harness.model.run import Gap
 from harness.telemetry import Source, Target
 from harness.telemetry.csvfile import TelemetryWriter
-from harness.telemetry.gaps import ALL, GapTracker
+from harness.telemetry.gaps import ALL, MIN_DELAY_S, GapTracker
 
 _JOIN_S = 5.0
-# Delays of at least this are reported as gaps.
-_STALL_S = 1.0
 
 
 class Clock:
@@ -95,7 +93,7 @@ class TickLoop:
             last_due = max(tick, (after_ns - begin_ns) // self._interval_ns)
             self.missed += last_due - tick
             delay_s = (last_due - tick) * self._interval_ns / 1e9
-            if delay_s >= _STALL_S:
+            if delay_s >= MIN_DELAY_S:
                 missed_ns = begin_ns + (tick + 1) * self._interval_ns
                 for tracker in self.gaps.values():
                     tracker.add(missed_ns, after_ns, f"Sampling was delayed by {delay_s:.1f} s.")

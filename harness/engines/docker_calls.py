@@ -47,7 +47,7 @@ def remove_container(client: docker.DockerClient, container_id: str) -> None:
 
 
 def signal_start(stream: Any) -> None:
-    """Write the line that init.py waits for to a container's standard input."""
+    """Write the line that container_init.py waits for to a container's standard input."""
     with suppress(OSError):  # it has already ended
         getattr(stream, "_sock", stream).sendall(b"\n")
 

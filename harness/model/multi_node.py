@@ -10,7 +10,7 @@ from harness.model.run import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point(Keyed):
+class ScalingPoint(Keyed):
     """One workload, device and variant with a given number of workers.
 
     Attributes:
@@ -43,5 +43,5 @@ class Scaling:
         placements: number of workers -> where they ran.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[ScalingPoint, ...]
     placements: Mapping[int, Placement]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from workloads.completions import Completions
+from workloads.device_idle import Completions
 
 
 class Result:

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import building, pipeline, resident, steps
-from workloads.completions import Completions
+from workloads.device_idle import Completions
 from workloads.job import Job
 from workloads.protocol import (
     BASELINE,

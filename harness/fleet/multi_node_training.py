@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.errors import UsageError
+from harness.fleet.fleet_plan import Node, Written
 from harness.fleet.folder import FleetFolder
-from harness.fleet.messages import Node, Written
 from harness.model.run import Placement, Run
 from harness.progress import Progress
 from harness.run.store import read_run

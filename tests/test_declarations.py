@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.run.literals import Evaluator, parse_file
+from harness.run.declarations import Evaluator, parse_file
 from workloads.protocol import Change
 
 
