@@ -205,7 +205,7 @@ def test_banners_come_first(name, banners):
                  "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),
         ("cpu", ("host_processor_model_name",), ("accelerator_model_name",)),
         ("four-gpus", ("USD",), ()),
-        ("serving", ("CudnnRNNV3 on GPU:0", "901/s", "batch 16", "900/s offered"), ()),
+        ("serving", ("CudnnRNNV3 on GPU:0", "901/s", "Offered", "900/s"), ()),
     ],
 )  # fmt: skip
 def test_pages_show_only_what_a_run_has(name: str, words: tuple[str, ...], absent: tuple[str, ...]) -> None:

@@ -30,7 +30,6 @@ from harness.progress import Progress
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.store import write_json
 from harness.wording import counted
-from reports.terminal import scaling_summary
 
 DEFAULTS = FleetPlan(options=Options())
 _option = partial(typer.Option, rich_help_panel="Which nodes")
@@ -115,6 +114,8 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     if scaling is None:
         out().print(_table(folder))
     else:
+        from reports.terminal import scaling_summary  # noqa: PLC0415 - kept off the start of commands
+
         out().print(scaling_summary(scaling))
     named_runs = [NamedRun(path=path, label=path.name) for path in runs]
     page = write_comparison(named_runs, folder.path, progress=progress, scaling=scaling)
