@@ -82,7 +82,7 @@ def step(batch):
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
 shared = SimpleNamespace(batch=batch, model=None, step=step)
-stepwise.one_batch(SimpleNamespace(devices=("CPU:0",), shared=shared, variant="host-fed", meter=ThreeSteps()))
+step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), shared=shared, variant="host-fed", meter=ThreeSteps()))
 handles = {id(each) for each in batches}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 """
