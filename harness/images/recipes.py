@@ -119,18 +119,19 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
     Raises:
         ImageError: a file cannot be written.
     """
-    folder = cache / "context"
     try:
         with filling(cache / "images.lock", progress):
-            yield folder
+            folder = cache / "context"
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise ImageError(
             f"Cannot write {error.filename or cache}: {error.strerror}.",
             hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
             "the checkout writable.",
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def last_lines(output: str, count: int = 4) -> str:
