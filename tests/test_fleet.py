@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from harness.errors import FleetError, StoreError, TfbenchError, UsageError
+from harness.cli.measuring import raise_for_trials
+from harness.errors import FleetError, StoreError, TfbenchError, TrialError, UsageError
 from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
 from harness.fleet.folder import FleetFolder, read_files, write_files
@@ -216,7 +219,18 @@ class TestCollecting:
         bad = done_trial(0, tmp_path / "s", Status.FAILED)
         assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
         assert progress.lines == [f"a: {IDS[0]}: failed. It failed."]
-        assert folder.endings() == {f"a/{IDS[0]}": (Status.FAILED, "It failed.")}
+        with pytest.raises(TrialError, match=f"1 of 1 trial failed, first a/{IDS[0]}: It failed."):
+            raise_for_trials(folder.trials())
+
+    def test_sweep_point_without_enough_memory_is_no_failure(self, tmp_path: Path) -> None:
+        first = replace(RUN.planned[0], point=(("batch_size", 8),))
+        folder = folder_in(tmp_path)
+        too_large = done_trial(0, tmp_path / "s", Status.OUT_OF_MEMORY)
+        for planned_run, fails in ((replace(RUN, planned=(first,)), False), (RUN, True)):
+            shutil.rmtree(folder.path / "a", ignore_errors=True)
+            collect([("a", planned_run), ("a", too_large)], folder, Silent())
+            with pytest.raises(TrialError) if fails else nullcontext():
+                raise_for_trials(folder.trials())
 
 
 @dataclass

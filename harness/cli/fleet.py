@@ -89,7 +89,7 @@ def command(
             f"{counted(len(missing), 'node')} missing, first: {next(iter(missing.values()))}",
             hint=f"The page shows the others. Fix the problem and run: tfbench fleet --resume {folder.path}",
         )
-    raise_for_trials(folder.endings())
+    raise_for_trials(folder.trials())
 
 
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from types import FrameType
 from harness.cli.console import Terminal, out, show_error
 from harness.cli.run_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
-from harness.model.run import Status
+from harness.model.run import Status, Trial
 from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder, write_atomic
 from harness.untrusted import printable
@@ -45,15 +45,7 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
     if not trials:
         progress.line("All trials had already finished; regenerating the report.")
     _write_report(prepared.folder)
-    # In a sweep, running out of memory is a result.
-    points = {planned.id for planned in prepared.resolved.planned if planned.point}
-    raise_for_trials(
-        {
-            trial.id: (trial.status, trial.message)
-            for trial in trials
-            if trial.status is not Status.OUT_OF_MEMORY or trial.id not in points
-        }
-    )
+    raise_for_trials({trial.id: trial for trial in trials})
 
 
 def _write_report(folder: RunFolder) -> None:
@@ -72,20 +64,24 @@ def _write_report(folder: RunFolder) -> None:
     out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
 
 
-def raise_for_trials(outcomes: Mapping[str, tuple[Status, str]]) -> None:
-    """Raise if a trial failed.
+def raise_for_trials(trials: Mapping[str, Trial]) -> None:
+    """Raise if a trial failed. In a sweep, running out of memory is a result.
 
     Args:
-        outcomes: trial name -> status and message.
+        trials: name -> trial.
 
     Raises:
         TrialError: at least one trial failed.
     """
-    failed = {name: message for name, (status, message) in outcomes.items() if status is not Status.OK}
+    failed = {
+        name: trial.message
+        for name, trial in trials.items()
+        if trial.status is not Status.OK and not (trial.status is Status.OUT_OF_MEMORY and trial.point)
+    }
     if failed:
         first, message = next(iter(failed.items()))
         raise TrialError(
-            f"{len(failed)} of {counted(len(outcomes), 'trial')} failed, first {first}: {message}",
+            f"{len(failed)} of {counted(len(trials), 'trial')} failed, first {first}: {message}",
             hint="See log.txt in the trial's folder. The report shows the others.",
         )
 
