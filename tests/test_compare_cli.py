@@ -97,6 +97,12 @@ class TestCompare:
                 assert name in (run["label"], run["run_id"])
             assert document["reference"] == 0
 
+    def test_the_baseline_may_be_one_of_the_runs_and_keeps_its_name(self, tfbench: Call, pair) -> None:
+        printed = tfbench("compare", *pair, "--baseline", f"old={pair[1]}", "-f", "json", "-o", "-")
+        document = json.loads(printed.out)
+        assert document["runs"][document["reference"]]["label"] == "old"
+        assert len(document["runs"]) == 2
+
     @pytest.mark.parametrize(
         ("arguments", "code", "printed"),
         [

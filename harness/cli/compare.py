@@ -121,6 +121,8 @@ def _runs_to_compare(
         position = next((index for index, is_base in enumerate(same) if is_base), None)
         if position is None:
             selected, position = [base, *selected], 0
+        elif base.label:
+            selected[position] = base
     if len(selected) < 2:
         raise UsageError(
             "Only one run to compare.", hint="Name two or more, or add --baseline RUN or --reference NAME."
