@@ -160,6 +160,7 @@ def test_unknown_variants(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_variants(wanted, True, [workload("resnet50")])
     assert "opt:fp16" in caught.value.hint
+    assert "without:launch" in caught.value.hint
 
 
 def test_trials_are_interleaved_by_index() -> None:

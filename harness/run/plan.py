@@ -158,8 +158,8 @@ def resolve_variants(
         }
     for variant in variants:
         if not any(_has_variant(workload, variant) for workload in workloads):
-            names = dict.fromkeys(name for workload in workloads for name in _own_variants(workload))
-            raise unknown("variant", variant, (*VARIANTS, *names, f"{STAGE_PREFIX}NAME"))
+            names = dict.fromkeys(name for workload in workloads for name in _named_variants(workload))
+            raise unknown("variant", variant, names)
     return {
         workload.name: tuple(variant for variant in variants if _has_variant(workload, variant))
         for workload in workloads
@@ -170,8 +170,7 @@ def _has_variant(workload: Workload, variant: str) -> bool:
     """Return whether a workload has a variant; undeclared stages are accepted and checked in the container."""
     if variant.startswith(STAGE_PREFIX) and not workload.stages:
         return variant != STAGE_PREFIX
-    named = (*VARIANTS, *STEP_VARIANTS, *PIPELINE_VARIANTS, *_own_variants(workload))
-    return variant in named or _NUMBERED.fullmatch(variant) is not None
+    return variant in _named_variants(workload) or _NUMBERED.fullmatch(variant) is not None
 
 
 def _analysis_variants(workload: Workload) -> tuple[str, ...]:
@@ -184,9 +183,10 @@ def _analysis_variants(workload: Workload) -> tuple[str, ...]:
     return (*STEP_VARIANTS, *stages, *pipeline)
 
 
-def _own_variants(workload: Workload) -> tuple[str, ...]:
+def _named_variants(workload: Workload) -> tuple[str, ...]:
     optimizations = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.optimizations)
-    return (*optimizations, *(f"{STAGE_PREFIX}{stage}" for stage in workload.stages))
+    stages = (f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
+    return (*VARIANTS, *STEP_VARIANTS, *PIPELINE_VARIANTS, *optimizations, *stages)
 
 
 def spec_for(
