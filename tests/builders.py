@@ -3,8 +3,6 @@
 Runs are reproducible: equal seeds give equal runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Simulated inference requests on a slow CPU and a fast GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

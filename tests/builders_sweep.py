@@ -1,7 +1,5 @@
 """A simulated sweep of the CIFAR-100 MLP over batch size and steps per execution."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Simulated telemetry of host, cgroup and NVML that matches the windows of a trial."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Simulated runs of workers that trained together, with one second of measurement per variant."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from harness.model.run import Metric, Placement, Run, Window

@@ -1,7 +1,5 @@
 """Run tfbench commands in this process."""
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout

@@ -1,7 +1,5 @@
 """Extracts of simulated runs on several kinds of machine, and pages that compare them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Nodes and their messages for tests of the fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write synthetic runs as run folders."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path

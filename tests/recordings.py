@@ -3,8 +3,6 @@
 `python -m tests.recordings` updates the expected results; every changed number needs a reason.
 """
 
-from __future__ import annotations
-
 import json
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """Points that may be the fastest: coverage of the truly fastest point and exclusion of slower ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Costs of training and of a million samples, compared with calculations by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparison with published numbers: units, ranges and variants."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

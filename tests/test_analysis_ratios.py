@@ -1,7 +1,5 @@
 """Ratios of speeds: paired by trial index, or from independent samples."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Request latencies and the highest rate within a latency bound."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Scaling over workers: efficiency, added step time and exchange."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.analysis.scaling import analyse_scaling

@@ -1,7 +1,5 @@
 """Coverage of intervals and significance of trends."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Summaries of trials: speeds, training time, telemetry and energy."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Sweeps: speeds of points, the best point with its ties, and failures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparisons of runs: outcomes, standings, comparability, trends, fleets and checks."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Resolving options, and storing them in the manifest."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

@@ -1,7 +1,5 @@
 """The benchmark of sampling overhead, without an engine or a GPU."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,7 +1,5 @@
 """Parsing workload declarations without executing them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

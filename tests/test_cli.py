@@ -1,7 +1,5 @@
 """The command line: output, errors and exit codes."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Whether container and host share their clocks."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.run.clocks import TOLERANCE_NS, clock_gap

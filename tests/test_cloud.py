@@ -1,7 +1,5 @@
 """Instance types from cloud metadata services, simulated by a local server."""
 
-from __future__ import annotations
-
 import socket
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path

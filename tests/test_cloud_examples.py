@@ -1,7 +1,5 @@
 """The example cluster files match the schema of Ray's launcher; nothing is started."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

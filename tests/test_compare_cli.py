@@ -1,7 +1,5 @@
 """`tfbench compare` as users call it, over run folders and report files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Sentences of comparisons: headlines, warnings, notes and caveats."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

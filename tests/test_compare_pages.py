@@ -1,7 +1,5 @@
 """Pages of comparisons: complete, safe and small."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

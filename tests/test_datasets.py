@@ -1,7 +1,5 @@
 """Published datasets: downloaded once, verified, and read in their published formats."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

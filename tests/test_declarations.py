@@ -1,7 +1,5 @@
 """Declarations may name literals, of their own file or of a module of workloads, and nothing else."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

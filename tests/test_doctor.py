@@ -1,7 +1,5 @@
 """`tfbench doctor`: required disk space and remedies."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first process of a trial, with real processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

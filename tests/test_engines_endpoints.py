@@ -1,7 +1,5 @@
 """Container engines: endpoints, users of containers, options and error messages."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Selection of GPUs and how containers access them, on synthetic hosts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

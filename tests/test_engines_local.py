@@ -1,7 +1,5 @@
 """The local engine with real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

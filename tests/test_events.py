@@ -1,7 +1,5 @@
 """Reading event files, including malformed ones."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The machine's lock, the cache's lock, and atomic replacement of folders."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

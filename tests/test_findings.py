@@ -1,7 +1,5 @@
 """Findings: causes, their order, and predicted and measured gains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

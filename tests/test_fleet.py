@@ -1,7 +1,5 @@
 """Fleets: selecting nodes, sending files, storing results, resuming."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Multi-node training: selecting nodes, storing results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The cost and memory shown by `tfbench list`, computed from recorded runs."""
 
-from __future__ import annotations
-
 from benchmarks.footprint import cpu_footprints, updated
 from harness.run.catalogue import built_in
 from harness.run.footprint import Footprint, footprints

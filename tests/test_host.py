@@ -1,7 +1,5 @@
 """The description of the host, from synthetic trees and from this machine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The local engine's environment."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

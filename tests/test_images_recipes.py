@@ -1,7 +1,5 @@
 """Image names, build contexts and docker-compose.yml."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Wheels of a lock: downloaded by pip, verified and cached, or copied by the user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Who may import whom: DESIGN.md's table, held against the syntax trees of every module."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import re

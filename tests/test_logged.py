@@ -1,7 +1,5 @@
 """Progress in a CI job's log: what is said when, and that none of it is a control character."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

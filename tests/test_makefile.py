@@ -1,7 +1,5 @@
 """`make install` as a fresh clone meets it: quiet when all goes well, whole when it does not."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

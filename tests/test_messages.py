@@ -1,7 +1,5 @@
 """Sentences of reports: every cause and caveat has one, with its numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules for the whole repository that a linter does not check."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Status and message of finished trials."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.engines import Exit

@@ -1,7 +1,5 @@
 """The cats-and-dogs archive with its broken files."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from dataclasses import replace

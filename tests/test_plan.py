@@ -1,7 +1,5 @@
 """From options to an ordered list of trials."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

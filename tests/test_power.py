@@ -1,7 +1,5 @@
 """The benchmark of compare's error rates: its arithmetic and its stopping rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """--price: amounts by name, and what is said of a mistake in them."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.errors import UsageError

@@ -1,7 +1,5 @@
 """Procedural data: reproducible from the seed, of the declared shape, learnable but not trivial."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

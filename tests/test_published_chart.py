@@ -1,7 +1,5 @@
 """Reference machines in the chart of published numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

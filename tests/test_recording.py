@@ -1,7 +1,5 @@
 """Runs embedded in reports: complete if short, downsampled if long, and read back."""
 
-from __future__ import annotations
-
 import base64
 import lzma
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs recorded on an H200 give the expected numbers, findings and pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The HTML report: well-formed, self-contained, small and consistent."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

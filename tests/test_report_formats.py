@@ -1,7 +1,5 @@
 """The report as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 

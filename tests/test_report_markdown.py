@@ -1,7 +1,5 @@
 """The Markdown report: complete and safe for a pull request."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

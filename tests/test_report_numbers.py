@@ -1,7 +1,5 @@
 """Numbers in reports: digits and units."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

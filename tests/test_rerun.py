@@ -1,7 +1,5 @@
 """Rerunning a recorded run: same plan, differences and consent."""
 
-from __future__ import annotations
-
 import base64
 import lzma
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Resuming an interrupted run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

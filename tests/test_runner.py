@@ -1,7 +1,5 @@
 """The runner with failing engines, containers and disks."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Step-time breakdown: parts always add up, and planted causes appear in their parts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies of a workload's data in memory."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

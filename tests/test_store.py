@@ -1,7 +1,5 @@
 """Writing and reading run folders."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The terminal summary: short, with the same numbers as the page."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

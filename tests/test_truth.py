@@ -1,7 +1,5 @@
 """Planted bottlenecks: case definitions, scoring, and the answers for all recorded runs."""
 
-from __future__ import annotations
-
 import tarfile
 import tempfile
 from dataclasses import replace

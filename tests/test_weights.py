@@ -1,7 +1,5 @@
 """--weights: validation, and the copy for containers."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

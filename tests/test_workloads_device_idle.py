@@ -1,7 +1,5 @@
 """Idle time of an asynchronous device: pending results mean that it is busy."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Workload files: declarations that the host reads without TensorFlow, loading and default preprocessing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

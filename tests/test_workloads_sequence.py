@@ -1,7 +1,5 @@
 """A failed variant does not stop the others."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The parameters of each variant and its changes from the baseline."""
 
-from __future__ import annotations
-
 import pytest
 
 from workloads.protocol import Data, Spec, Workload

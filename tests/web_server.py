@@ -1,7 +1,5 @@
 """A local HTTP server for tests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Tiny wheels, locks and checkouts for image tests."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import zipfile

@@ -1,7 +1,5 @@
 """Open reports in Chromium and record their console messages and requests."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

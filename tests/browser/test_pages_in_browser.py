@@ -1,7 +1,5 @@
 """Reports and comparisons in a real browser: drawing, layout, interaction, accessibility and print."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

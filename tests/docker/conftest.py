@@ -1,7 +1,5 @@
 """Fixtures for container tests: a small base image, an engine, and trial specifications."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
 import tempfile

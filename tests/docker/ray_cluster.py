@@ -1,7 +1,5 @@
 """A real Ray cluster of several nodes on this machine; each is a raylet with its own environment."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`tfbench bench` end to end: the real command line, engine, image, containers and TensorFlow."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

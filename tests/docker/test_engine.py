@@ -1,7 +1,5 @@
 """The Docker engine with a real one: isolation, exit status, limits and cleanup."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """`tfbench fleet` end to end: a Ray cluster of several nodes on this machine, with containers on each."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

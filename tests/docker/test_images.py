@@ -1,7 +1,5 @@
 """Images built from tiny locks by the real engine."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A sweep end to end in containers, interrupted and resumed, with a point that runs out of memory."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

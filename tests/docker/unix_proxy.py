@@ -1,7 +1,5 @@
 """A proxy for the engine's Unix socket; killing its process simulates the loss of the engine."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -4,8 +4,6 @@ TFBENCH_FAULTS is the total number of faults that `make faults` injects; by defa
 dozen.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A run of short trials in containers, as a process that tests can kill. Arguments: FOLDER IMAGE RUN-ID."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged and malicious run folders and reports: read as far as possible, or rejected with a user error."""
 
-from __future__ import annotations
-
 import base64
 import json
 import lzma

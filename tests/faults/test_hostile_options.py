@@ -1,7 +1,5 @@
 """Invalid and malicious options: a user error with exit code 2 or 6, before anything is built or run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Damaged and malicious workload files and events."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A run killed at any time loses no finished trial, leaves no containers, and can be resumed."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

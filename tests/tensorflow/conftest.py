@@ -1,7 +1,5 @@
 """Run the real driver in the TensorFlow environment and read its events."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

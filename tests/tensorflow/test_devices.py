@@ -1,7 +1,5 @@
 """Several devices, synchronisation and shuffling with real TensorFlow."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

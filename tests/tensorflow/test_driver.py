@@ -1,7 +1,5 @@
 """The driver runs all variants of real workloads and reports them correctly."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Failures in a trial: error events, exit codes, and results of the other variants."""
 
-from __future__ import annotations
-
 import pytest
 
 from workloads.protocol import NO_GPU_EXIT

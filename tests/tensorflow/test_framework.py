@@ -1,7 +1,5 @@
 """Python code in and around the baseline's steps is measured, and removed by its ablation."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.truth.running import WORKLOADS

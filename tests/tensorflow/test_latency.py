@@ -1,7 +1,5 @@
 """Latency by MLPerf's scenarios, in which a late server cannot hide its delay."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

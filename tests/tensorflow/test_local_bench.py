@@ -1,7 +1,5 @@
 """`tfbench bench --engine local` end to end, without a container engine."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Branch-free loss scaling equals Keras' loss scaling, with finite and infinite gradients."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.tensorflow

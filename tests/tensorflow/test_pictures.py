@@ -1,7 +1,5 @@
 """Image workloads: Keras' Python loader and tf.data on JPEG files, augmentation, accuracy."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.data.jpegs import JpegRecipe

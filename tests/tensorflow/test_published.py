@@ -1,7 +1,5 @@
 """The models match the published ones: layers, activations, optimizers, losses, sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.tensorflow

@@ -1,7 +1,5 @@
 """Training on several devices."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The code snippets of suggested fixes run before and after the change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path

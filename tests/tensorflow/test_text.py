@@ -1,7 +1,5 @@
 """Text classifiers: equal preprocessing in pipeline and arrays, and the recurrent kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Transfer learning and training from scratch: the same network, frozen or not, and initial weights."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.tensorflow

@@ -1,7 +1,5 @@
 """Boosted trees: they run without TensorFlow, learn, and fail without a GPU if one is requested."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Workloads with planted bottlenecks take at least the planted time, even on a busy machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.truth.case import Case

@@ -5,8 +5,6 @@ has its own. Each input line is JSON, ["driver", arguments, log] or ["code", tex
 an exit code.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
