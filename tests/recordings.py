@@ -17,12 +17,7 @@ from harness.run.store import read_run
 DATA = Path(__file__).resolve().parent / "data"
 SUFFIX, EXPECTED = ".tar.xz", ".expected.json"
 # Whole runs on one GPU.
-NAMES = (
-    "h200-launch-bound",
-    "h200-compute-bound",
-    "h200-input-bound",
-    "h200-inference",
-)
+NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound", "h200-inference")
 # The default suite on the CPU and a GPU, with all variants for the breakdown; the report and logs are left
 # out.
 SUITE = "h200-default"

@@ -52,8 +52,7 @@ class Metadata(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("name", "instance"),
-    [("aws", "g5.xlarge"), ("gcp", "a2-highgpu-1g"), ("azure", "Standard_NC4as_T4_v3")],
+    ("name", "instance"), [("aws", "g5.xlarge"), ("gcp", "a2-highgpu-1g"), ("azure", "Standard_NC4as_T4_v3")]
 )
 def test_instance_type_of_each_cloud(tmp_path: Path, name: str, instance: str) -> None:
     with serve(Metadata) as address:

@@ -15,13 +15,7 @@ import numpy as np
 import pytest
 
 from harness.data.datasets import ensure_data
-from harness.data.published_datasets import (
-    Published,
-    read_cifar,
-    read_idx_files,
-    read_reviews,
-    save_arrays,
-)
+from harness.data.published_datasets import Published, read_cifar, read_idx_files, read_reviews, save_arrays
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
@@ -121,9 +115,7 @@ class TestReal:
         assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
     @pytest.mark.parametrize(
-        "wrong",
-        [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}],
-        ids=str,
+        "wrong", [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}], ids=str
     )
     def test_declaration_must_match_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")

@@ -125,8 +125,7 @@ def test_driver_libraries_precede_image_libraries():
 
 
 @pytest.mark.parametrize(
-    ("mount_point", "remedy"),
-    [(FILE_DIR, "Move the workload file"), ("/tfbench/data", "chmod -R o+rX")],
+    ("mount_point", "remedy"), [(FILE_DIR, "Move the workload file"), ("/tfbench/data", "chmod -R o+rX")]
 )
 def test_unreadable_mount_is_an_error(tmp_path, mount_point, remedy):
     """chmod is not suggested for a workload file's folder: it may be a home folder with keys."""

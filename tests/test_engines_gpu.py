@@ -53,12 +53,7 @@ def test_select_by_index_uuid_and_mig():
 
 @pytest.mark.parametrize(
     ("selection", "message"),
-    [
-        ("7", "'7' matches no GPUs"),
-        ("2", "matches 2 GPUs"),
-        ("", "no GPUs"),
-        ("0,", "''"),
-    ],
+    [("7", "'7' matches no GPUs"), ("2", "matches 2 GPUs"), ("", "no GPUs"), ("0,", "''")],
 )
 def test_select_error_lists_gpus(selection, message):
     with pytest.raises(UsageError) as raised:

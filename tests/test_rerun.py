@@ -67,9 +67,7 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path: Path) -> None:
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
 
 
-def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(
-    tmp_path: Path,
-) -> None:
+def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path: Path) -> None:
     run = recorded(builders.cpu_run(trials=5))
     narrow = replace(run, trials=run.trials[:3])
     assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]

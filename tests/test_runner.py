@@ -34,14 +34,7 @@ WORKLOAD = Workload(
     name="mlp", title="", batch_size=32, epochs=1,
     data=Data(name="x", shape=(4,), classes=2, train=2, test=2),
 )  # fmt: skip
-THREE = replace(
-    PROFILES["smoke"],
-    trials=3,
-    max_trials=3,
-    target_interval=0.05,
-    stall_s=30,
-    limit_s=60,
-)
+THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)
 SHORT_STALL = replace(THREE, stall_s=1.0)
 # A fake container writes one piece per poll.
 POLL_S = 0.002
@@ -126,9 +119,7 @@ def test_successful_trials(bench: Bench) -> None:
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 
-def test_progress_ignores_unplanned_variants(
-    bench: Bench,
-) -> None:
+def test_progress_ignores_unplanned_variants(bench: Bench) -> None:
     begun, *others = good_events()
     strange = line("variant", variant="\x1b[2J", params={}, changes=[])
     run_all(bench, Script(writes=(begun, strange, *others)), Script())

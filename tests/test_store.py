@@ -11,15 +11,7 @@ import pytest
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Run, Status, Stop, Trial
 from harness.run.store import RunFolder, TrialFolder, read_run, write_atomic
-from tests.builders import (
-    bare_run,
-    cpu_run,
-    empty_run,
-    failed_run,
-    four_gpu_run,
-    gpu_run,
-    interrupted_run,
-)
+from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
 from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import comparable, write_run
 from workloads.protocol import Spec
