@@ -71,7 +71,7 @@ class Tfbench:
     arguments: tuple[str | Path, ...] = ()
     command: str = "bench"
     environment: Mapping[str, str] = field(default_factory=dict)
-    _process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str] = field(init=False)
 
     def __enter__(self) -> Tfbench:
         (self.folder / "tmp").mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ class Tfbench:
             LOCK_ENV: str(self.folder / "tfbench.lock"),
             "COLUMNS": "200",
         }
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
             env={**os.environ, **isolated, **self.environment},
         )  # fmt: skip
@@ -99,11 +99,6 @@ class Tfbench:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
-
-    @property
-    def process(self) -> subprocess.Popen[str]:
-        assert self._process is not None
-        return self._process
 
     @property
     def run_path(self) -> Path:

@@ -28,24 +28,20 @@ def simulated(
     }
 
 
-def kept(speeds: dict[Point, dict[int, float]]) -> frozenset[Point]:
-    result = may_be_best(speeds)
-    assert result is not None
-    return result
-
-
 def test_the_fastest_point_is_kept_in_95_percent_of_sweeps() -> None:
     """All points are equally fast, which is the hardest case."""
     random = np.random.default_rng(1)
     for points, trials in ((3, 3), (9, 3), (12, 5)):
-        hits = sum(point(0) in kept(simulated(random, [100.0] * points, trials, 0.05)) for _ in range(SWEEPS))
+        hits = sum(
+            point(0) in may_be_best(simulated(random, [100.0] * points, trials, 0.05)) for _ in range(SWEEPS)
+        )
         # Four standard errors below a proportion of 0.95.
         assert hits / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
 
 
 def test_clearly_slower_points_are_excluded() -> None:
     random = np.random.default_rng(2)
-    sweeps = [kept(simulated(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
+    sweeps = [may_be_best(simulated(random, [100.0, 99.9, 80.0, 60.0], 3, 0.01)) for _ in range(50)]
     assert all(result <= {point(0), point(1)} for result in sweeps)
     assert sum(result == {point(0), point(1)} for result in sweeps) > 40
 
@@ -53,7 +49,9 @@ def test_clearly_slower_points_are_excluded() -> None:
 def test_drift_common_to_all_points_cancels_out() -> None:
     """Trials are interleaved, so even 20 % drift of the machine does not hide a difference."""
     random = np.random.default_rng(3)
-    assert all(kept(simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2)) == {point(0)} for _ in range(20))
+    assert all(
+        may_be_best(simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2)) == {point(0)} for _ in range(20)
+    )
 
 
 def test_points_may_have_different_numbers_of_trials() -> None:

@@ -18,9 +18,7 @@ def priced(prices: Prices | None, run: Run | None = None) -> Analysis:
 
 def cost_of(result: Analysis, device: str) -> tuple[Summary, Cost]:
     key = Key("cifar100-mlp", device, "baseline")
-    summary, cost = find_by_key(result.summaries, key), find_by_key(result.costs, key)
-    assert summary is not None and cost is not None
-    return summary, cost
+    return find_by_key(result.summaries, key), find_by_key(result.costs, key)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +42,12 @@ def test_costs_follow_from_speed_energy_and_prices() -> None:
     result = priced(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
     for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
         summary, cost = cost_of(result, device)
-        assert summary.training_s is not None and cost.training is not None
         assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
         speed, million = summary.throughput, cost.per_million_samples
-        assert million is not None and million.n == speed.n
+        assert million.n == speed.n
         assert (million.low, million.median, million.high) == pytest.approx(
             tuple(1e6 / each / 3600 * rate for each in (speed.high, speed.median, speed.low))
         )
-    assert summary.energy_j_per_sample is not None and cost.electricity is not None
     kwh = summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
     assert cost.electricity.median == pytest.approx(0.3 * kwh)
 

@@ -11,12 +11,10 @@ from harness.model.analysis import Estimate
 
 def gap_between(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
     numerator, denominator = (sample(values, adaptive=adaptive) for values in (top, bottom))
-    assert numerator is not None and denominator is not None
     return gap(numerator, denominator)
 
 
 def covers(result: Estimate | None, truth: float) -> bool:
-    assert result is not None
     return result.low <= truth <= result.high
 
 
@@ -50,7 +48,7 @@ def test_ratios_with_few_common_trials() -> None:
     assert ratio({}, {0: 1.0}) is None
     for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
         result = ratio({0: 6.0}, bottom)
-        assert result is not None and (result.median, result.n) == (pytest.approx(3.0), 1)
+        assert (result.median, result.n) == (pytest.approx(3.0), 1)
 
 
 def test_welch_interval_matches_a_hand_calculation() -> None:
@@ -68,7 +66,7 @@ def test_single_trials_have_no_interval_and_invalid_speeds_are_ignored() -> None
     assert single.n == 1 and single.low == single.median == single.high
     assert sample([0.0, -1.0, math.nan]) is None
     only = sample([0.0, 5.0])
-    assert only is not None and only.n == 1
+    assert only.n == 1
 
 
 def test_adaptive_runs_get_a_wider_interval() -> None:

@@ -42,7 +42,6 @@ class TestCapacity:
 
     def test_it_is_the_highest_rate_at_the_tightest_bound_met(self) -> None:
         cpu, gpu = capacities(serving_run())
-        assert cpu.rate_per_s is not None and gpu.rate_per_s is not None
         assert (cpu.bound_s, gpu.bound_s) == (0.1, 0.015)
         assert cpu.alone_s == pytest.approx(0.041, abs=0.001), "more than 15 ms"
         assert (gpu.rate_per_s.median, gpu.rate_per_s.n) == (901.0, 3), "two of 200 requests may be late"
@@ -88,4 +87,4 @@ class TestCapacity:
         assert item.ratio.median == pytest.approx(901 / 13)
         (published,) = analysis.published
         assert published.measured == item.ratio
-        assert published.factor is not None and published.factor.median == pytest.approx(901 / 13 / 8.04)
+        assert published.factor.median == pytest.approx(901 / 13 / 8.04)

@@ -20,7 +20,7 @@ def test_intervals_cover_the_median_in_95_percent_of_cases(n: int) -> None:
 
 def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:
     each = estimate([7.0], "s")
-    assert each is not None and (each.median, each.low, each.high, each.n, each.half_width) == (
+    assert (each.median, each.low, each.high, each.n, each.half_width) == (
         7.0,
         7.0,
         7.0,
@@ -32,14 +32,12 @@ def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:
 
 def test_non_positive_values_get_an_interval() -> None:
     result = estimate([-1.0, 0.0, 1.0], "")
-    assert result is not None
     assert (-result.low, result.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
 
 
 @given(SPEEDS, st.floats(min_value=0.01, max_value=100))
 def test_intervals_contain_the_median_and_scale_with_the_unit(values: list[float], factor: float) -> None:
     result, scaled = estimate(values, ""), estimate([value * factor for value in values], "")
-    assert result is not None and scaled is not None
     assert result.low <= result.median <= result.high and result.n == len(values)
     assert (scaled.low, scaled.high) == pytest.approx((result.low * factor, result.high * factor), rel=1e-6)
 
@@ -56,11 +54,10 @@ def test_narrow_enough_compares_the_half_width(values: list[float], target: floa
 
 def test_drift_is_significant_only_for_real_trends() -> None:
     falling = drift([100, 98, 96, 94, 92])
-    assert falling is not None
     assert falling.p == pytest.approx(2 / 120)  # 2 of 5! orders are monotone
     assert falling.change == pytest.approx(-0.08)
     still = drift([100, 98, 101, 99, 100])
-    assert still is not None and still.p > 0.3
+    assert still.p > 0.3
     assert drift([1, 2, 3]) is None
     random = np.random.default_rng(3)
     result = [drift(random.normal(100, 5, 7).tolist()) for _ in range(1000)]

@@ -17,9 +17,7 @@ from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
 
 
 def summary(run: Run, device: str, variant: str) -> Summary:
-    result = find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
-    assert result is not None
-    return result
+    return find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
 
 
 def window(
@@ -69,7 +67,7 @@ class TestSpeeds:
 class TestTraining:
     def test_time_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
         result = summary(cpu_run(), "cpu", BASELINE)
-        assert result.training_s is not None and result.training_projected
+        assert result.training_projected
         assert result.training_s.median == pytest.approx(
             math.ceil(50_000 / 32) * result.step_time.median * 100
         )
@@ -82,7 +80,7 @@ class TestTraining:
         measured = Metric(variant=BASELINE, name="training_s", value=481.0)
         run = replace(run, trials=(replace(first, metrics=(*first.metrics, measured)), *run.trials[1:]))
         result = summary(run, "cpu", BASELINE)
-        assert result.training_s is not None and result.training_s.median == 481.0
+        assert result.training_s.median == 481.0
         assert not result.training_projected
 
     def test_cold_start_has_shared_phases_then_those_of_the_variant(self) -> None:
@@ -181,7 +179,6 @@ class TestEnergy:
     def test_several_gpus_are_summed_and_all_must_be_measured(self) -> None:
         run, devices = four_gpu_run(), ("gpu0", "gpu0+gpu1+gpu2+gpu3")
         single, four = (summary(run, each, BASELINE).energy_j_per_sample for each in devices)
-        assert single is not None and four is not None
         assert four.median == pytest.approx(single.median / 0.9, rel=0.05)
         trials = (
             replace(trial, telemetry=tuple(each for each in trial.telemetry if each.device != "gpu1"))
@@ -200,5 +197,5 @@ class TestEnergy:
             trial_with((window(1, 9, samples=800),), *zones), workload="cifar100-mlp", device="cpu"
         )
         result = summary(replace(run, trials=(trial,)), "cpu", BASELINE)
-        assert result.energy_source == CPU_COUNTER and result.energy_j_per_sample is not None
+        assert result.energy_source == CPU_COUNTER
         assert result.energy_j_per_sample.median == pytest.approx(150 / 100)

@@ -6,7 +6,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.sweeps import sweeps
-from harness.model.analysis import Estimate, Sweep, SweepPoint
+from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Run, Status
 from tests import builders
 from tests.builders_sweep import sweep_run
@@ -21,11 +21,6 @@ def point_at(sweep: Sweep, **values: int) -> SweepPoint:
     return next(each for each in sweep.points if dict(each.point) == values)
 
 
-def speed(each: SweepPoint) -> Estimate:
-    assert each.throughput is not None
-    return each.throughput
-
-
 def test_all_planned_points_are_present_in_order() -> None:
     sweep = only(sweep_run())
     assert sweep.axes == ("batch_size", "steps_per_execution")
@@ -35,30 +30,19 @@ def test_all_planned_points_are_present_in_order() -> None:
 
 
 def test_the_speed_of_a_point_uses_only_its_own_trials() -> None:
-    sweep = only(sweep_run(noise=0.0))
-    each = point_at(sweep, batch_size=128, steps_per_execution=10)
-    assert speed(each).median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
-    assert speed(each).n == 3
+    each = point_at(only(sweep_run(noise=0.0)), batch_size=128, steps_per_execution=10)
+    assert each.throughput.median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
+    assert each.throughput.n == 3
 
 
-def test_the_best_point_and_its_ties() -> None:
+def test_the_best_point_its_ties_and_failures() -> None:
     sweep = only(sweep_run())
-    assert sweep.best is not None
     assert dict(sweep.best.point)["batch_size"] == 128
-    assert sweep.best.tied is True
-    assert point_at(sweep, batch_size=128, steps_per_execution=1).tied is True
-    assert point_at(sweep, batch_size=128, steps_per_execution=10).tied is True
-    assert point_at(sweep, batch_size=32, steps_per_execution=1).tied is False
-    over = point_at(sweep, batch_size=32, steps_per_execution=1).over_best
-    assert over is not None
-    assert over.high < 1
-
-
-def test_out_of_memory_is_an_outcome() -> None:
-    sweep = only(sweep_run())
-    each = point_at(sweep, batch_size=4096, steps_per_execution=1)
-    assert (each.status, each.throughput, each.tied) == (Status.OUT_OF_MEMORY, None, None)
-    assert "memory limit" in each.message
+    assert [each.tied for each in sweep.points] == [False, False, True, True, None, None]
+    assert point_at(sweep, batch_size=32, steps_per_execution=1).over_best.high < 1
+    failed = point_at(sweep, batch_size=4096, steps_per_execution=1)
+    assert (failed.status, failed.throughput) == (Status.OUT_OF_MEMORY, None)
+    assert "memory limit" in failed.message
 
 
 def test_unmeasured_points_and_single_trials_are_not_ranked() -> None:

@@ -50,7 +50,7 @@ def test_every_kind_of_event_is_read(file: Path) -> None:
         writer.write("end")
     log = read_log(file)
     assert (log.problem, log.ended) == ("", True)
-    assert log.error is not None and log.error["message"] == "last"
+    assert log.error["message"] == "last"
     assert log.facts == {"tensorflow": "2.21.0", "gpus": 0, "threads": 8}, "only scalars are kept"
     (again,) = log.variants
     assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "the last one wins"
@@ -136,7 +136,6 @@ def test_all_text_is_made_printable(file: Path) -> None:
     assert (log.variants[0].params, log.variants[0].changes[0].after) == ({good: [good]}, good)
     assert (log.metrics[0].name, log.reported[0].text, log.left_out) == (good, good, {good: good})
     assert len(log.warnings[0]) == events.MAX_TEXT
-    assert log.error is not None
     assert log.error["message"] == good
     assert repr(log).encode()
 

@@ -27,7 +27,6 @@ with measuring(Path(sys.argv[1])):
 def test_lock_is_released_when_holder_is_killed(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with subprocess.Popen([sys.executable, "-c", HOLDER, lock], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(BusyError, match=f"process {holder.pid}"), measuring(lock):
             pytest.fail("acquired twice")

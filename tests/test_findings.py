@@ -63,7 +63,7 @@ def with_metrics(played: Run, **values: float) -> Run:
 def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause) -> None:
     finding = first(with_metrics(run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0), **metrics))
     assert finding.cause is cause
-    assert finding.share is not None and finding.share.median == pytest.approx(0.75, abs=0.02)
+    assert finding.share.median == pytest.approx(0.75, abs=0.02)
     assert finding.gain == pytest.approx(4.0, rel=0.1)
 
 
@@ -76,7 +76,7 @@ def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:
 def test_the_device_is_the_limit_if_no_time_is_lost() -> None:
     speeds = {name: _speed(10.1 if name == BASELINE else 10, wait_share=0.0) for name in FRAMEWORK}
     finding = first(run({"gpu0": {**speeds, INPUT_ONLY: _speed(1)}}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.COMPUTE and finding.share is not None and finding.share.median > 0.9
+    assert finding.cause is Cause.COMPUTE and finding.share.median > 0.9
 
 
 def test_a_model_that_does_not_learn_is_the_first_finding() -> None:
@@ -85,7 +85,7 @@ def test_a_model_that_does_not_learn_is_the_first_finding() -> None:
 
 def test_a_baseline_faster_than_its_ceiling_is_impossible() -> None:
     finding = first(run({"gpu0": {**FRAMEWORK, MODEL_ONLY: _speed(80)}}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.IMPOSSIBLE and finding.share is not None and finding.share.median > 0.9
+    assert finding.cause is Cause.IMPOSSIBLE and finding.share.median > 0.9
 
 
 def test_a_copy_faster_than_the_link_is_impossible() -> None:
@@ -99,7 +99,7 @@ def test_a_copy_faster_than_the_link_is_impossible() -> None:
 def test_the_gain_of_an_ablation_matches_the_prediction() -> None:
     speeds = {**INPUT, WITHOUT_INPUT: _speed(12)}
     finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.INPUT and finding.ablation is not None and finding.remedy is None
+    assert finding.cause is Cause.INPUT and finding.remedy is None
     assert finding.ablation.variant == WITHOUT_INPUT
     assert finding.ablation.predicted == pytest.approx(finding.ablation.gain.median, rel=0.25)
 
@@ -112,6 +112,6 @@ def test_the_remedy_is_the_variant_with_the_fewest_other_changes() -> None:
               CUSTOM_LOOP: replace(idle, wait_share=0.0), "batch:4": replace(idle, batch=128),
               "calls:10": _speed(2)}  # fmt: skip
     finding = first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.LAUNCH and finding.remedy is not None
+    assert finding.cause is Cause.LAUNCH
     assert finding.remedy.variant == TUNED and finding.remedy.alone
     assert finding.remedy.gain.median == pytest.approx(2.0, rel=0.02)

@@ -90,16 +90,6 @@ def test_results_match_the_expected_values(name: str, folder: Folders) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_parts_add_up_and_gains_follow_from_shares(name: str, folder: Folders) -> None:
-    analysis = replay(folder(name))
-    for time in analysis.step_times:
-        assert sum(part.median for part in time.parts.values()) == pytest.approx(time.total.median)
-    for finding in analysis.findings:
-        if finding.gain is not None and finding.share is not None:
-            assert finding.gain == pytest.approx(1 / (1 - finding.share.median))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_energy_matches_the_counter_of_the_gpu(name: str, folder: Folders) -> None:
     """Mean power over windows plus integrated power between them must match the energy counter."""
@@ -153,12 +143,12 @@ class TestFindings:
         findings = replay(folder(name)).findings
         first = next(each for each in findings if (each.workload, each.device) == (workload, "gpu0"))
         assert first.cause is cause
-        assert first.share is not None and first.share.median > least
+        assert first.share.median > least
 
     def test_slower_changes_are_not_offered_as_fixes(self, folder: Folders) -> None:
         """A pipeline without parallel maps reached 1,624 instead of 2,248 samples/s."""
         (slower,) = cards(replay(folder("h200-input-bound")))
-        assert slower.tried is not None and slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
+        assert slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
         assert slower.diff == ()
         (faster,) = (each for each in cards(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
         assert faster.tried is None and faster.diff

@@ -35,7 +35,6 @@ def test_pages_are_drawn_without_messages_or_requests(open_report, name):
         marks = live.locator("svg g.mark-rect path, svg g.mark-line path, svg g.mark-symbol path")
         assert marks.count() >= len(figure.spec["vconcat"])
         box = live.locator("svg").bounding_box()
-        assert box is not None
         assert box["width"] > 300
         assert box["height"] > 40
         assert not page.locator(f"#{id_} .still").is_visible()

@@ -72,7 +72,6 @@ def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_
         dead = record.parents[2].name
         content = record.read_bytes()
         nodes.kill(dead)
-        assert first.process.stderr is not None
         assert any(f"Node {dead}: " in line for line in first.process.stderr)
         others = sorted({"a", "b", "c"} - {dead})
         first.wait_for(lambda: any((path / name / done).exists() for name in others))

@@ -39,7 +39,6 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(path.parent / "tmp")},
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 

@@ -89,7 +89,6 @@ def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         command, cwd=ROOT, env=environment(TMPDIR=str(folder)), stdin=PIPE, stdout=PIPE, text=True
     ) as server:
         requests, answers = server.stdin, server.stdout
-        assert requests is not None and answers is not None
 
         def start(kind: str, what: Any) -> tuple[int, str]:
             log = folder / "log"
