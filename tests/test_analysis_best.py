@@ -1,5 +1,3 @@
-"""Points that may be the fastest: coverage of the truly fastest point and exclusion of slower ones."""
-
 from collections.abc import Sequence
 
 import numpy as np

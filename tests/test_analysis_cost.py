@@ -1,5 +1,3 @@
-"""Costs of training and of a million samples, compared with calculations by hand."""
-
 from dataclasses import replace
 
 import pytest

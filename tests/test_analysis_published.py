@@ -1,5 +1,3 @@
-"""Comparison with published numbers: units, ranges and variants."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Ratios of speeds: paired by trial index, or from independent samples."""
-
 import math
 
 import numpy as np

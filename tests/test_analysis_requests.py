@@ -1,5 +1,3 @@
-"""Request latencies and the highest rate within a latency bound."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Scaling over workers: efficiency, added step time and exchange."""
-
 import pytest
 
 from harness.analysis.scaling import analyse_scaling

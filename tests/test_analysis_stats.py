@@ -1,5 +1,3 @@
-"""Coverage of intervals and significance of trends."""
-
 import numpy as np
 import pytest
 from hypothesis import given

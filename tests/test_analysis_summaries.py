@@ -1,5 +1,3 @@
-"""Summaries of trials: speeds, training time, telemetry and energy."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Sweeps: speeds of points, the best point with its ties, and failures."""
-
 from dataclasses import replace
 
 import pytest

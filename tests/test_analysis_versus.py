@@ -1,5 +1,3 @@
-"""Comparisons of runs: outcomes, standings, comparability, trends, fleets and checks."""
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

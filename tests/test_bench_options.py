@@ -1,5 +1,3 @@
-"""Resolving options, and storing them in the manifest."""
-
 import datetime
 import json
 import re

@@ -1,5 +1,3 @@
-"""Parsing workload declarations without executing them."""
-
 from pathlib import Path
 
 import pytest

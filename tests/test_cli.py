@@ -1,5 +1,3 @@
-"""The command line: output, errors and exit codes."""
-
 import importlib
 import json
 import os

@@ -1,5 +1,3 @@
-"""Whether container and host share their clocks."""
-
 import pytest
 
 from harness.run.clocks import TOLERANCE_NS, clock_gap

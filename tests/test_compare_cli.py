@@ -1,5 +1,3 @@
-"""`tfbench compare` as users call it, over run folders and report files."""
-
 import csv
 import io
 import json

@@ -1,5 +1,3 @@
-"""Sentences of comparisons: headlines, warnings, notes and caveats."""
-
 import re
 from dataclasses import replace
 

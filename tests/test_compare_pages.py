@@ -1,5 +1,3 @@
-"""Pages of comparisons: complete, safe and small."""
-
 import json
 import math
 from dataclasses import replace

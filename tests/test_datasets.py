@@ -1,5 +1,3 @@
-"""Published datasets: downloaded once, verified, and read in their published formats."""
-
 import gzip
 import io
 import pickle

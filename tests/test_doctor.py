@@ -1,5 +1,3 @@
-"""`tfbench doctor`: required disk space and remedies."""
-
 import os
 from pathlib import Path
 

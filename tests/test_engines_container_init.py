@@ -1,5 +1,3 @@
-"""The first process of a trial, with real processes."""
-
 import subprocess
 import sys
 import time

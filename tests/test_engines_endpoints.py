@@ -1,5 +1,3 @@
-"""Container engines: endpoints, users of containers, options and error messages."""
-
 import platform
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Selection of GPUs and how containers access them, on synthetic hosts."""
-
 import json
 import os
 import shutil

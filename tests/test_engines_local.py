@@ -1,5 +1,3 @@
-"""The local engine with real processes."""
-
 import json
 import os
 import subprocess

@@ -1,5 +1,3 @@
-"""Reading event files, including malformed ones."""
-
 import math
 import os
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""The machine's lock, the cache's lock, and atomic replacement of folders."""
-
 import os
 import stat
 import subprocess

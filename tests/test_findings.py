@@ -1,5 +1,3 @@
-"""Findings: causes, their order, and predicted and measured gains."""
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Fleets: selecting nodes, sending files, storing results, resuming."""
-
 import json
 import pickle
 import shutil

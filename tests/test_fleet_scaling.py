@@ -1,5 +1,3 @@
-"""Multi-node training: selecting nodes, storing results."""
-
 from dataclasses import replace
 from pathlib import Path
 

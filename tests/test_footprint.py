@@ -1,5 +1,3 @@
-"""The cost and memory shown by `tfbench list`, computed from recorded runs."""
-
 from benchmarks.footprint import cpu_footprints, updated
 from harness.run.catalogue import built_in
 from harness.run.footprint import Footprint, footprints

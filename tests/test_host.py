@@ -1,5 +1,3 @@
-"""The description of the host, from synthetic trees and from this machine."""
-
 from dataclasses import replace
 from pathlib import Path
 

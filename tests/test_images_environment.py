@@ -1,5 +1,3 @@
-"""The local engine's environment."""
-
 import subprocess
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Image names, build contexts and docker-compose.yml."""
-
 import shutil
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Wheels of a lock: downloaded by pip, verified and cached, or copied by the user."""
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,5 +1,3 @@
-"""Progress in a CI job's log: what is said when, and that none of it is a control character."""
-
 import io
 
 import pytest

@@ -1,5 +1,3 @@
-"""Sentences of reports: every cause and caveat has one, with its numbers."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Status and message of finished trials."""
-
 import pytest
 
 from harness.engines import Exit

@@ -1,5 +1,3 @@
-"""The cats-and-dogs archive with its broken files."""
-
 import io
 import zipfile
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""From options to an ordered list of trials."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""--price: amounts by name, and what is said of a mistake in them."""
-
 import pytest
 
 from harness.errors import UsageError

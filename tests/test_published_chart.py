@@ -1,5 +1,3 @@
-"""Reference machines in the chart of published numbers."""
-
 from dataclasses import replace
 
 import pytest

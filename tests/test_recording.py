@@ -1,5 +1,3 @@
-"""Runs embedded in reports: complete if short, downsampled if long, and read back."""
-
 import base64
 import lzma
 from dataclasses import replace

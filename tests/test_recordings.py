@@ -1,5 +1,3 @@
-"""Runs recorded on an H200 give the expected numbers, findings and pages."""
-
 import json
 from collections.abc import Callable, Iterator
 from functools import cache

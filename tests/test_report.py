@@ -1,5 +1,3 @@
-"""The HTML report: well-formed, self-contained, small and consistent."""
-
 import base64
 import gzip
 import hashlib

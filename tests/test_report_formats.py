@@ -1,5 +1,3 @@
-"""The report as CSV."""
-
 import csv
 import io
 

@@ -1,5 +1,3 @@
-"""The Markdown report: complete and safe for a pull request."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Numbers in reports: digits and units."""
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Rerunning a recorded run: same plan, differences and consent."""
-
 import base64
 import lzma
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Resuming an interrupted run."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

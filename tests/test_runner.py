@@ -1,5 +1,3 @@
-"""The runner with failing engines, containers and disks."""
-
 import json
 import time
 from collections.abc import Sequence

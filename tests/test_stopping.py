@@ -1,5 +1,3 @@
-"""The stopping rule."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Copies of a workload's data in memory."""
-
 import shutil
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Writing and reading run folders."""
-
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -1,5 +1,3 @@
-"""cgroup version 1, version 2 and hybrid on synthetic trees; the process source on real processes."""
-
 import os
 import shutil
 import signal

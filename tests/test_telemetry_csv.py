@@ -1,5 +1,3 @@
-"""Telemetry CSV files: writing, reading, truncated and invalid files."""
-
 import numpy as np
 import pandas as pd
 import pytest

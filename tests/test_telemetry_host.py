@@ -1,5 +1,3 @@
-"""Host sources on synthetic /proc and /sys trees."""
-
 import shutil
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The sampler's schedule, cost and gaps, on a fake clock."""
-
 import threading
 import time
 

@@ -1,5 +1,3 @@
-"""The terminal summary: short, with the same numbers as the page."""
-
 import io
 
 import pytest

@@ -1,5 +1,3 @@
-"""Planted bottlenecks: case definitions, scoring, and the answers for all recorded runs."""
-
 import tarfile
 import tempfile
 from dataclasses import replace

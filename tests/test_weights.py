@@ -1,5 +1,3 @@
-"""--weights: validation, and the copy for containers."""
-
 import hashlib
 from pathlib import Path
 

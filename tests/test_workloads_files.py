@@ -1,5 +1,3 @@
-"""Workload files: declarations that the host reads without TensorFlow, loading and default preprocessing."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A failed variant does not stop the others."""
-
 from contextlib import nullcontext
 from pathlib import Path
 

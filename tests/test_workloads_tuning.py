@@ -1,5 +1,3 @@
-"""The parameters of each variant and its changes from the baseline."""
-
 import pytest
 
 from workloads.protocol import Data, Spec, Workload

@@ -1,5 +1,3 @@
-"""Reports and comparisons in a real browser: drawing, layout, interaction, accessibility and print."""
-
 import json
 import re
 import shutil

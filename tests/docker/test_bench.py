@@ -1,5 +1,3 @@
-"""`tfbench bench` end to end: the real command line, engine, image, containers and TensorFlow."""
-
 import signal
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The Docker engine with a real one: isolation, exit status, limits and cleanup."""
-
 import json
 import os
 import stat

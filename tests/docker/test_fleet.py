@@ -1,5 +1,3 @@
-"""`tfbench fleet` end to end: a Ray cluster of several nodes on this machine, with containers on each."""
-
 import json
 import signal
 import subprocess

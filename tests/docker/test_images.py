@@ -1,5 +1,3 @@
-"""Images built from tiny locks by the real engine."""
-
 import os
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""A sweep end to end in containers, interrupted and resumed, with a point that runs out of memory."""
-
 import signal
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Damaged and malicious run folders and reports: read as far as possible, or rejected with a user error."""
-
 import base64
 import json
 import lzma

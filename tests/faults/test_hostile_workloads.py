@@ -1,5 +1,3 @@
-"""Damaged and malicious workload files and events."""
-
 import json
 import random
 from dataclasses import asdict

@@ -1,5 +1,3 @@
-"""Several devices, synchronisation and shuffling with real TensorFlow."""
-
 import itertools
 
 import pytest

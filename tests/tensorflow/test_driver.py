@@ -1,5 +1,3 @@
-"""The driver runs all variants of real workloads and reports them correctly."""
-
 import itertools
 
 import pytest

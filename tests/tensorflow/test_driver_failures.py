@@ -1,5 +1,3 @@
-"""Failures in a trial: error events, exit codes, and results of the other variants."""
-
 import pytest
 
 from workloads.protocol import NO_GPU_EXIT

@@ -1,5 +1,3 @@
-"""`tfbench bench --engine local` end to end, without a container engine."""
-
 import signal
 from collections.abc import Mapping
 from pathlib import Path

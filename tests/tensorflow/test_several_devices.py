@@ -1,5 +1,3 @@
-"""Training on several devices."""
-
 import math
 
 import pytest

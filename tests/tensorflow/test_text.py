@@ -1,5 +1,3 @@
-"""Text classifiers: equal preprocessing in pipeline and arrays, and the recurrent kernel."""
-
 import numpy as np
 import pytest
 

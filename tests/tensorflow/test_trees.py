@@ -1,5 +1,3 @@
-"""Boosted trees: they run without TensorFlow, learn, and fail without a GPU if one is requested."""
-
 from pathlib import Path
 
 import pytest
