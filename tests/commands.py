@@ -1,11 +1,14 @@
-"""Run tfbench commands in this process."""
+"""Run tfbench commands in this process, and other programs."""
 
 import io
+import os
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 from harness.cli import main
+from tests.conftest import ROOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +30,16 @@ def tfbench(*arguments: object) -> Printed:
     finally:
         sys.argv = before
     raise AssertionError("main() did not exit")
+
+
+def output_of(*command: object, **environment: str) -> str:
+    """Run a program in the checkout with additional environment variables; return its output."""
+    done = subprocess.run(
+        [*map(str, command)], env={**os.environ, **environment}, cwd=ROOT, check=True, capture_output=True, text=True
+    )  # fmt: skip
+    return done.stdout
+
+
+def loaded_by(code: str) -> set[str]:
+    """Run code in a new Python and return the modules it imported."""
+    return set(output_of(sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)").split())

@@ -1,7 +1,6 @@
 import datetime
 import json
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from harness.model.options import Options
 from harness.run.json_values import from_plain, to_plain
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
+from tests.commands import output_of
 from workloads.protocol import BASELINE, TUNED, VARIANTS
 
 CPU = Options(device="cpu")
@@ -116,8 +116,7 @@ def test_git_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == ""
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return output_of("git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *words).strip()
 
     git("init", "--quiet")
     (tmp_path / "file").write_text("one", encoding="utf-8")

@@ -44,17 +44,8 @@ def test_a_sampler_that_exits_during_its_turn_is_unavailable(tmp_path: Path) -> 
 
 
 def test_tfbench_sampler_runs_until_killed() -> None:
-    command = (
-        sys.executable,
-        "-m",
-        "benchmarks.samplers",
-        "tfbench",
-        "--pid",
-        str(os.getpid()),
-        "--rate-hz",
-        "50",
-    )
-    (turn,), unavailable = take_turns({"tfbench": command}, 1, turn_s=0.5, settle_s=2.0)
+    arguments = ("-m", "benchmarks.samplers", "tfbench", "--pid", str(os.getpid()), "--rate-hz", "50")
+    (turn,), unavailable = take_turns({"tfbench": (sys.executable, *arguments)}, 1, turn_s=0.5, settle_s=2.0)
     assert unavailable == {}
     assert 0 < turn.cpu_s < 0.5
 

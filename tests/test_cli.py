@@ -1,9 +1,7 @@
 import importlib
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +15,9 @@ from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from harness.system.doctor_checks import Check, State
 from tests.builders import bare_run, cpu_run, gpu_run
-from tests.commands import Printed, tfbench
+from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_run
 from tests.report_pages import keep_charts
-
-ROOT = Path(__file__).resolve().parents[1]
-
 
 Run = Callable[..., Printed]
 
@@ -37,16 +32,9 @@ def tfbench_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return tfbench
 
 
-def imported_by(code: str) -> set[str]:
-    """Run code in a separate process and return the modules it imported."""
-    command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(done.stdout.split())
-
-
 class TestHelp:
     def test_no_arguments_lists_commands_without_importing_them(self) -> None:
-        words = imported_by("from harness.cli import main\ntry: main()\nexcept SystemExit: pass")
+        words = loaded_by("from harness.cli import main\ntry: main()\nexcept SystemExit: pass")
         assert set(COMMANDS) < words
         assert not {name for name in words if name.startswith(("harness.run", "harness.cli.b", "numpy"))}
 
@@ -162,9 +150,7 @@ class TestList:
 
     @pytest.mark.slow
     def test_narrow_terminal_truncates_nothing(self) -> None:
-        command = [sys.executable, "-m", "harness", "list", "--long"]
-        narrow = {**os.environ, "COLUMNS": "80"}
-        printed = subprocess.run(command, env=narrow, capture_output=True, text=True, check=True).stdout
+        printed = output_of(sys.executable, "-m", "harness", "list", "--long", COLUMNS="80")
         words = " ".join(printed.split())
         assert "…" not in printed
         for entry in built_in():

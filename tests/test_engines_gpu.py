@@ -1,7 +1,5 @@
 import json
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from harness.model.platform import EngineInfo
 from harness.system.driver import check_driver
 from harness.system.gpus import select_gpus
 from tests.builders import gpu
+from tests.commands import output_of
 from tests.folders import write_files
 
 DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))
@@ -142,11 +141,8 @@ def test_device_nodes_with_driver_libraries(tmp_path):
 def test_driver_folder_is_where_linker_finds_nvml(tmp_path):
     shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any loadable library
     code = "from harness.engines.gpu_files import driver_folder; print(driver_folder())"
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == str(tmp_path)
+    folder = output_of(sys.executable, "-c", code, LD_LIBRARY_PATH=str(tmp_path)).strip()
+    assert folder == str(tmp_path)
 
 
 def test_error_lists_missing_parts(tmp_path):

@@ -1,4 +1,3 @@
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -6,6 +5,7 @@ import pytest
 from harness.errors import ImageError
 from harness.images.environment import ensure_environment, library_variables
 from harness.progress import Silent
+from tests.commands import output_of
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel, use_only, write_lock
 
@@ -21,8 +21,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_environment_has_locked_packages_and_is_created_once(tmp_path: Path, checkout: Path) -> None:
     progress = RecordingProgress()
     info = ensure_environment("cpu", checkout, tmp_path / "cache", progress)
-    command = [info.reference, "-c", "import alpha, beta; print(alpha.VERSION)"]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1.0\n"
+    assert output_of(info.reference, "-c", "import alpha, beta; print(alpha.VERSION)") == "1.0\n"
     assert progress.tasks
     progress.tasks.clear()
     assert ensure_environment("cpu", checkout, tmp_path / "cache", progress) == info

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.conftest import ROOT
 
 # Stands for Python: makes an "environment" whose pip warns as a real one does, and fails where it is told to.
 PYTHON = """#!/bin/sh
@@ -33,15 +33,9 @@ def clone(tmp_path: Path) -> Path:
 
 
 def make(clone: Path, target: str, **surroundings: str) -> subprocess.CompletedProcess[str]:
-    command = ["make", "--no-print-directory", target, f"PYTHON={clone / 'python'}"]
-    return subprocess.run(
-        command,
-        cwd=clone,
-        env={"PATH": "/usr/bin:/bin", **surroundings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["make", "--no-print-directory", "-C", clone, target, f"PYTHON={clone / 'python'}"]
+    environment = {"PATH": "/usr/bin:/bin", **surroundings}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_installing_says_one_line_and_keeps_what_pip_said(clone: Path) -> None:

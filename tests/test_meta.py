@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -14,8 +13,9 @@ import pytest
 from harness import errors
 from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
+from tests.commands import output_of
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
 TEXT = {
     ".py", ".md", ".sh", ".toml", ".yml", ".yaml", ".lock", ".in", ".json", ".html", ".css", ".js", ".txt", "",
@@ -30,8 +30,7 @@ HOSTS = re.compile(
 
 
 def git(*words: str) -> list[str]:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True)
-    return [line for line in done.stdout.split("\0") if line]
+    return [line for line in output_of("git", *words).split("\0") if line]
 
 
 @cache
@@ -101,8 +100,7 @@ def test_documents_only_reference_existing_files() -> None:
 
 def test_make_bench_passes_all_variables() -> None:
     variables = ["PROFILE=smoke", "ENGINE=docker", "DEVICE=gpu0", "WORKLOADS=a-mlp,b-mlp", "OUT=x"]
-    command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), "bench", *variables]
-    text = subprocess.run([*command, "ARGS=--trials 2"], check=True, capture_output=True, text=True).stdout
+    text = output_of("make", "--dry-run", "--no-print-directory", "bench", *variables, "ARGS=--trials 2")
     words = text[text.rindex("tfbench bench") :].replace("\\\n", " ").split()
     assert " ".join(words) == (
         "tfbench bench --profile smoke --engine docker --device gpu0 --out x "

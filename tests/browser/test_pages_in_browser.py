@@ -1,13 +1,13 @@
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from reports import compare_charts
 from reports.figures import figures_of
+from tests.commands import output_of
 from tests.comparisons import comparison
 from tests.report_pages import RUNS, analysis
 
@@ -202,12 +202,9 @@ def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path,
     opened = open_report(name, scheme="dark")
     path = tmp_path / "report.pdf"
     opened.page.pdf(path=path, format=format_)
-    text = subprocess.run(
-        [_tool("pdftotext"), "-layout", path, "-"], capture_output=True, text=True, check=True
-    )
-    pages = text.stdout.removesuffix("\f").split("\f")
-    assert 2 <= len(pages) <= max_pages
-    flat = " ".join(text.stdout.split())
+    text = output_of(_tool("pdftotext"), "-layout", path, "-")
+    assert 2 <= text.count("\f") <= max_pages
+    flat = " ".join(text.split())
     for button in ("Zoom", "Copy ", "Save the data"):
         assert button not in flat
     opened.page.emulate_media(media="print", color_scheme="dark")

@@ -1,5 +1,4 @@
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -8,24 +7,21 @@ import pytest
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
+from tests.commands import output_of
 from tests.docker.unix_proxy import engine_proxy
-from tests.endtoend import ROOT, Tfbench, wait_until, workload_file
+from tests.endtoend import Tfbench, wait_until, workload_file
 from workloads.protocol import VARIANTS
 
 pytestmark = pytest.mark.docker
 
 
 def docker(*words: str) -> list[str]:
-    result = subprocess.run(["docker", *words], check=True, capture_output=True, text=True)
-    return result.stdout.split()
+    return output_of("docker", *words).split()
 
 
-def containers(bench: Tfbench, *, include_ended: bool = True, trial: str = "") -> list[str]:
-    """Return the ids of a run's containers."""
-    flags = ["--all"] if include_ended else []
-    if trial:
-        flags += ["--filter", f"label=tfbench.trial={trial}"]
-    return docker("ps", "--quiet", "--no-trunc", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
+def containers(bench: Tfbench, *flags: str) -> list[str]:
+    """Return the ids of a run's running containers."""
+    return docker("ps", "--quiet", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
 
 
 def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
@@ -38,7 +34,7 @@ def test_published_workload(tmp_path: Path) -> None:
         code, _, err = bench.finish()
         assert code == 0, err
         assert "Engine: docker" in err
-        assert containers(bench) == []
+        assert containers(bench, "--all") == []
     run = bench.read()
     (trial,) = run.trials
     assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
@@ -80,7 +76,7 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
         arguments += ["--workload-file", workload_file(files, name, body)]
     with Tfbench(folder=tmp_path, engine="docker", arguments=tuple(arguments)) as bench:
         code, out, err = bench.finish()
-        assert containers(bench) == []
+        assert containers(bench, "--all") == []
     assert code == 5, err
     assert bench.statuses == {
         "good.cpu.0": Status.OK,
@@ -107,12 +103,11 @@ def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> N
         bench.wait_for(lambda: bench.trial_started("good.cpu.1"))
         bench.signal(signal.SIGKILL)
         bench.finish()
-    wait_until(lambda: containers(bench, include_ended=False) == [])
+    wait_until(lambda: containers(bench) == [])
     path = bench.run_path
     assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.INTERRUPTED}
     record = (path / "trials/good.cpu.0/trial.json").read_bytes()
-    report = subprocess.run([sys.executable, "-m", "harness", "report", path], check=False, cwd=ROOT)
-    assert report.returncode == 0
+    output_of(sys.executable, "-m", "harness", "report", path)
     assert (path / "report.html").exists()
     resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
     with resumed:
@@ -121,7 +116,7 @@ def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> N
     assert resumed.run_path == path, "continues in the same folder"
     assert resumed.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
     assert (path / "trials/good.cpu.0/trial.json").read_bytes() == record
-    assert containers(resumed) == []
+    assert containers(resumed, "--all") == []
 
 
 def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:
@@ -162,9 +157,9 @@ def test_lost_engine(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.ENGINE_LOST}
     assert (bench.run_path / "report.html").exists()
-    wait_until(lambda: containers(bench, include_ended=False) == [])
+    wait_until(lambda: containers(bench) == [])
     resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", bench.run_path))
     with resumed:
         assert resumed.finish()[0] == 0
     assert list(resumed.statuses.values()) == [Status.OK] * 3
-    assert containers(resumed) == [], "including those left when the engine was lost"
+    assert containers(resumed, "--all") == [], "including those left when the engine was lost"

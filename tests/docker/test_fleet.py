@@ -1,6 +1,5 @@
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from harness import __version__
 from harness.model.run import Status
 from harness.run.store import read_run
 from harness.system.file_locks import LOCK_ENV
+from tests.commands import output_of
 from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import Tfbench, wait_until, workload_file
 
@@ -51,11 +51,8 @@ def fleet_folder(fleet: Tfbench) -> Path:
 def running(path: Path) -> list[str]:
     """Return the ids of running containers of a fleet."""
     run_ids = [json.loads(manifest.read_text())["run_id"] for manifest in path.glob("*/manifest.json")]
-    result = []
-    for run_id in run_ids:
-        command = ["docker", "ps", "--quiet", "--filter", f"label=tfbench.run={run_id}"]
-        result += subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return result
+    filters = (("--filter", f"label=tfbench.run={run_id}") for run_id in run_ids)
+    return [line for words in filters for line in output_of("docker", "ps", "--quiet", *words).split()]
 
 
 def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_path: Path) -> None:
