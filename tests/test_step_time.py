@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
 from harness.model.analysis import Cause, Part, StepTime
-from tests.builders import GpuLoad, VariantSpeed, run
+from tests.builders import GpuLoad, VariantSpeed, gpu_run, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
@@ -126,3 +126,9 @@ def test_every_part_has_an_interval_around_its_median() -> None:
     time: StepTime = analyse(run({"gpu0": variants}, noise=0.05)).step_times[0]
     assert all(part.low <= part.median <= part.high for part in time.parts.values())
     assert time.parts[Part.FRAMEWORK].high > time.parts[Part.FRAMEWORK].low
+
+
+def test_rounding_errors_are_not_parts_of_a_step() -> None:
+    for time in analyse(gpu_run()).step_times:
+        ends = [end for value in time.parts.values() for end in (value.low, value.median, value.high)]
+        assert all(end == 0 or abs(end) > 1e-9 * time.total.median for end in ends)

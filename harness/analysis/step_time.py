@@ -56,6 +56,8 @@ from workloads.protocol import (
 
 DRAWS = 1000
 SEED = 20_240_229
+# Smaller shares of a step are rounding errors of its sums and differences.
+ROUNDING = 1e-12
 # Name of the stage in which a workload's own pipeline copies to the device.
 COPY_STAGE = "copy"
 
@@ -248,7 +250,11 @@ def _step_time(case: Case, variant: str, total: Floats, parts: Mapping[Part, Flo
         variant=variant,
         batch=case.variants[BASELINE].batch_size,
         total=_estimate(total, trials),
-        parts={part: _estimate(parts[part], trials) for part in Part if part in parts},
+        parts={
+            part: _estimate(np.where(np.abs(parts[part]) < ROUNDING * total, 0.0, parts[part]), trials)
+            for part in Part
+            if part in parts
+        },
     )
 
 
