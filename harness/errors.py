@@ -14,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+# Lines of a failed program's output in an error message.
+OUTPUT_LINES = 10
+
 
 class TfbenchError(Exception):
     """Base class of all errors shown to users.
@@ -111,6 +114,11 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     return UsageError(
         f"Unknown {kind} {name[:80]!r}.", hint=f"{suggestion}Choose from: {', '.join(choices)}."
     )
+
+
+def last_lines(output: str) -> str:
+    """Return the last lines of a program's output, for an error message."""
+    return "\n".join(output.strip().splitlines()[-OUTPUT_LINES:])
 
 
 @contextmanager

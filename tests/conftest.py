@@ -7,7 +7,7 @@ import platformdirs
 import pytest
 from hypothesis import settings
 
-from harness.images.environment import ensure_environment
+from harness.images.local_environment import ensure_environment
 from harness.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[1]

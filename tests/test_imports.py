@@ -43,7 +43,7 @@ OTHERS: Mapping[str, str] = {
     "reports": "altair jinja2 markupsafe numpy rich vl_convert",
 }
 # Modules with rules of their own. Trees run where there is no TensorFlow: nothing that needs it may come along.
-BOOSTING = ("loading", "protocol", "sequence", "timing", "tuning")
+BOOSTING = ("workload_file", "protocol", "sequence", "timing", "tuning")
 OWN_RULES: Mapping[str, Rule] = {
     "workloads.protocol": Rule(),
     "workloads.boosting": Rule([f"workloads.{name}" for name in BOOSTING], others=("numpy", "xgboost")),
@@ -72,7 +72,12 @@ def _whole(name: str) -> str:
 
 RULES = {**table(), **OWN_RULES}
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
-FOLDER_OF_WORKLOADS = ("harness.run.catalogue", "harness.system.gpu_proof", "harness.run.prepare")
+FOLDER_OF_WORKLOADS = (
+    "harness.run.catalogue",
+    "harness.run.declarations",
+    "harness.system.gpu_proof",
+    "harness.run.prepare",
+)
 
 
 def modules() -> dict[str, Path]:

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from harness.run import catalogue as catalog
-from workloads import loading, tuning
+from workloads import tuning, workload_file
 from workloads.protocol import OPTIMIZATION_PREFIX, Spec
 
-FOLDER = Path(loading.__file__).parent
+FOLDER = Path(workload_file.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
 
 
@@ -40,7 +40,7 @@ def test_default_preprocessing_scales_integers_to_float32_in_0_to_1():
         "x_train": np.array([[0, 255]], np.uint8), "y_train": np.array([1], np.uint8),
         "x_test": np.array([[51, 102]], np.uint8), "y_test": np.array([0], np.uint8),
     }  # fmt: skip
-    (x_train, y_train), (x_test, _) = loading.scaled(arrays, {})
+    (x_train, y_train), (x_test, _) = workload_file.scaled(arrays, {})
     assert x_train.dtype == np.float32
     assert x_train.tolist() == [[0.0, 1.0]]
     assert x_test.tolist() == pytest.approx(np.array([[0.2, 0.4]], np.float32))
@@ -68,8 +68,8 @@ def test_invalid_workload_files_are_rejected(tmp_path, text, message):
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(loading.WorkloadFileError, match=message):
-        loading.load(str(path))
+    with pytest.raises(workload_file.WorkloadFileError, match=message):
+        workload_file.load(str(path))
 
 
 def test_a_file_with_several_workloads_is_loaded_by_name(tmp_path):
@@ -81,14 +81,14 @@ def test_a_file_with_several_workloads_is_loaded_by_name(tmp_path):
         "def model(params): return 1\n"
         "def second(params): return 2\n"
     )
-    assert [loading.load(str(path), name).model({}) for name in ("a", "b", "")] == [1, 2, 1]
-    with pytest.raises(loading.WorkloadFileError, match="no workload 'c'"):
-        loading.load(str(path), "c")
+    assert [workload_file.load(str(path), name).model({}) for name in ("a", "b", "")] == [1, 2, 1]
+    with pytest.raises(workload_file.WorkloadFileError, match="no workload 'c'"):
+        workload_file.load(str(path), "c")
 
 
 @pytest.mark.parametrize("returned", [("read",), ("batch", "read"), ("read", "batch", "more")])
 def test_undeclared_stages_are_rejected(returned):
     declared = replace(BUILT_IN["resnet50"], stages=("read", "batch"))
-    loading.check_stages(declared, [("read", list), ("batch", list)])
-    with pytest.raises(loading.WorkloadFileError, match=r"read.*batch"):
-        loading.check_stages(declared, [(name, list) for name in returned])
+    workload_file.check_stages(declared, [("read", list), ("batch", list)])
+    with pytest.raises(workload_file.WorkloadFileError, match=r"read.*batch"):
+        workload_file.check_stages(declared, [(name, list) for name in returned])

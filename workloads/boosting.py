@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 
-from workloads import loading, tuning
+from workloads import tuning, workload_file
 from workloads.protocol import (
     ARRAYS,
     BUILD,
@@ -68,8 +68,8 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     Raises:
         NoGpuError: a GPU was requested but XGBoost does not train on it.
     """
-    module, workload = loading.import_workload(spec.file, spec.workload)
-    booster = loading.required(module, "booster")
+    module, workload = workload_file.import_workload(spec.file, spec.workload)
+    booster = workload_file.required(module, "booster")
     if spec.device == "gpu":
         _prove(max(spec.gpus, 1))
     began = events.phase(IMPORT, began_ns)

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.augment import OnDevice
-from workloads.loading import Stage
 from workloads.protocol import Data, Published, Workload
+from workloads.workload_file import Stage
 
 SIDE = 24  # of a crop, in pixels
 CLASSES = 10

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads import augment, keras_loader
-from workloads.loading import Stage
+from workloads.workload_file import Stage
 
 # Prefetched elements. Fixed, because an autotuned buffer grows while other variants run and makes the first
 # steps after them too fast.

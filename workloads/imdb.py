@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.loading import Split, Stage
 from workloads.protocol import RARE, Data, Published, Workload
+from workloads.workload_file import Split, Stage
 
 COLAB: dict[str, Any] = {
     "source": "Training article, 2020",

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from workloads import tuning
-from workloads.loading import Loaded, Split, Stage
 from workloads.protocol import BASELINE, EventWriter, Spec, Workload
 from workloads.storage import in_ram
 from workloads.timing import Meter
+from workloads.workload_file import Loaded, Split, Stage
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads import augment
-from workloads.loading import Stage
+from workloads.workload_file import Stage
 
 READ, DECODE, RESIZE, AUGMENT, BATCH = range(5)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.loading import Arrays, Split, scaled
 from workloads.protocol import Data, Published, Workload
+from workloads.workload_file import Arrays, Split, scaled
 
 # Published with Keras 2, which uses XLA only on request; Keras 3 enables it on GPUs by default.
 PARAMS = {"jit_compile": False}

@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from workloads import patching
 from workloads.job import Job
-from workloads.loading import Stage
+from workloads.workload_file import Stage
 
 
 @dataclass(frozen=True)

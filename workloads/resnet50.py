@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from workloads import resnet
-from workloads.loading import Stage
 from workloads.loss_scaling import BranchFreeLossScaling
 from workloads.protocol import Data, Published, Requests, Workload
+from workloads.workload_file import Stage
 
 DATA = Data(name="synthetic-imagenet", shape=(224, 224, 3), classes=1000, train=0, test=0, dtype="float32")
 SOURCE = "He et al. 2015; NVIDIA's ResNet-50 v1.5"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, loading, multi_worker, pipeline, resident
+from workloads import building, multi_worker, pipeline, resident, workload_file
 from workloads.job import Job
 from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_STEP, RUN_EAGERLY, TUNED
 from workloads.python_calls import Stopwatch
@@ -138,7 +138,7 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
         steps_per_epoch = steps_per_epoch or (epoch.batches if epoch.ends else None)
         source, epoch = pipeline.from_memory(source)
     elif job.meter.full and not steps_per_epoch and not epoch.ends:
-        raise loading.WorkloadFileError(
+        raise workload_file.WorkloadFileError(
             f"{job.workload.name} has an endless pipeline. Declare samples_per_epoch, at least one batch of {batch}."
         )
     if not epoch.exact:

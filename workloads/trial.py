@@ -15,12 +15,12 @@ from workloads import (
     devices,
     draining,
     inference,
-    loading,
     multi_worker,
     resident,
     step_variants,
     training,
     tuning,
+    workload_file,
 )
 from workloads.job import Job
 from workloads.protocol import (
@@ -72,7 +72,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     elif len(names) > 1:
         strategy = tf.distribute.MirroredStrategy(names)
     devices.prove(names)
-    loaded = loading.load(spec.file, spec.workload)
+    loaded = workload_file.load(spec.file, spec.workload)
     began = events.phase(IMPORT, began_ns)
     events.write("facts", facts=devices.facts(names))
     train, test = load_arrays(loaded, spec)
@@ -81,7 +81,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         loaded=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
     )
     if job.workload.pipeline:
-        loading.check_stages(job.workload, job.of(BASELINE).stages())
+        workload_file.check_stages(job.workload, job.of(BASELINE).stages())
     run_variants(job)
     if spec.workers:
         multi_worker.report_collective(job.of(spec.variants[0]))
@@ -89,7 +89,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         _report_facts(job)
 
 
-def load_arrays(loaded: loading.Loaded, spec: Spec) -> tuple[Any, Any]:
+def load_arrays(loaded: workload_file.Loaded, spec: Spec) -> tuple[Any, Any]:
     """Load and preprocess the mounted arrays; (None, None) for workloads with their own pipeline."""
     if loaded.workload.pipeline:
         return None, None

@@ -13,10 +13,6 @@ from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import CPU, Run, Trial
 from workloads.protocol import Workload
 
-# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy
-# devices).
-MIN_FREE_CPUS = 0.15
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -161,18 +157,6 @@ def cpus_used(case: Case, variant: str) -> float | None:
     """Return the CPU time used by the container in a variant, in CPUs."""
     used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
     return case.host(variant, "process", "cpu_usage_s_per_s") if used is None else used
-
-
-def free_cpus(case: Case, variant: str) -> float | None:
-    """Return the free share of the CPUs available to the container if they are saturated.
-
-    None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
-    """
-    busy, total, cpus = host_busy(case, variant), case.host_cpus, case.cpus
-    if busy is None or not cpus or not total:
-        return None
-    free = 1.0 - busy if case.pinned else min(1.0, (1.0 - busy) * total / cpus)
-    return free if free < MIN_FREE_CPUS else None
 
 
 def host_busy(case: Case, variant: str) -> float | None:

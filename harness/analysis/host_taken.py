@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from harness.analysis.case import MIN_FREE_CPUS, Case, cpus_used, host_busy
+from harness.analysis.case import Case, cpus_used, host_busy
 from harness.model.analysis import Cause
 from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
+
+# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
+MIN_FREE_CPUS = 0.15
+# Less than 5 % of the CPUs is the host's own housekeeping; xprof would not call it a loss.
+MIN_OTHERS = 0.05
 
 
 def host_shares(case: Case) -> dict[Cause, float]:
@@ -70,10 +75,6 @@ def _others_share(case: Case) -> float | None:
     return _limited_by_waiting(case, others / (others + used / cpus))
 
 
-# Less than 5 % of the CPUs is the host's own housekeeping; xprof would not call it a loss.
-MIN_OTHERS = 0.05
-
-
 def _limited_by_waiting(case: Case, share: float) -> float:
     """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
 
@@ -83,3 +84,15 @@ def _limited_by_waiting(case: Case, share: float) -> float:
     waited = case.host(BASELINE, "cgroup", "cpu_pressure_some_s_per_s")
     waited = cpus_used(case, BASELINE) if waited is None else waited
     return share if waited is None else min(share, waited)
+
+
+def free_cpus(case: Case, variant: str) -> float | None:
+    """Return the free share of the CPUs available to the container if they are saturated.
+
+    None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
+    """
+    busy, total, cpus = host_busy(case, variant), case.host_cpus, case.cpus
+    if busy is None or not cpus or not total:
+        return None
+    free = 1.0 - busy if case.pinned else min(1.0, (1.0 - busy) * total / cpus)
+    return free if free < MIN_FREE_CPUS else None

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.align import Floats
-from harness.analysis.case import Case, cpus_used, device_activity, free_cpus
-from harness.analysis.host_taken import host_shares
+from harness.analysis.case import Case, cpus_used, device_activity
+from harness.analysis.host_taken import free_cpus, host_shares
 from harness.analysis.measures import Measure
 from harness.analysis.pipelines import slowest_stages
 from harness.analysis.stats import chi_median

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.cli.console import Terminal, err
-from harness.cli.measuring import command_line, measure, stop_on_signals
+from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import Resume, takes_options
 from harness.model.options import Options
 from harness.paths import paths_here

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.scaling import analyse_scaling
-from harness.cli.comparing import NamedRun, write_comparison
 from harness.cli.console import Terminal, err, out
-from harness.cli.measuring import command_line, raise_for_trials, stop_on_signals
+from harness.cli.render_comparison import NamedRun, write_comparison
+from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
 from harness.cli.shared_options import Resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected

@@ -9,7 +9,7 @@ import typer
 
 from harness.cli.console import out
 from harness.cli.output import STDOUT, output_paths, write_outputs
-from harness.cli.run_report import FILES, newest, report_texts
+from harness.cli.render_report import FILES, newest, report_texts
 from harness.cli.shared_options import Formats, Price, Target
 
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.measuring import command_line, measure, stop_on_signals
-from harness.cli.run_report import newest
+from harness.cli.render_report import newest
+from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import Price, Runs, absolute
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine

@@ -14,13 +14,12 @@ from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
 from harness.engines.docker_calls import engine_call
-from harness.errors import ImageError
-from harness.images.bases import obtain, pull_missing
-from harness.images.recipes import TARGETS, Base, Recipes, building, last_lines
+from harness.errors import ImageError, last_lines
+from harness.images.base_image import obtain, pull_missing
+from harness.images.recipes import TARGETS, Base, Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
-_TAIL_LINES = 12
 # Timeout of a commit, which copies gigabytes.
 _COMMIT_S = 3600
 
@@ -187,7 +186,7 @@ def image_contents(attributes: dict[str, Any]) -> str:
 
 
 def _build_error(target: str, log: Path) -> ImageError:
-    tail = last_lines(log.read_text(encoding="utf-8", errors="replace"), _TAIL_LINES)
+    tail = last_lines(log.read_text(encoding="utf-8", errors="replace"))
     return ImageError(
         f"Could not build the {target} image:\n{tail}\n",
         hint=f"See the full log in {log}. A custom base needs Python 3.13 with venv; the CUDA image needs 12 GB "

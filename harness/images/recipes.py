@@ -132,8 +132,3 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
             hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
             "the checkout writable.",
         ) from error
-
-
-def last_lines(output: str, count: int = 4) -> str:
-    """Return the last lines of a program's output, for an error message."""
-    return "\n".join(output.strip().splitlines()[-count:])

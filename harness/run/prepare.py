@@ -33,7 +33,7 @@ from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.errors import StoreError, UsageError
 from harness.images.builder import ImageBuilder
-from harness.images.environment import ensure_environment, library_variables
+from harness.images.local_environment import ensure_environment, library_variables
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial, Run, Trial
 from harness.paths import Paths

@@ -13,7 +13,7 @@ import pytest
 from docker.errors import APIError, NotFound
 
 from harness.errors import ImageError
-from harness.images.bases import obtain, pull_missing
+from harness.images.base_image import obtain, pull_missing
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.recipes import Base
 from harness.model.platform import ImageInfo

@@ -6,7 +6,7 @@ pytestmark = pytest.mark.tensorflow
 
 INSPECT = """
 import json
-from workloads import building, loading, tuning
+from workloads import building, workload_file, tuning
 from workloads.protocol import Spec
 def described(layer):
     sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
@@ -14,7 +14,7 @@ def described(layer):
     return " ".join(str(part) for part in (type(layer).__name__, *sizes, activation) if part)
 models = {}
 for file, name in NAMES:
-    loaded = loading.load(file, name)
+    loaded = workload_file.load(file, name)
     for variant in ("baseline", "tuned"):
         params = tuning.variant_params(loaded.workload, Spec(), variant)
         model = building.build(loaded.model, params, strategy=None, seed=1)

@@ -10,13 +10,13 @@ TOGETHER = """
 import json, tempfile
 from pathlib import Path
 import tensorflow as tf
-from workloads import loading, trial
+from workloads import workload_file, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
 file, name, folder, variants, steps, params = WHAT
 spec = Spec(variants=variants, device="cpu", gpus=2, steps=steps, windows=2, warmup_s=0.05, data_dir=folder,
             params=params)
-loaded, names = loading.load(file, name), ["CPU:0", "CPU:1"]
+loaded, names = workload_file.load(file, name), ["CPU:0", "CPU:1"]
 train, test = trial.load_arrays(loaded, spec)
 path = Path(tempfile.mkdtemp()) / "events"
 with path.open("w") as file:
@@ -130,13 +130,13 @@ def test_replicas_stay_equal_and_match_mirrored_strategy(script, precision, jit,
 
 INFERRED = """
 import io, json
-from workloads import loading, trial
+from workloads import workload_file, trial
 from workloads.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 messages = []
 for name, more in (("resnet50-infer", {"gpus": 2}), ("resnet50-serve", {"workers": 2})):
     spec = Spec(file="resnet50.py", workload=name, device="gpu", **more)
-    job = Job(loaded=loading.load("resnet50.py", name), spec=spec, events=EventWriter(io.StringIO()),
+    job = Job(loaded=workload_file.load("resnet50.py", name), spec=spec, events=EventWriter(io.StringIO()),
               devices=["CPU:0"])
     try:
         trial.run_variants(job)

@@ -8,10 +8,10 @@ COMPARED = """
 import json, tempfile
 import numpy as np
 import tensorflow as tf
-from workloads import building, loading, tuning
+from workloads import building, workload_file, tuning
 from workloads.protocol import Spec
 def built(name, seed=1, **more):
-    loaded = loading.load("transfer.py", name)
+    loaded = workload_file.load("transfer.py", name)
     params = tuning.variant_params(loaded.workload, Spec(**more), "baseline")
     model = building.build(loaded.model, params, strategy=None, seed=seed)
     return model, loaded.facts(params)["weights of the backbone"]

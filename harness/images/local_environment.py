@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.errors import ImageError
-from harness.images.recipes import Recipes, building, last_lines
+from harness.errors import ImageError, last_lines
+from harness.images.recipes import Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 from harness.system.file_locks import replacing

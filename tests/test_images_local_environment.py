@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.images.environment import ensure_environment, library_variables
+from harness.images.local_environment import ensure_environment, library_variables
 from harness.progress import Silent
 from tests.commands import output_of
 from tests.fakes import RecordingProgress

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from harness.cli.console import Terminal, out, show_error
-from harness.cli.run_report import FILES, report_texts
+from harness.cli.render_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
 from harness.model.run import Status, Trial
 from harness.run.prepare import Prepared, execute

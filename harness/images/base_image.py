@@ -12,8 +12,8 @@ from docker.errors import APIError, ImageNotFound
 from docker.models.images import Image
 from requests.exceptions import ReadTimeout
 
-from harness.errors import ImageError
-from harness.images.recipes import Base, last_lines
+from harness.errors import ImageError, last_lines
+from harness.images.recipes import Base
 from harness.progress import Progress
 
 # Timeout of a registry's first response.

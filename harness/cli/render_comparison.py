@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import __version__
 from harness.cli.output import charts_code
-from harness.cli.run_report import read_analysis
+from harness.cli.render_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.multi_node import Scaling
 from harness.model.run import Prices
