@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -75,19 +76,20 @@ def command(
             wait_s=wait_s,
         )
     progress = Terminal(err())
+    resume_command = f"tfbench fleet --resume {shlex.quote(str(folder.path))}"
     try:
         missing = _measure(folder, plan, progress)
     except Interrupted as error:
         if not folder.path.exists():
             raise
-        hint = f"Continue with: tfbench fleet --resume {folder.path}"
+        hint = f"Continue with: {resume_command}"
         raise Interrupted("Stopped. Finished trials are kept.", hint=hint) from error
     finally:
         _write_page(folder, progress)
     if missing:
         raise FleetError(
             f"{counted(len(missing), 'node')} missing, first: {next(iter(missing.values()))}",
-            hint=f"The page shows the others. Fix the problem and run: tfbench fleet --resume {folder.path}",
+            hint=f"The page shows the others. Fix the problem and run: {resume_command}",
         )
     raise_for_trials(folder.trials())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,7 +14,7 @@ import typer
 from harness.cli.console import Terminal, err, out
 from harness.cli.render_report import newest
 from harness.cli.run_trials import command_line, measure, stop_on_signals
-from harness.cli.shared_options import Price, Runs, absolute
+from harness.cli.shared_options import Price, Runs, absolute, split
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
@@ -67,7 +68,7 @@ def command(
         path = newest(run)
         recorded = open_run(path)
         progress.line(_summary(recorded))
-        devices = tuple(filter(None, device.split(",")))
+        devices = split([device])
         options = rerun_options(recorded, out=runs, engine=engine, devices=devices, files=files, price=price)
         requested = requested_resources(recorded, options)
         for name, value in requested.items():
@@ -88,7 +89,8 @@ def command(
         )
         _print_differences(progress, recorded, prepared.run)
         measure(prepared, progress)
-    out().print(f"Compare with: tfbench compare {path} {prepared.folder.path}", soft_wrap=True)
+    compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
+    out().print(f"Compare with: {compared}", soft_wrap=True)
 
 
 def _summary(run: Run) -> str:

@@ -56,7 +56,7 @@ def _write_report(folder: RunFolder) -> None:
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",
-            hint=f"Write it with: tfbench report {folder.path}",
+            hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
         ) from error
     from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 

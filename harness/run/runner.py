@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -140,7 +141,7 @@ class Runner:
         if cause is not None:
             raise Interrupted(
                 "Interrupted before all trials had run.",
-                hint=f"Continue with: tfbench bench --resume {self.folder.path}",
+                hint=f"Continue with: tfbench bench --resume {shlex.quote(str(self.folder.path))}",
             ) from cause
         return trial
 
