@@ -81,6 +81,7 @@ class TestUsageErrors:
             ("bench -d cpu --param colour=red", 2, "Unknown parameter 'colour'", "batch_size"),
             ("bench -d cpu --param batch_size=1,2", 2, "exactly one workload", "--workload cifar100-mlp"),
             ("bench -d cpu --param batch_size", 2, "takes NAME=VALUE", "--param name=value"),
+            ("bench --param epochs=1 --param epochs=2", 2, "a name twice", "batch_size=32,64"),
             ("bench -d cpu --data dreams", 2, "Unknown data mode 'dreams'", "auto, real, procedural"),
             ("bench -d cpu --cpus 0-99999", 2, "--cpus 0-99999", "--cpus 0"),
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),

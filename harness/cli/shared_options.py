@@ -40,6 +40,11 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     pairs = {name: text for name, _, text in (value.partition("=") for value in values)}
     if not all((*pairs, *pairs.values())):
         raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} name=value.")
+    if len(pairs) < len(values):
+        raise UsageError(
+            f"{option} has a name twice: {' '.join(values)}.",
+            hint="Give each name once; a sweep is --param batch_size=32,64.",
+        )
     return pairs
 
 

@@ -19,7 +19,7 @@ _UNIX = "unix://"
 HINT = (
     "Install and start an engine with `make engine` (Podman: `systemctl --user start podman.socket`). If access "
     "is denied, run `sudo usermod -aG docker $USER` and log in again. If it uses another socket, set "
-    "DOCKER_HOST=unix:///path/to/socket. To run without containers, use ENGINE=local."
+    "DOCKER_HOST=unix:///path/to/socket. To run without containers, use --engine local (make bench ENGINE=local)."
 )
 ELSEWHERE_HINT = (
     "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
