@@ -156,6 +156,9 @@ def test_settings_that_need_consent() -> None:
         "--cpu-quota": "0.5",
         "--memory": "1.5 GiB",
     }
+    bare = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=False)))
+    assert requested_resources(bare, rerun_options(bare))["--engine"] == "local"
+    assert "--engine" not in requested_resources(bare, rerun_options(bare, engine="docker"))
     own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
     assert requested_resources(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
     assert requested_resources(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}

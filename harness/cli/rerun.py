@@ -50,7 +50,7 @@ def command(
         typer.Option(help="Local path of the run's workload file."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Allow the run's images, files, GPUs and limits.")
+        bool, typer.Option("--yes", "-y", help="Allow the run's engine, images, files, GPUs and limits.")
     ] = False,
     runs: Runs = RUNS,
     price: Price = "",

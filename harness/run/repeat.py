@@ -100,6 +100,7 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     """
     recorded_files = options.files if options.files == run.manifest.options.files else ()
     requested = {
+        "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
         "--base": options.base,
         "--workload-file": ", ".join(map(str, recorded_files)),
