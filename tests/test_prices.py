@@ -21,7 +21,19 @@ def test_amounts(text: str, wanted: Prices) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "currency=EUR", "cheap", "gpu=-1", "gpu=nan", "tpu=1", "currency=", "prices.toml"]
+    "text",
+    [
+        "",
+        "0,526",
+        "cpu=1,cpu=2",
+        "currency=EUR",
+        "cheap",
+        "gpu=-1",
+        "gpu=nan",
+        "tpu=1",
+        "currency=",
+        "prices.toml",
+    ],
 )
 def test_mistakes_name_what_to_try(text: str) -> None:
     with pytest.raises(UsageError) as error:

@@ -26,7 +26,7 @@ def read_prices(text: str) -> Prices:
     Raises:
         UsageError: no amount, or an invalid value.
     """
-    items = (part.strip().rpartition("=") for part in text.split(",") if part.strip())
+    items = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
     values = {name.replace("-", "_") or "machine": value for name, _, value in items}
     values = {
         "electricity_per_kwh" if name == "electricity" else name: value for name, value in values.items()
@@ -37,6 +37,8 @@ def read_prices(text: str) -> Prices:
         prices = msgspec.convert({**values, "source": "--price"}, Prices, strict=False)
         amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]
         usable = prices.currency and amounts and all(0 <= value < math.inf for value in amounts)
+        # A decimal comma gives two prices of the machine.
+        usable = usable and len(values) == len(items)
     except ValueError:
         usable = False
     if not usable:
