@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from harness.model.analysis import Cause, Finding, Remedy
+from reports.names import is_gpu
 from reports.overview import Row
 
 # Cause -> file in reports/snippets with the change. Tests run the code before and after each change.
@@ -27,6 +28,8 @@ SNIPPETS: Mapping[Cause, str] = {
 }
 # tf.data options cannot parallelize a loader written in Python.
 LOADER = "python_loader"
+# Half precision is a fix on GPUs only.
+ON_CPU = "xla"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Fix:
         changes = self.row.tuned.changes if self.row.tuned else ()
         if self.finding.cause is Cause.INPUT and any(change.what == "loader" for change in changes):
             name = LOADER
+        elif self.finding.cause is Cause.COMPUTE and not is_gpu(self.finding.device):
+            name = ON_CPU
         return tuple(snippet(name).splitlines()) if name and not self.tried else ()
 
 

@@ -14,6 +14,7 @@ from harness.model.analysis import (
     StepTime,
 )
 from reports import numbers
+from reports.fix_cards import ON_CPU, fixes, snippet
 from reports.messages import (
     FIXES,
     PART_TEXTS,
@@ -26,6 +27,7 @@ from reports.messages import (
     limit,
     trust,
 )
+from reports.overview import rows
 from tests.builders import cpu_run
 from tests.report_pages import analysis
 from workloads.protocol import TUNED
@@ -142,6 +144,13 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     assert [expected(each) for each in (item, tuned, mixed, single)] == [
         "2.0× predicted", "3.1× with all fixes", "1.6× with other changes", "xla: 1.6×",
     ]  # fmt: skip
+
+
+def test_code_and_text_of_a_fix_agree_on_a_cpu() -> None:
+    ((card,),) = fixes(rows(analysis("cpu")))
+    assert card.finding.cause is Cause.COMPUTE
+    assert fix(card.finding) == "compile with XLA, then a faster device"
+    assert list(card.diff) == snippet(ON_CPU).splitlines()
 
 
 def test_impossible_measurements_are_explained_with_numbers() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reports.fix_cards import LOADER, SNIPPETS, snippet
+from reports.fix_cards import LOADER, ON_CPU, SNIPPETS, snippet
 
 pytestmark = pytest.mark.tensorflow
 
@@ -48,7 +48,7 @@ print(json.dumps("ran"))
 
 
 def test_snippets_and_causes_match() -> None:
-    assert {*SNIPPETS.values(), LOADER} == set(NAMES)
+    assert {*SNIPPETS.values(), LOADER, ON_CPU} == set(NAMES)
 
 
 def applied(diff: str, *, after: bool) -> str:
