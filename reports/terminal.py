@@ -26,9 +26,9 @@ SWEEP_ROWS = 24
 def summary(analysis: Analysis) -> RenderableType:
     """Return speeds, limits, the first fix and caveats."""
     overview = rows(analysis)
-    device = "GPU" if any(row.device != CPU for row in overview) else "CPU"
     tables = (
-        [_speeds(row, device) for row in overview if not row.scaled],
+        [_speeds(row) for row in overview if row.device != CPU and not row.scaled],
+        [_speeds(row) for row in overview if row.device == CPU],
         [_scaled(row) for row in overview if row.scaled],
     )
     parts: list[RenderableType] = [Text(_title(analysis.run), style="bold")]
@@ -52,18 +52,17 @@ def _title(run: Run) -> str:
     return _plain(" · ".join(word for word in words if word))
 
 
-def _speeds(row: Row, device: str) -> dict[str, str]:
-    """Return the cells of a workload by column; `device` is the kind of device of the right-hand columns."""
-    baseline, on_cpu = _speed(row.baseline), row.device == CPU
-    cells = {"samples/s": row.name, "CPU": baseline if on_cpu else numbers.speed(row.cpu)}
-    if device == "GPU":
-        cells |= {"GPU": numbers.MISSING if on_cpu else baseline, "GPU/CPU": _factor(row.over_cpu)}
-    limited = messages.limit(row.finding, row.step_time)
+def _speeds(row: Row) -> dict[str, str]:
+    """Return the cells of a workload on one device by column."""
+    device = "CPU" if row.device == CPU else "GPU"
     return {
-        **cells,
+        "samples/s": row.name,
+        "CPU": numbers.speed(row.cpu),
+        device: _speed(row.baseline),
+        "GPU/CPU": _factor(row.over_cpu),
         f"tuned {device}": _speed(row.tuned),
         "gain": _factor(row.gain),
-        f"limited by ({device})": limited,
+        f"limited by ({device})": messages.limit(row.finding, row.step_time),
     }
 
 

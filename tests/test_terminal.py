@@ -1,17 +1,26 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from harness.analysis import analyse
+from harness.model.analysis import Analysis
+from harness.model.run import CPU
 from reports import numbers
 from reports.overview import rows
 from reports.terminal import summary
+from tests import builders
 from tests.report_pages import RUNS, analysis
 
 
 def printed(name: str, *, width: int = 100) -> str:
+    return text_of(analysis(name), width=width)
+
+
+def text_of(analysed: Analysis, *, width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
-    console.print(summary(analysis(name)))
+    console.print(summary(analysed))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text
@@ -36,3 +45,15 @@ def test_the_default_suite_fits_in_25_lines() -> None:
         for number in (numbers.speed(row.cpu), numbers.speed(row.baseline.throughput)):
             assert number in line
         assert numbers.factor(row.gain.median).replace("×", "x") in line
+
+
+def test_a_workload_without_a_gpu_trial_has_no_gpu_column() -> None:
+    on_gpu = builders.gpu_run()
+    on_cpu = builders.run({CPU: builders.CPU_RESNET}, name="resnet50")
+    both = replace(
+        on_gpu, workloads=on_gpu.workloads + on_cpu.workloads, planned=on_gpu.planned + on_cpu.planned,
+        trials=on_gpu.trials + on_cpu.trials,
+    )  # fmt: skip
+    lines = text_of(analyse(both)).splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("resnet50 ") and "/s" in line)
+    assert lines[at - 1].split()[:4] == ["samples/s", "CPU", "tuned", "CPU"]
