@@ -115,10 +115,8 @@ def _outcomes(versus: Versus) -> str:
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
     """Yield warnings about a failed check, smoke runs and runs that are not comparable."""
-    if gate is not None and gate.failed:
-        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')} slower"
-        limit = numbers.percent(gate.limit)
-        yield f"Check failed: {slower} than in {reference_name(versus)} by {limit} or more."
+    if gate is not None and (reasons := list(_reasons(gate, reference_name(versus)))):
+        yield f"Check failed: {'; '.join(reasons)}."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
     groups: dict[Section, list[str]] = {}
@@ -127,6 +125,17 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
             groups.setdefault(each.section, []).append(each.field)
     for section, fields in groups.items():
         yield f"Not comparable: {_SECTIONS[section]} ({some(fields)})."
+
+
+def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
+    """Yield why a check failed."""
+    if gate.failed:
+        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')} slower"
+        yield f"{slower} than in {baseline} (limit {numbers.percent(gate.limit)})"
+    if gate.missing:
+        yield f"{counted(len(gate.missing), 'speed')} measured in {baseline} only"
+    if gate.is_empty:
+        yield "nothing could be compared: no common measurements, or single trials only"
 
 
 def notes(versus: Versus) -> list[str]:

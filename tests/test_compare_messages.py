@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.analysis.gate import gate
 from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
@@ -88,3 +89,18 @@ def test_workers_that_share_a_machine_have_a_caveat() -> None:
     assert "3 workers shared the 2 CPUs" in oversubscribed
     separate = {count: each for count, each in compared.placements.items() if count < 3}
     assert list(scaling_caveats(separate)) == []
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (SLOW, "1 of 1 speed slower than in a (limit 5.0 %)"),
+        (replace(SLOW, speeds=()), "1 speed measured in a only; nothing could be compared"),
+        (only(SLOW, trials=1), "nothing could be compared"),
+    ],
+)
+def test_a_failed_check_has_a_warning(new: Extract, reason: str) -> None:
+    made = versus([BASE, new], reference=0)
+    first, *_ = warnings(made, gate(made, 0.05))
+    assert first.replace("\u202f", " ").startswith(f"Check failed: {reason}")
+    assert not [text for text in warnings(made, gate(made, 0.5)) if "slower" in text]

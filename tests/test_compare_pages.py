@@ -102,3 +102,10 @@ class TestMarkdown:
                 assert set(lines[1]) <= set("|-: ")
         slower = sum(check.decision is Decision.SLOWER for check in gate(made, 0.05).checks)
         assert text.count("❌ ") == slower
+
+    def test_says_what_the_new_run_lacks_even_if_nothing_can_be_compared(self) -> None:
+        base = whole(3)
+        made = versus([base, replace(base, speeds=(), label="new")], reference=0)
+        checked = gate(made, 0.05)
+        assert not checked.checks and checked.is_empty
+        assert render_markdown(made, gate=checked).count("**Missing in new**") == len(base.speeds)

@@ -155,7 +155,7 @@ def _raise_if_failed(gate_result: Gate, comparison: Versus) -> None:
         f"only in the baseline: {' '.join(key)} ({comparison.runs[run].label})"
         for run, key in gate_result.missing
     ]
-    if not any(check.result.ratio and check.result.ratio.n > 1 for check in gate_result.checks):
+    if gate_result.is_empty:
         reasons.append("nothing could be compared: no common measurements, or single trials only")
     if reasons:
         raise SlowerError(

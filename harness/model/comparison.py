@@ -225,3 +225,8 @@ class Gate:
     def failed(self) -> tuple[Check, ...]:
         """The failed checks."""
         return tuple(check for check in self.checks if check.decision is Decision.SLOWER)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing could be decided: there are no common speeds, or only single trials."""
+        return not any(check.result.ratio and check.result.ratio.n > 1 for check in self.checks)
