@@ -69,6 +69,8 @@ def test_an_unknown_optimization_is_an_error_that_lists_the_known_ones():
         ("opt:xla", GPU, ""),
         ("opt:xla", {**GPU, "gpus": 2}, "changes nothing on 2 GPUs"),
         ("tuned", CPU, ""),
+        ("without:launch", CPU, ""),
+        ("without:launch", {**CPU, "params": {"steps_per_execution": 10}}, "changes nothing on cpu"),
         ("stage:foo", CPU, "has no pipeline stages"),
     ],
 )

@@ -153,11 +153,11 @@ def needless(workload: Workload, spec: Spec, variant: str) -> bool:
 
 
 def not_applicable(workload: Workload, spec: Spec, variant: str) -> str:
-    """Return why an optimization or a stage does not apply to this trial; else ""."""
+    """Return why a changed baseline or a stage does not apply to this trial; else ""."""
     if variant.startswith(STAGE_PREFIX) and not workload.pipeline:
         return f"{workload.name} has no pipeline stages."
     baseline = variant_params(workload, spec, BASELINE)
-    if variant.startswith(OPTIMIZATION_PREFIX) and variant_params(workload, spec, variant) == baseline:
+    if changes_baseline(variant) and variant_params(workload, spec, variant) == baseline:
         return f"It changes nothing on {spec.device if spec.gpus <= 1 else f'{spec.gpus} GPUs'}."
     return ""
 
