@@ -95,6 +95,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: b
                 each
                 for each in analysis.published
                 if (each.workload, each.device) == (workload, device)
+                and each.measured_variant == BASELINE
                 and each.factor is not None
                 and each.is_time_or_speed
             ),

@@ -15,6 +15,7 @@ from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
 from tests.commands import output_of
 from tests.conftest import ROOT
+from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
 
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
 TEXT = {
@@ -76,6 +77,8 @@ class TestCompleteness:
     def test_workload_is_documented_and_has_a_source(self, entry: Entry) -> None:
         assert named(entry.workload.name, documentation())
         assert entry.workload.source, "where it was published"
+        variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in entry.workload.optimizations)}
+        assert {number.variant for number in entry.workload.published} <= variants
 
     def test_all_packages_are_listed_in_pyproject(self) -> None:
         listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]

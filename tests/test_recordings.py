@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from harness.analysis.align import steady_means
 from harness.analysis.results import results_document
 from harness.model.analysis import Analysis, Cause
 from harness.model.run import Run, Trial
+from harness.run.catalogue import built_in
 from harness.run.store import read_run
 from reports.fix_cards import Fix, fixes
 from reports.overview import rows
@@ -154,3 +156,14 @@ class TestFindings:
     def test_the_gpu_is_idle_as_in_the_article(self, folder: Folders) -> None:
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
+
+    def test_published_results_are_compared_with_the_variant_of_their_settings(self, folder: Folders) -> None:
+        run = read_run(folder("h200-compute-bound"))
+        (declared,) = (each.workload for each in built_in() if each.workload.name == "resnet50")
+        replayed = analyse(replace(run, workloads=(declared,)))
+        compared = {each.number.value: each for each in replayed.published}
+        with_xla, without = compared[2375.0], compared[909.0]  # XLA in TF32 did not run
+        assert (with_xla.measured_variant, without.measured_variant) == ("opt:xla", BASELINE)
+        assert with_xla.factor is not None and with_xla.factor.median == pytest.approx(2.13, abs=0.01)
+        (row,) = rows(replayed)
+        assert row.published == without

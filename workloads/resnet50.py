@@ -39,6 +39,7 @@ PYTORCH: dict[str, Any] = {
     "source": "PyTorch ResNet-50",
     "device": "gpu",
     "unit": "samples/s",
+    "variant": "opt:fp16",
     "note": "PyTorch, not TensorFlow: fp16; a cross-framework anchor",
 }
 SHARED: dict[str, Any] = {
@@ -89,10 +90,12 @@ training = Workload(
         "xla-fused-batch-norm": {**FP16_XLA, "gpu:batch_size": 512, "gpu:fused_batch_norm": True},
     },
     published=(
-        Published(**NVIDIA, system="A100 40 GB", value=909.0, note="TF32 with XLA"),
-        Published(**NVIDIA, system="A100 40 GB", value=2375.0, note="mixed precision with XLA"),
-        Published(**NVIDIA, system="V100", value=412.0, note="FP32 with XLA"),
-        Published(**NVIDIA, system="V100", value=1270.0, note="mixed precision with XLA"),
+        Published(**NVIDIA, system="A100 40 GB", value=909.0, variant="opt:xla-tf32", note="TF32 with XLA"),
+        Published(
+            **NVIDIA, system="A100 40 GB", value=2375.0, variant="opt:xla", note="mixed precision with XLA"
+        ),
+        Published(**NVIDIA, system="V100", value=412.0, variant="opt:xla-tf32", note="FP32 with XLA"),
+        Published(**NVIDIA, system="V100", value=1270.0, variant="opt:xla", note="mixed precision with XLA"),
         Published(**PYTORCH, system="V100", value=833.0),
         Published(**PYTORCH, system="A100", value=1582.0),
         Published(**PYTORCH, system="H100", value=2790.0),
