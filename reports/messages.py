@@ -270,7 +270,7 @@ def banners(run: Run) -> Iterator[str]:
         yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
     elif run.unfinished:
         yield f"Cut short: {ok} of {len(run.planned)} planned trials. Continue with --resume and the run's folder."
-    failed = [trial for trial in run.trials if trial.status not in (Status.OK, Status.INTERRUPTED)]
+    failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
     if failed:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
 

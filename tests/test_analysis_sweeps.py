@@ -4,8 +4,9 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.sweeps import sweeps
-from harness.model.analysis import Sweep, SweepPoint
+from harness.model.analysis import CaveatKind, Sweep, SweepPoint
 from harness.model.run import Run, Status
+from reports.messages import banners
 from tests import builders
 from tests.builders_sweep import sweep_run
 
@@ -57,6 +58,13 @@ def test_sweep_points_appear_only_in_sweeps() -> None:
     assert result.summaries == result.comparisons == result.published == result.findings == result.costs == ()
     assert result.step_times == result.pipelines == ()
     assert analyse(builders.gpu_run()).sweeps == ()
+
+
+def test_running_out_of_memory_is_a_result_of_a_sweep_not_a_failure() -> None:
+    result = analyse(sweep_run())
+    assert any(trial.status is Status.OUT_OF_MEMORY for trial in result.run.trials)
+    assert CaveatKind.FAILED_TRIALS not in {each.kind for each in result.caveats}
+    assert not [text for text in banners(result.run) if "failed" in text]
 
 
 def test_each_device_and_variant_is_a_separate_sweep() -> None:

@@ -63,7 +63,7 @@ def _setup(run: Run) -> Iterator[Caveat]:
 def _trials(run: Run) -> Iterator[Caveat]:
     failed: dict[tuple[str, str, Status], list[str]] = {}
     for trial in run.trials:
-        if trial.status is not Status.OK:
+        if trial.failed:
             failed.setdefault((trial.workload, trial.device, trial.status), []).append(trial.message)
     for (workload, device, status), messages in failed.items():
         yield Caveat(

@@ -12,7 +12,7 @@ from types import FrameType
 from harness.cli.console import Terminal, out, show_error
 from harness.cli.render_report import FILES, report_texts
 from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
-from harness.model.run import Status, Trial
+from harness.model.run import Trial
 from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder, write_atomic
 from harness.untrusted import printable
@@ -65,7 +65,7 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def raise_for_trials(trials: Mapping[str, Trial]) -> None:
-    """Raise if a trial failed. In a sweep, running out of memory is a result.
+    """Raise if a trial failed.
 
     Args:
         trials: name -> trial.
@@ -73,11 +73,7 @@ def raise_for_trials(trials: Mapping[str, Trial]) -> None:
     Raises:
         TrialError: at least one trial failed.
     """
-    failed = {
-        name: trial.message
-        for name, trial in trials.items()
-        if trial.status is not Status.OK and not (trial.status is Status.OUT_OF_MEMORY and trial.point)
-    }
+    failed = {name: trial.message for name, trial in trials.items() if trial.failed}
     if failed:
         first, message = next(iter(failed.items()))
         raise TrialError(

@@ -224,6 +224,11 @@ class Trial:
         result = (f"{name} {self.facts[fact]}" for fact, name in _FRAMEWORKS.items() if fact in self.facts)
         return next(result, "")
 
+    @property
+    def failed(self) -> bool:
+        """Whether it did not succeed. In a sweep, running out of memory is a result, not a failure."""
+        return self.status is not Status.OK and not (self.status is Status.OUT_OF_MEMORY and self.point)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
