@@ -288,20 +288,14 @@ def run(
     trials: int = 5,
     seed: int = 1,
     min_accuracy: float = 0.2,
-    accuracy: float = 0.24,
-    noise: float = 0.02,
-    windows: int = 3,
-    window_s: float = 1.0,
+    **simulation: float,
 ) -> Run:
     """Simulate `trials` trials of one workload on each device, interleaved like the runner's."""
     played: list[Trial] = []
     now = 1_000 * SECOND_NS
     for index in range(trials):
         for device, speeds in devices.items():
-            played.append(
-                trial(name, device, index, speeds=speeds, seed=seed, start_ns=now, noise=noise,
-                      accuracy=accuracy, windows=windows, window_s=window_s)
-            )  # fmt: skip
+            played.append(trial(name, device, index, speeds=speeds, seed=seed, start_ns=now, **simulation))
             now = played[-1].ended_ns + SECOND_NS
     count = max((device.count("gpu") for device in devices), default=0)
     planned = tuple(

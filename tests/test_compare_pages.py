@@ -17,12 +17,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_pages_are_well_formed_self_contained_and_small(name: str) -> None:
+def test_pages_are_well_formed_and_small(name: str) -> None:
     made = Document(page(name))
     assert made.unbalanced == []
     assert len(made.ids) == len(set(made.ids))
-    assert [each for tag in ("link", "img", "iframe") for each in made.all(tag)] == []
-    assert [each for each in made.all("script") if each.get("src")] == []
     for word in ("None", "nan", "Undefined", "0x"):
         assert f" {word} " not in made.text
     assert len(page(name)) < 3_000_000

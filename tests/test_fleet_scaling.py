@@ -30,33 +30,30 @@ def test_workers_are_of_the_most_frequent_kind() -> None:
         select_team(nodes, (1, 3))
 
 
-class FakeTeam:
-    """A fake team for a plan of three trials, of which the profile runs two."""
+def train(
+    folder: FleetFolder, scratch: Path, fails: str = ""
+) -> tuple[list[tuple[str, int]], RecordingProgress]:
+    """Train a plan of three trials, of which the profile runs two; return what ran."""
+    ran, progress = [], RecordingProgress()
 
-    def __init__(self, scratch: Path, fails: str = "") -> None:
-        self.ran: list[tuple[str, int]] = []
-        self.progress = RecordingProgress()
-        self._scratch = scratch
-        self._fails = fails
+    def run(trial_id: str, workers: int) -> tuple[Written, ...]:
+        ran.append((trial_id, workers))
+        status = Status.FAILED if trial_id == fails else Status.OK
+        ranks = (scratch / f"{len(ran)}-{rank}" for rank in range(workers))
+        return tuple(done_trial(IDS.index(trial_id), rank, status) for rank in ranks)
 
-    def measure(self, folder: FleetFolder) -> None:
-        profile = replace(PROFILES["quick"], trials=2)
-        planned = replace(RUN, manifest=replace(RUN.manifest, profile=profile))
-        measure(folder, planned, NODES, (1, 2), self._run, self.progress)
-
-    def _run(self, trial_id: str, workers: int) -> tuple[Written, ...]:
-        self.ran.append((trial_id, workers))
-        status = Status.FAILED if trial_id == self._fails else Status.OK
-        scratch = self._scratch / str(len(self.ran))
-        return tuple(done_trial(IDS.index(trial_id), scratch / str(rank), status) for rank in range(workers))
+    profile = replace(PROFILES["quick"], trials=2)
+    planned = replace(RUN, manifest=replace(RUN.manifest, profile=profile))
+    measure(folder, planned, NODES, (1, 2), run, progress)
+    return ran, progress
 
 
 def test_worker_counts_alternate_and_all_results_are_stored(tmp_path: Path) -> None:
-    folder, team = folder_in(tmp_path, NODES), FakeTeam(tmp_path)
-    team.measure(folder)
+    folder = folder_in(tmp_path, NODES)
+    ran, progress = train(folder, tmp_path)
     first, second = IDS[:2]
-    assert team.ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
-    assert (team.progress.tasks[0].total, team.progress.tasks[0].done) == (4, 4)
+    assert ran == [(first, 1), (first, 2), (second, 1), (second, 2)]
+    assert (progress.tasks[0].total, progress.tasks[0].done) == (4, 4)
     teams = runs_by_workers(folder)
     assert sorted(teams) == [1, 2]
     assert [trial.id for trial in teams[2].trials] == [first, second]
@@ -67,12 +64,9 @@ def test_worker_counts_alternate_and_all_results_are_stored(tmp_path: Path) -> N
 def test_successful_trials_are_not_repeated(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     second = IDS[1]
-    before = FakeTeam(tmp_path / "1", fails=second)
-    before.measure(folder)
-    assert any("failed. " in line for line in before.progress.lines)
-    again = FakeTeam(tmp_path / "2")
-    again.measure(folder)
-    assert again.ran == [(second, 1), (second, 2)]
+    _, progress = train(folder, tmp_path / "1", fails=second)
+    assert any("failed. " in line for line in progress.lines)
+    assert train(folder, tmp_path / "2")[0] == [(second, 1), (second, 2)]
 
 
 def test_placement() -> None:

@@ -38,12 +38,8 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
         replace(trial, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
         for trial in run.planned
     )
-    manifest = replace(
-        run.manifest,
-        options=options,
-        profile=replace(PROFILES["smoke"], **settings),
-        sources=sources(resolved.entries),
-    )
+    profile = replace(PROFILES["smoke"], **settings)
+    manifest = replace(run.manifest, options=options, profile=profile, sources=sources(resolved.entries))
     stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
     workloads = tuple(entry.workload for entry in resolved.entries)
     return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)

@@ -11,7 +11,7 @@ from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
 from harness.run.prepare import Prepared
-from harness.run.resolve import resolve
+from harness.run.resolve import Resolved, resolve
 from tests.builders import image
 from tests.conftest import ROOT
 from tests.endtoend import workload_file
@@ -30,9 +30,9 @@ class Environment:
         self.image = image()
         self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
 
-    def prepare(self) -> Prepared:
+    def prepare(self, resolved: Resolved | None = None) -> Prepared:
         """Prepare a run and create its folder, as if it was interrupted before its first trial ended."""
-        prepared = session.prepare(resolve(self.options), self.paths, Silent())
+        prepared = session.prepare(resolved or resolve(self.options), self.paths, Silent())
         prepared.folder.create(prepared.run)
         return prepared
 
@@ -53,8 +53,7 @@ def test_resume_uses_the_stored_plan(environment: Environment) -> None:
     cut = replace(
         whole, planned=whole.planned[:2], profile=replace(whole.profile, trials=2, max_trials=2, window_s=0.5)
     )
-    prepared = session.prepare(cut, environment.paths, Silent())
-    prepared.folder.create(prepared.run)
+    prepared = environment.prepare(cut)
     again = session.resume(prepared.folder.path, environment.paths, Silent())
     assert [job.planned for job in again.jobs] == list(cut.planned)
     assert again.resolved.profile == cut.profile
