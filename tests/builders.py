@@ -117,7 +117,6 @@ def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Worklo
 
 
 def gpu(index: int = 0) -> Gpu:
-    """Return the description of an H200 at `index`."""
     return Gpu(
         index=index,
         uuid=f"GPU-00000000-0000-0000-0000-{index:012d}",
@@ -138,7 +137,6 @@ def gpu(index: int = 0) -> Gpu:
 
 
 def image(reference: str = "tfbench:cpu-x") -> ImageInfo:
-    """Return an image description with nothing but a name."""
     return ImageInfo(target="cpu", reference=reference, digest="", base="", lock_sha256="")
 
 

@@ -26,7 +26,6 @@ def single(variant: str, batch: int, milliseconds: float, count: int = 200, seed
 
 
 def offered(variant: str, rate: float, milliseconds: list[float], planned: int = 0) -> RequestTimes:
-    """Return requests offered at a rate with these latencies."""
     latency = (np.asarray(milliseconds) * 1e6).astype(np.int64)
     return RequestTimes(
         variant=variant, scenario=SERVER, batch_size=max(BATCHES), rate_per_s=rate, planned=planned or

@@ -103,8 +103,6 @@ def counter(t_ns: NDArray[np.int64], rate: Floats, start: float = 0.0) -> Floats
 
 
 def without_columns(run: Run, source: str, *columns: str) -> Run:
-    """Remove columns of a telemetry source from all trials."""
-
     def reduced(series: Series) -> Series:
         remaining = {name: values for name, values in series.columns.items() if name not in columns}
         return replace(series, columns=remaining) if series.source == source else series

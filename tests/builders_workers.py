@@ -9,7 +9,6 @@ from workloads.protocol import BASELINE, INPUT_ONLY
 
 
 def run_of(speeds: list[float], *, batch: int, exchange_s: float) -> Run:
-    """Return a run in which each trial trained for one second at its speed."""
     whole = cpu_run(trials=len(speeds))
     trials = tuple(
         replace(

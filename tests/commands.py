@@ -19,7 +19,6 @@ class Printed:
 
 
 def tfbench(*arguments: object) -> Printed:
-    """Run a command; return its exit code and output."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["tfbench", *map(str, arguments)]
     try:

@@ -44,8 +44,6 @@ def whole(kind: int = 0) -> Extract:
 
 
 def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu0")) -> Extract:
-    """Return a run with the speeds of some devices multiplied by `factor`."""
-
     def slower(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
 

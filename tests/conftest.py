@@ -34,6 +34,5 @@ def trees_python() -> Path:
 
 
 def environment_python(target: str) -> Path:
-    """Return the Python of the local engine's environment for an image target."""
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
     return Path(ensure_environment(target, ROOT, Path(cache), Silent()).reference)

@@ -102,7 +102,6 @@ class Tfbench:
 
     @property
     def run_path(self) -> Path:
-        """The newest run folder."""
         return max(path.parent for path in (self.folder / "runs").glob("*/manifest.json"))
 
     @property
@@ -114,7 +113,6 @@ class Tfbench:
 
     @property
     def statuses(self) -> dict[str, Status]:
-        """Trial id -> how it ended."""
         return {trial.id: trial.status for trial in self.read().trials}
 
     def results(self) -> dict[str, Any]:
@@ -122,7 +120,6 @@ class Tfbench:
         return document
 
     def trial_started(self, trial_id: str) -> bool:
-        """Return whether the trial's process has written its first event."""
         return any((self.folder / "runs").glob(f"*/trials/{trial_id}/out/events.jsonl"))
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -140,7 +137,6 @@ class Tfbench:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true; fail after TIMEOUT_S."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "timeout"

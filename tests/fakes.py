@@ -25,12 +25,10 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
 
 def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
-    """Return a line of an event file."""
     return json.dumps({"kind": kind, "t_ns": t_ns or time.monotonic_ns(), **fields}) + "\n"
 
 
 def start_line() -> str:
-    """Return the first line of an event file."""
     return line("start", t_ns=time.monotonic_ns(), wall_ns=time.time_ns(), boot_id=boot_id())
 
 
@@ -56,7 +54,6 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
-    """Return an error event."""
     return line("error", type=kind, message=message)
 
 
@@ -138,23 +135,19 @@ class FakeEngine:
         self._starts = 0
 
     def answer(self) -> None:
-        """Raise an error if the engine is lost."""
         if self.lost:
             raise LOST
 
     @property
     def left_behind(self) -> list[FakeContainer]:
-        """The containers that have not been removed."""
         return [container for container in self.containers if not container.removed]
 
     @property
     def started(self) -> list[str]:
-        """The ids of the started trials, in order."""
         return [container.spec.trial_id for container in self.containers]
 
     @property
     def info(self) -> EngineInfo:
-        """The engine's entry in the manifest."""
         return EngineInfo(name="fake", version="1", isolated=True)
 
     def start(self, spec: ContainerSpec) -> Container:
@@ -178,8 +171,6 @@ class FakeEngine:
 
 @dataclass
 class FakeSource:
-    """A source that reports the host's load, and a gap for the disk."""
-
     name = "host"
     interval_s = None
     stopped: bool = False
@@ -214,8 +205,6 @@ class RecordingTask:
 
 
 class RecordingProgress:
-    """Progress that records everything."""
-
     def __init__(self) -> None:
         self.tasks: list[RecordingTask] = []
         self.lines: list[str] = []

@@ -15,7 +15,6 @@ from workloads.protocol import Spec
 
 
 def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: object) -> Node:
-    """Return a node on a separate machine."""
     plain = Node(
         key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, kind=kind,
         machine=machine or f"boot-{key}", cpus=4,
@@ -24,7 +23,6 @@ def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: obje
 
 
 def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
-    """Return a plan for these nodes."""
     return FleetPlan(
         options=Options(params={"batch_size": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
         wait_s=5.0, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes), commit="c",
@@ -32,7 +30,6 @@ def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
 
 
 def folder_in(tmp_path: Path, nodes: Sequence[Node] = ()) -> FleetFolder:
-    """Make a fleet folder with a plan."""
     folder = FleetFolder(tmp_path / "runs/fleet-x")
     folder.write_plan(plan_of(nodes))
     return folder
@@ -44,7 +41,6 @@ IDS = [trial.id for trial in RUN.planned]
 
 
 def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
-    """Return the message for a finished trial."""
     planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
     trial = folder.open_trial(planned, Spec())
@@ -56,7 +52,6 @@ def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written
 
 
 def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
-    """Return all messages of a successful node."""
     return [
         "preparing",
         RUN,

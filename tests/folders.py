@@ -14,7 +14,6 @@ from workloads.protocol import Spec
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> Path:
-    """Write text files into a folder and return it."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
@@ -44,7 +43,6 @@ def comparable(value: object) -> object:
 
 
 def events(trial: Trial) -> str:
-    """Return the event file of a trial."""
     lines = [start_line(), line("facts", facts=dict(trial.facts))]
     lines += [
         line(
@@ -69,7 +67,6 @@ def events(trial: Trial) -> str:
 
 
 def write_series(folder: Path, series: Series) -> None:
-    """Write a telemetry series as CSV."""
     rows = [",".join(("t_ns", *series.columns))]
     columns = [
         [

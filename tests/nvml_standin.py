@@ -135,7 +135,6 @@ class Library:
         out._obj.value = self._value(f"{key}{which.value}", default)
 
     def _find(self, name: str, out: Any, **attributes: Any) -> int:
-        """Set `out` to the handle of the device with these attributes."""
         for device in self._devices.values():
             if all(getattr(device, key) == value for key, value in attributes.items()):
                 out._obj.contents = device.handle
@@ -288,13 +287,10 @@ class Reading:
 
 
 class Standin:
-    """Runs sources and GPU discovery with a scripted library."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
 
     def load(self, script: str) -> None:
-        """Replace the machine's library."""
         self._monkeypatch.setattr(pynvml, "nvmlLib", Library(script))
         self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
 

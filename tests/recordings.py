@@ -36,7 +36,6 @@ def unpack(archive: Path, into: Path) -> Path:
 
 
 def recording(name: str, into: Path) -> Path:
-    """Unpack a recording of ALL and return its run folder."""
     return unpack(DATA / f"{name}{SUFFIX}", into)
 
 

@@ -27,13 +27,11 @@ from tests.recordings import SUITE, recording
 
 
 def recorded(name: str) -> Run:
-    """Read a recorded run."""
     with tempfile.TemporaryDirectory() as folder:
         return read_run(recording(name, Path(folder)))
 
 
 def priced_run() -> Run:
-    """Return a run on several GPUs with prices for CPU and GPU."""
     run = builders.four_gpu_run()
     prices = Prices(cpu=0.4, each_gpu=3.5, electricity_per_kwh=0.3, source="--price")
     return replace(run, manifest=replace(run.manifest, prices=prices))
@@ -88,7 +86,6 @@ def keep_charts(cache: Path) -> None:
 
 
 def local(run: Run) -> Run:
-    """Return a run as if made by the local engine."""
     engine = replace(run.manifest.engine, name="local", isolated=False)
     return replace(run, manifest=replace(run.manifest, engine=engine))
 

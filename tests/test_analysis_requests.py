@@ -11,7 +11,6 @@ from workloads.protocol import BASELINE
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
-    """Return the run with a single CPU trial that served these requests."""
     first = replace(run.trials[0], requests=requests)
     return replace(run, trials=(first,))
 

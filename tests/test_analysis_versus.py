@@ -181,7 +181,6 @@ class TestComparable:
 
 class TestTrends:
     def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
-        """Return runs of one machine, each slower than the previous one."""
         return [again(whole(), day, factor=factor**day, day=day * apart) for day in range(count)]
 
     def test_six_successive_runs_form_a_trend(self) -> None:

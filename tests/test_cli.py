@@ -170,7 +170,6 @@ class TestList:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder without a report."""
     return write_run(tmp_path_factory.mktemp("kept") / "run", gpu_run(trials=2)).path
 
 

@@ -48,7 +48,7 @@ class Metadata(BaseHTTPRequestHandler):
         self.wfile.write((text or "").encode())
 
     def log_message(self, *words: object) -> None:
-        """Log nothing."""
+        pass
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ def test_remote_engine_is_an_error(url):
 
 
 def describe_engine(component: str, **changes: object) -> EngineInfo:
-    """Describe a local engine with this component and these changes of its info."""
     memory = psutil.virtual_memory().total
     info = {"Name": platform.node(), "KernelVersion": platform.release(), "MemTotal": memory, **changes}
     version = {"Version": "4.9", "Components": [{"Name": component}]}

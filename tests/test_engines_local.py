@@ -24,7 +24,6 @@ WORKLOADS = Mount(container=WORKLOADS_DIR, host=ROOT / "workloads")
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of the trials' private folders."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

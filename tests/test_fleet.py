@@ -190,7 +190,6 @@ class TestConnecting:
 
 
 def messages_of(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Message]]:
-    """Yield the messages of all nodes."""
     return ((key, message) for key, messages in scripts.items() for message in messages)
 
 
@@ -231,8 +230,6 @@ class TestCollecting:
 
 @dataclass
 class FakeCluster:
-    """A cluster with scripted messages that records the files sent to each node."""
-
     nodes: tuple[Node, ...] = ()
     failed: Mapping[str, TfbenchError] = field(default_factory=dict)
     scripts: Mapping[str, list[Message]] = field(default_factory=dict)

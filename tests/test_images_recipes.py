@@ -32,7 +32,6 @@ def recipes(checkout: Path) -> Recipes:
 
 @pytest.fixture
 def builder(tmp_path: Path, checkout: Path) -> ImageBuilder:
-    """Return a builder without an engine."""
     return ImageBuilder(checkout, tmp_path / "cache", None, Silent())
 
 

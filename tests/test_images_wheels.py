@@ -72,8 +72,6 @@ class TestFetch:
 
 
 class InterruptingProgress(RecordingProgress):
-    """Raises KeyboardInterrupt as soon as a wheel has been stored."""
-
     def __init__(self, cache: Path) -> None:
         super().__init__()
         self._cache = cache

@@ -50,7 +50,6 @@ def documentation() -> str:
 
 
 def named(word: str, text: str) -> bool:
-    """Return whether `text` contains `word` as a complete name."""
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 

@@ -30,7 +30,6 @@ Folders = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """Unpack each recording once per test process."""
     into = tmp_path_factory.mktemp("recordings")
 
     def unpacked(name: str) -> Path:
@@ -52,7 +51,6 @@ def on_gpu(run: Run) -> list[Trial]:
 
 
 def readings(trial: Trial, source: str, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return times in seconds and values of a GPU's readings, without gaps."""
     (series,) = (each for each in trial.telemetry if (each.source, each.device) == (source, "gpu0"))
     values = series.columns[column]
     finite = np.isfinite(values)
@@ -65,7 +63,6 @@ def test_all_recordings_are_tested_and_small() -> None:
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value) of nested lists and dictionaries."""
     if isinstance(value, (dict, list)):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(each, f"{name}/{key}")

@@ -107,7 +107,6 @@ def test_every_figure_can_be_drawn_and_has_a_label_and_a_table(name):
 
 
 def estimates(value: object) -> Iterator[Estimate]:
-    """Yield every estimate in an analysis."""
     if isinstance(value, Estimate):
         yield value
     elif is_dataclass(value) and not isinstance(value, Run):

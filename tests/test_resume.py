@@ -19,8 +19,6 @@ from tests.fakes import FakeEngine, Script
 
 
 class Environment:
-    """A fake engine with an image and data."""
-
     def __init__(self, folder: Path) -> None:
         self.file = workload_file(folder, "good", "pass")
         self.paths = Paths(checkout=ROOT, cache=folder / "cache")

@@ -41,8 +41,6 @@ START_ERROR = EngineError("The engine refused.", hint="Ask it why.")
 
 @dataclass
 class Bench:
-    """A run folder and a fake engine for running trials of one workload."""
-
     folder: RunFolder
     engine: FakeEngine
     profile: Profile = THREE
@@ -69,7 +67,6 @@ class Bench:
         return [trial.status for trial in self.read().trials]
 
     def sampled(self) -> bool:
-        """Return whether the running trial has been sampled more than three times."""
         return self.sources[-1].reads > 3
 
     def _sources(self) -> Sequence[Source]:

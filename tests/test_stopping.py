@@ -27,7 +27,6 @@ def trial(
 
 
 def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
-    """Add trials with these speeds until the rule stops; return how many ran."""
     for index, value in enumerate(values):
         if not stopping.should_run(planned(index)):
             return index

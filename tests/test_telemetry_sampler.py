@@ -71,8 +71,6 @@ class FakeSource:
 
 
 class RecordingWriter:
-    """Keeps samples in memory."""
-
     def __init__(self):
         self.samples, self.columns = [], {}
 

@@ -17,7 +17,6 @@ SOURCES = default_sources()
 
 
 def documented() -> dict[str, tuple[str, str, set[str]]]:
-    """Return each metric's unit, kind and sources."""
     table = (Path(__file__).parent.parent / "docs/telemetry.md").read_text().partition("## Metrics")[2]
     rows = {}
     for line in table.splitlines():

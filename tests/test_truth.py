@@ -184,7 +184,6 @@ KEPT = tuple(suite for suite in SUITES if archive(suite).exists())
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Judged]]:
-    """Judge the recorded runs of each suite by the current analysis."""
     judged_suites = {}
     for suite in KEPT:
         settings = Settings(folder=unpack(suite, tmp_path_factory.mktemp(suite)))

@@ -10,8 +10,6 @@ from workloads.device_idle import Completions
 
 
 class Result:
-    """A result that completes when `done` is set."""
-
     def __init__(self, error: Exception | None = None) -> None:
         self.done = threading.Event()
         self._error = error

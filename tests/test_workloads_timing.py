@@ -45,8 +45,6 @@ class Machine:
 
 @dataclass
 class Measured:
-    """The results of a variant with 32 samples per step."""
-
     meter: Meter
     events: Sequence[dict[str, Any]]
     trained_s: float

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def use_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make pip find packages only in this folder."""
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in (("CONFIG_FILE", "/dev/null"), ("NO_INDEX", "1"), ("FIND_LINKS", str(folder))):
@@ -23,7 +22,6 @@ def use_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0") -> Path:
-    """Write an installable wheel with one module that defines VERSION."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -49,7 +47,6 @@ def make_installer(folder: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's SHA-256."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -24,8 +24,6 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @dataclass
 class Opened:
-    """A page in the browser with its console messages and requested URLs."""
-
     page: Page
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)

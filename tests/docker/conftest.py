@@ -49,7 +49,6 @@ def engine(base_image: ImageInfo) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
-    """Return a function that creates a specification from a command and changed fields."""
     out = tmp_path / "out"
     out.mkdir()
     return lambda *command, **changes: container_spec(
@@ -59,12 +58,10 @@ def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
 
 @pytest.fixture
 def run_it(engine: DockerEngine) -> Callable[[ContainerSpec], tuple[Exit, str]]:
-    """Return a function that runs a specification to its end and returns its exit and log."""
     return lambda spec: run_to_end(engine, spec, 60)
 
 
 def wait_for(container: Container) -> Exit:
-    """Poll until the container has ended."""
     while (exit_ := container.poll()) is None:
         time.sleep(0.02)
     return exit_

@@ -15,8 +15,6 @@ STORE_BYTES = 80 * 2**20
 
 
 class Nodes:
-    """The cluster's address and its nodes by name."""
-
     def __init__(self, cluster: Any, nodes: Mapping[str, Any]) -> None:
         self.address: str = cluster.address
         self._cluster = cluster

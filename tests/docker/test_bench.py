@@ -20,12 +20,10 @@ def docker(*words: str) -> list[str]:
 
 
 def containers(bench: Tfbench, *flags: str) -> list[str]:
-    """Return the ids of a run's running containers."""
     return docker("ps", "--quiet", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
 
 
 def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
-    """Return options for a small workload file with only the baseline variant."""
     return ("--workload-file", workload_file(folder / "files", "good"), "--variants", "baseline", *arguments)
 
 

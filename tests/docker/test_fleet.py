@@ -17,7 +17,6 @@ pytestmark = pytest.mark.docker
 
 
 def old_tfbench(folder: Path) -> Path:
-    """Create a PYTHONPATH folder with an older version of tfbench."""
     (folder / "harness").mkdir(parents=True)
     (folder / "harness/__init__.py").write_text('__version__ = "0.0.1"\n')
     return folder
@@ -49,7 +48,6 @@ def fleet_folder(fleet: Tfbench) -> Path:
 
 
 def running(path: Path) -> list[str]:
-    """Return the ids of running containers of a fleet."""
     run_ids = [json.loads(manifest.read_text())["run_id"] for manifest in path.glob("*/manifest.json")]
     filters = (("--filter", f"label=tfbench.run={run_id}") for run_id in run_ids)
     return [line for words in filters for line in output_of("docker", "ps", "--quiet", *words).split()]

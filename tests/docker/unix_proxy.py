@@ -16,7 +16,6 @@ SOCKET = "/var/run/docker.sock"
 
 @contextmanager
 def engine_proxy() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield a URL of the engine and the proxy process behind it."""
     # Not in pytest's folder: a socket's path is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
         proxy = Path(folder) / "engine.sock"

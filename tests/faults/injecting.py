@@ -84,14 +84,12 @@ def damaged(document: Any, chance: random.Random) -> Any:
 
 
 def damage_json(path: Path, chance: random.Random) -> None:
-    """Damage one value of a JSON file."""
     path.write_text(
         json.dumps(damaged(json.loads(path.read_text(encoding="utf-8")), chance)), encoding="utf-8"
     )
 
 
 def damage_line(path: Path, chance: random.Random) -> None:
-    """Damage one value of a JSON Lines file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     number = chance.randrange(len(lines))
     lines[number] = json.dumps(damaged(json.loads(lines[number]), chance))
@@ -99,12 +97,10 @@ def damage_line(path: Path, chance: random.Random) -> None:
 
 
 def truncate(path: Path, chance: random.Random) -> None:
-    """Truncate a file at a random position."""
     os.truncate(path, chance.randrange(path.stat().st_size + 1))
 
 
 def change_bytes(path: Path, chance: random.Random) -> None:
-    """Change up to 8 random bytes of a file."""
     content = bytearray(path.read_bytes())
     for _ in range(chance.randint(1, 8)):
         content[chance.randrange(len(content))] = chance.randrange(256)
@@ -112,13 +108,11 @@ def change_bytes(path: Path, chance: random.Random) -> None:
 
 
 def nest(path: Path, chance: random.Random) -> None:
-    """Replace a file with deeply nested JSON."""
     depth = chance.choice((100, 1_000, 100_000))
     path.write_text('{"a":' * depth + "1" + "}" * depth, encoding="utf-8")
 
 
 def grow(path: Path, chance: random.Random) -> None:
-    """Grow a file to 8 GiB, sparse."""
     os.truncate(path, 1 << 33)
 
 
@@ -132,7 +126,6 @@ REPLACEMENTS: tuple[Callable[[Path], object], ...] = (
 
 
 def replace(path: Path, chance: random.Random) -> None:
-    """Replace a file with a folder, a FIFO or a bad link."""
     path.unlink()
     chance.choice(REPLACEMENTS)(path)
 

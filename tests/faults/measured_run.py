@@ -42,7 +42,6 @@ with Path("{OUT_DIR}/events.jsonl").open("w") as file:
 
 
 def main(path: Path, reference: str, run_id: str) -> None:
-    """Run the remaining trials of a run folder."""
     with stop_on_signals():
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -42,7 +42,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with three trials."""
     return write_run(tmp_path_factory.mktemp("intact") / "run", recorded(builders.cpu_run(trials=3))).path
 
 
@@ -60,7 +59,6 @@ def embedded_text(document: dict) -> str:
 
 
 def render(run: Run, *, html: bool) -> None:
-    """Render all outputs of a run."""
     analysis = analyse(run)
     json.dumps(results_document(analysis))
     render_markdown(analysis).encode()
@@ -100,7 +98,6 @@ def test_damaged_run_folder(
 def test_damaged_page(
     document: dict, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
 ) -> None:
-    """Damages either the embedded run or the file."""
     damage_run = chance.random() < 0.75
     try:
         text = embedded_text(damaged(document, chance) if damage_run else document)

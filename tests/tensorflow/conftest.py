@@ -19,13 +19,10 @@ ROOT = Path(protocol.__file__).parent.parent
 
 @dataclass(frozen=True)
 class Outcome:
-    """The events and the log of a driver process."""
-
     events: list[dict[str, Any]]
     log: str
 
     def of(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        """Return the events of a kind with the given field values."""
         return [
             event
             for event in self.events
@@ -44,7 +41,6 @@ class Outcome:
 
 
 def environment(**more: str) -> Mapping[str, str]:
-    """Return a child's environment: no GPU and little TensorFlow logging."""
     return {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", **more}
 
 
@@ -102,8 +98,6 @@ def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def plain(trees_python: Path) -> Start:
-    """Run code in new processes with XGBoost and without TensorFlow."""
-
     def start(kind: str, what: Any) -> tuple[int, str]:
         arguments = ["-m", "workloads.driver", *what] if kind == "driver" else ["-c", what]
         done = subprocess.run(
@@ -117,7 +111,6 @@ def plain(trees_python: Path) -> Start:
 
 @pytest.fixture(scope="session")
 def drive(warm: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive:
-    """Run the driver in the TensorFlow environment."""
     return driver(warm, tmp_path_factory)
 
 

@@ -16,8 +16,6 @@ REPLACEABLE = {
 
 @pytest.fixture
 def piped(tmp_path):
-    """Write PIPED with replacements; return the path."""
-
     def write(**changes):
         text, path = PIPED, tmp_path / "piped.py"
         for old, new in changes.items():

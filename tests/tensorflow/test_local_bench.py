@@ -14,7 +14,6 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def environment(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
-    """An environment in which no engine answers."""
     return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
 

@@ -15,7 +15,6 @@ PETS = select(built_in(), ("cats-dogs",))[0].workload
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """Make small images of cats and dogs."""
     folder = tmp_path_factory.mktemp("tree")
     data = Data(
         name="pets", shape=(90, 101, 3), classes=2, train=1200, test=200, kind="jpeg",

@@ -52,7 +52,6 @@ def test_snippets_and_causes_match() -> None:
 
 
 def applied(diff: str, *, after: bool) -> str:
-    """Return the program before or after a diff."""
     keep = " +" if after else " -"
     return "".join(f"{line[1:]}\n" for line in diff.splitlines() if line[:1] in keep)
 

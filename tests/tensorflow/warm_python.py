@@ -14,7 +14,6 @@ from workloads import driver, trial  # noqa: F401 - imports TensorFlow
 
 
 def main() -> None:
-    """Serve until standard input ends."""
     for line in sys.stdin:
         kind, what, log = json.loads(line)
         child = os.fork()
