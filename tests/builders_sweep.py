@@ -38,9 +38,8 @@ def sweep_run(
         if item.point in out_of_memory:
             continue
         speed = VariantSpeed(step_s=_step_s(item.point), batch=int(dict(item.point).get("batch_size", 32)))
-        each = trial(
-            name, device, item.index, speeds={BASELINE: speed}, seed=seed + number, start_ns=now, noise=noise
-        )
+        speeds = {BASELINE: speed}
+        each = trial(name, device, item.index, speeds=speeds, seed=seed + number, start_ns=now, noise=noise)
         each = replace(each, id=item.id, point=item.point)
         if dict(item.point).get("batch_size") == 4096:
             out_of_memory.add(item.point)
@@ -50,11 +49,9 @@ def sweep_run(
             )  # fmt: skip
         played.append(each)
         now = each.ended_ns + SECOND_NS
+    workloads = (workload(name),)
     return Run(
-        manifest=manifest(seed=seed),
-        workloads=(workload(name),),
-        planned=tuple(planned),
-        trials=tuple(played),
+        manifest=manifest(seed=seed), workloads=workloads, planned=tuple(planned), trials=tuple(played)
     )
 
 

@@ -107,7 +107,5 @@ def without_columns(run: Run, source: str, *columns: str) -> Run:
         remaining = {name: values for name, values in series.columns.items() if name not in columns}
         return replace(series, columns=remaining) if series.source == source else series
 
-    return replace(
-        run,
-        trials=tuple(replace(trial, telemetry=tuple(map(reduced, trial.telemetry))) for trial in run.trials),
-    )
+    trials = (replace(trial, telemetry=tuple(map(reduced, trial.telemetry))) for trial in run.trials)
+    return replace(run, trials=tuple(trials))

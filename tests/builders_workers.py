@@ -31,9 +31,8 @@ def teams() -> dict[int, Run]:
     """Return runs with one, two and four workers; the four share two machines."""
     result = {}
     for workers, speed in {1: 1000.0, 2: 1600.0, 4: 2000.0}.items():
-        made = run_of(
-            [speed, 2 * speed, speed], batch=100 * workers, exchange_s=0.001 if workers == 1 else 0.02
-        )
+        exchange_s = 0.001 if workers == 1 else 0.02
+        made = run_of([speed, 2 * speed, speed], batch=100 * workers, exchange_s=exchange_s)
         placement = Placement(nodes=("a", "b", "c", "d")[:workers], machines=(0, 1, 1, 1)[:workers], cpus=2)
         result[workers] = replace(made, manifest=replace(made.manifest, placement=placement))
     return result

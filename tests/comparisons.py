@@ -71,9 +71,8 @@ def again(
         values = tuple((middle * np.exp(random.normal(0, noise, trials))).tolist())
         speeds.append(replace(each, throughput=values))
     created = (datetime.fromisoformat(base.created) + timedelta(days=day)).isoformat()
-    made = replace(
-        base, run_id=f"run-{seed}", label=label or f"run-{seed}", created=created, speeds=tuple(speeds)
-    )
+    name = f"run-{seed}"
+    made = replace(base, run_id=name, label=label or name, created=created, speeds=tuple(speeds))
     return faster(made, factor)
 
 
@@ -81,12 +80,9 @@ def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] =
     """Return `count` nodes of several kinds; those in `slow` are 8 % slower than others of their kind."""
     return tuple(
         again(
-            whole(kinds[number % len(kinds)]),
-            number,
-            factor=0.92 if number in slow else 1.0,
-            label=f"node-{number:03}",
+            whole(kinds[node % len(kinds)]), node, factor=0.92 if node in slow else 1, label=f"node-{node:03}"
         )
-        for number in range(count)
+        for node in range(count)
     )
 
 

@@ -82,11 +82,8 @@ class Tfbench:
             sys.executable, "-m", "harness", self.command, "--profile", "smoke", "--engine", self.engine,
             "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
         ]  # fmt: skip
-        isolated = {
-            "TMPDIR": str(self.folder / "tmp"),
-            LOCK_ENV: str(self.folder / "tfbench.lock"),
-            "COLUMNS": "200",
-        }
+        lock = {LOCK_ENV: str(self.folder / "tfbench.lock")}
+        isolated = {"TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200", **lock}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
             env={**os.environ, **isolated, **self.environment},

@@ -54,10 +54,8 @@ def test_each_worker_adds_the_price_of_a_machine() -> None:
     run = builders.cpu_run()
     placement = Placement(nodes=("a", "b", "c", "d"), machines=(0, 1, 2, 3))
     four = replace(run, manifest=replace(run.manifest, placement=placement))
-    assert [cost_of(priced(Prices(machine=0.5), each), "cpu")[1].per_hour for each in (run, four)] == [
-        0.5,
-        2.0,
-    ]
+    costs = [cost_of(priced(Prices(machine=0.5), each), "cpu")[1] for each in (run, four)]
+    assert [cost.per_hour for cost in costs] == [0.5, 2.0]
 
 
 def test_without_prices_there_are_no_costs() -> None:
@@ -66,8 +64,6 @@ def test_without_prices_there_are_no_costs() -> None:
 
 def test_inference_has_no_training_cost() -> None:
     run = builders.gpu_run()
-    _, cost = cost_of(
-        priced(Prices(machine=1.0), replace(run, workloads=(replace(run.workloads[0], task="infer"),))),
-        "gpu0",
-    )
+    infer = replace(run, workloads=(replace(run.workloads[0], task="infer"),))
+    _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")
     assert cost.training is None and cost.per_million_samples is not None

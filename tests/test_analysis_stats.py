@@ -18,13 +18,7 @@ def test_intervals_cover_the_median_in_95_percent_of_cases(n: int) -> None:
 
 def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:
     each = estimate([7.0], "s")
-    assert (each.median, each.low, each.high, each.n, each.half_width) == (
-        7.0,
-        7.0,
-        7.0,
-        1,
-        None,
-    )
+    assert (each.median, each.low, each.high, each.n, each.half_width) == (7, 7, 7, 1, None)
     assert estimate([], "s") is estimate([float("nan"), float("inf")], "s") is None
 
 

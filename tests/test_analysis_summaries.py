@@ -18,12 +18,10 @@ def summary(run: Run, device: str, variant: str) -> Summary:
     return find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
 
 
-def window(
-    start_s: float, end_s: float, variant: str = BASELINE, *, samples: int = 100, steps: int = 10
-) -> Window:
-    start_ns, end_ns = int(start_s * SECOND_NS), int(end_s * SECOND_NS)
+def window(start_s: float, end_s: float, variant: str = BASELINE, **more: int) -> Window:
+    span = {"start_ns": int(start_s * SECOND_NS), "end_ns": int(end_s * SECOND_NS)}
     return Window(
-        variant=variant, index=0, start_ns=start_ns, end_ns=end_ns, steps=steps, samples=samples, wait_ns=-1
+        **{"variant": variant, "index": 0, "steps": 10, "samples": 100, "wait_ns": -1, **span, **more}
     )
 
 
@@ -66,9 +64,8 @@ class TestTraining:
     def test_time_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
         result = summary(cpu_run(), "cpu", BASELINE)
         assert result.training_projected
-        assert result.training_s.median == pytest.approx(
-            math.ceil(50_000 / 32) * result.step_time.median * 100
-        )
+        steps = math.ceil(50_000 / 32) * 100
+        assert result.training_s.median == pytest.approx(steps * result.step_time.median)
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
         assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
 
@@ -141,9 +138,8 @@ class TestTelemetry:
         result = steady_means(trial_with(windows, series))
         assert result.keys() == means.keys()
         for variant, values in means.items():
-            assert result[variant] == pytest.approx(
-                {f"nvml.gpu0.{key}": each for key, each in values.items()}
-            )
+            wanted = {f"nvml.gpu0.{key}": each for key, each in values.items()}
+            assert result[variant] == pytest.approx(wanted)
 
     def test_counter_increases_are_unknown_outside_readings_and_across_resets(self) -> None:
         t_ns, ends = np.array([1, 2, 3, 4]), [(0.5, 1.5), (1, 2), (1.5, 3), (3, 4), (3.5, 4.5)]
@@ -157,9 +153,8 @@ class TestTelemetry:
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
         t_ns = origin + np.arange(4, dtype=np.int64) * 1000
         start, end = (np.array([origin + nanoseconds], dtype=np.int64) for nanoseconds in (500, 1500))
-        assert counter_increases(t_ns, np.array([0.0, 1, 2, 3]), start, end)[0] == pytest.approx(
-            1.0, abs=1e-9
-        )
+        (increase,) = counter_increases(t_ns, np.array([0.0, 1, 2, 3]), start, end)
+        assert increase == pytest.approx(1.0, abs=1e-9)
 
 
 class TestEnergy:
@@ -191,9 +186,7 @@ class TestEnergy:
             replace(nvml([0, 5, 10], energy_j=[0, each * 5, each * 10]), source="rapl", device=name)
             for name, each in watts.items()
         )
-        trial = replace(
-            trial_with((window(1, 9, samples=800),), *zones), workload="cifar100-mlp", device="cpu"
-        )
+        trial = replace(trial_with((window(1, 9, samples=800),), *zones), device="cpu")
         result = summary(replace(run, trials=(trial,)), "cpu", BASELINE)
         assert result.energy_source == CPU_COUNTER
         assert result.energy_j_per_sample.median == pytest.approx(150 / 100)

@@ -1,5 +1,4 @@
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,10 +15,10 @@ from harness.analysis.versus import MANY, versus
 from harness.errors import StoreError, UsageError
 from harness.model.comparison import Decision, Extract, Outcome, Section
 from harness.model.options import Options
-from harness.model.run import Run
 from harness.run.extracts import from_json, reference_path, references
 from tests import builders
 from tests.comparisons import again, fleet, whole
+from tests.report_pages import RUNS
 
 
 def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
@@ -42,16 +41,13 @@ class TestExtract:
         extracted = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert extracted.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
-    @pytest.mark.parametrize(
-        "run",
-        [builders.gpu_run, builders.bare_run, builders.empty_run, builders.failed_run, builders.hostile_run],
-    )
-    def test_survives_a_round_trip_through_its_file(self, run: Callable[[], Run]) -> None:
-        extracted = extract(analyse(run()))
+    @pytest.mark.parametrize("kind", ["gpu", "bare", "empty", "failed", "hostile"])
+    def test_survives_a_round_trip_through_its_file(self, kind: str) -> None:
+        extracted = extract(analyse(RUNS[kind]()))
         assert len(versus((extracted, extracted)).runs) == 2
         again = from_json(to_json(extracted))
         # Unprintable characters are replaced.
-        assert (again == extracted) is (run is not builders.hostile_run)
+        assert (again == extracted) is (kind != "hostile")
         assert from_json(to_json(again)) == again
 
     def test_other_files_and_versions_are_rejected(self) -> None:
@@ -116,16 +112,13 @@ class TestStandings:
             for name in ("cifar100-mlp", "resnet50")
             for run in (0, 1)
         ]
-        assert compared.standings[0].score.median == pytest.approx(
-            (best[1] / best[0] * best[3] / best[2]) ** 0.5
-        )
+        score = (best[1] / best[0] * best[3] / best[2]) ** 0.5
+        assert compared.standings[0].score.median == pytest.approx(score)
 
     def test_models_that_do_not_learn_are_excluded(self) -> None:
         run = again(whole(), 1)
-        not_learning = replace(
-            run, speeds=tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
-        )
-        compared = versus([not_learning, run])
+        speeds = tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
+        compared = versus([replace(run, speeds=speeds), run])
         assert next(each for each in compared.standings if each.run == 1).score.median > 1.5
 
 
@@ -234,10 +227,8 @@ class TestGate:
     def test_decisions_at_a_limit_of_five_percent(
         self, factor: float, noise: float, trials: int, decision: Decision
     ) -> None:
-        runs = [
-            again(whole(), seed, noise=noise, trials=trials, factor=each)
-            for seed, each in ((1, 1.0), (2, factor))
-        ]
+        how = {"noise": noise, "trials": trials}
+        runs = [again(whole(), 1, **how), again(whole(), 2, factor=factor, **how)]
         assert {each.decision for each in gate(versus(runs, reference=0), 0.05).checks} == {decision}
 
     def test_speeds_only_in_the_baseline_are_missing(self) -> None:

@@ -102,20 +102,14 @@ def test_invalid_declarations(tmp_path: Path, text: str, expected: str) -> None:
 def test_several_workloads_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "family.py"
     first = with_arguments().removeprefix("workload = ")
-    path.write_text(
-        f"first = {first}\nworkloads = (first, {first.replace('mine', 'other')})\n", encoding="utf-8"
-    )
+    path.write_text(f"first = {first}\nworkloads = (first, {first.replace('mine', 'other')})\n")
     assert names(external(path)) == ["mine", "other"]
 
 
 def test_missing_or_binary_file(tmp_path: Path) -> None:
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00workload")
-    for name, expected in (
-        ("none.py", "No such file"),
-        ("", "Is a directory"),
-        ("binary.py", "is not Python"),
-    ):
-        with pytest.raises(UsageError, match=expected):
+    for name, text in (("none.py", "No such file"), ("", "Is a directory"), ("binary.py", "is not Python")):
+        with pytest.raises(UsageError, match=text):
             external(tmp_path / name)
 
 

@@ -1,5 +1,4 @@
 import csv
-import io
 import json
 import shutil
 import statistics
@@ -26,9 +25,7 @@ Call = Callable[..., Printed]
 
 
 def written(folder: Path, *, seed: int = 1, slower: float = 1.0, day: int = 1, trials: int = 5) -> Path:
-    speeds = {
-        variant: replace(item, step_s=item.step_s * slower) for variant, item in builders.CPU_SPEEDS.items()
-    }
+    speeds = {name: replace(each, step_s=each.step_s * slower) for name, each in builders.CPU_SPEEDS.items()}
     run = builders.run({"cpu": speeds}, seed=seed, trials=trials, noise=0.004, window_s=0.2)
     created = (datetime(2026, 5, 1, tzinfo=UTC) + timedelta(days=day)).isoformat()
     manifest = replace(run.manifest, run_id=f"run-{seed}", created=created)
@@ -51,9 +48,7 @@ class TestCompare:
         document = json.loads((tmp_path / "out/comparison.json").read_text(encoding="utf-8"))
         assert document["schema"] == "tfbench-comparison"
         assert {each["outcome"] for each in document["results"] if each["ratio"]} == {"slower"}
-        rows = list(
-            csv.DictReader(io.StringIO((tmp_path / "out/comparison.csv").read_text(encoding="utf-8")))
-        )
+        rows = list(csv.DictReader((tmp_path / "out/comparison.csv").read_text().splitlines()))
         assert rows[0]["ratio"] == ""
         assert float(rows[-1]["ratio"]) == pytest.approx(1 / 1.12, rel=0.02)
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
@@ -83,10 +78,8 @@ class TestCompare:
 
     def test_the_reference_comes_first_unless_a_baseline_is_given(self, tfbench: Call, pair) -> None:
         reference = references()[0]
-        for words, places in (
-            ((), [reference, "run-1"]),
-            (("--baseline", pair[1]), ["run-2", "run-1", reference]),
-        ):
+        more = ("--baseline", pair[1])
+        for words, places in (((), [reference, "run-1"]), (more, ["run-2", "run-1", reference])):
             printed = tfbench("compare", pair[0], *words, "--reference", reference, "-f", "json", "-o", "-")
             document = json.loads(printed.out)
             for run, name in zip(document["runs"], places, strict=True):

@@ -43,10 +43,7 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
         ((BASE, again(BASE, 3, noise=0.001)), r".* No difference in 1 comparison\."),
         ((only(BASE, trials=1),) * 2, r".* Single trials cannot show a difference\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
-        (
-            (BASE, SLOW, BASE),
-            r"a \(2\) is 1\.00× .* as fast as a, and b, the slowest, 0\.80× .*\. Slower: b\.",
-        ),
+        ((BASE, SLOW, BASE), r"a \(2\) is 1\.00× .* as a, and b, the slowest, 0\.80× .*\. Slower: b\."),
     ],
 )
 def test_headlines(runs: tuple[Extract, ...], expected: str) -> None:

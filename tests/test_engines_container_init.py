@@ -7,16 +7,14 @@ import pytest
 
 from harness.engines.container_settings import init_source
 
+SOURCE = init_source()
 
-def start(*command: str) -> subprocess.Popen[str]:
+
+def start(*command: str, source: str = SOURCE) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", init_source(), "", *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+        [sys.executable, "-I", "-S", "-c", source, "", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
 
 
 def has_ended(pid: int) -> bool:
@@ -46,13 +44,8 @@ def test_command_has_no_input_and_output_is_passed_through():
 
 
 def test_ends_unless_start_is_signalled():
-    source = init_source().replace("STARTED_S = 30.0", "STARTED_S = 0.2")
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", source, "", "sleep", "60"],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        assert process.wait(timeout=30) == -9
+    source = SOURCE.replace("STARTED_S = 30.0", "STARTED_S = 0.2")
+    assert start("sleep", "60", source=source).wait(timeout=30) == -9
     signalled = start("sh", "-c", "sleep 0.3; exit 3")
     signalled.stdin.write("\n")
     signalled.stdin.flush()

@@ -113,11 +113,9 @@ def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_pat
 
 
 def test_driver_libraries_precede_image_libraries():
-    gpu = GpuAccess(
-        kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
-    )
+    gpu = GpuAccess(kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/driver/lib64"})
     variables = environment(replace(SPEC, gpu=gpu), {"LD_LIBRARY_PATH": "/opt/lib"})
-    assert variables["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64:/opt/lib"
+    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib"
     assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 

@@ -22,9 +22,8 @@ H200 = replace(gpu(), uuid="GPU-aaaa-0", minor_number=2)
 DRIVER = H200.driver_version
 SECOND = replace(H200, index=1, uuid="GPU-abbb-1", minor_number=0)
 MIG_INSTANCES = tuple(
-    replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=f"MIG-{number}")
-    for number in range(2)
-)  # fmt: skip
+    replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=name) for name in ("MIG-0", "MIG-1")
+)
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
@@ -120,16 +119,17 @@ def test_podman_prefers_cdi_to_docker_runtime(tmp_path):
 
 def test_device_nodes_with_driver_libraries(tmp_path):
     create_nodes(tmp_path, 0, 1, 2)
-    create(tmp_path, f"opt/real/libcuda.so.{DRIVER}", f"{LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}")
+    compiler = f"libnvidia-gpucomp.so.{DRIVER}"
+    create(tmp_path, f"opt/real/libcuda.so.{DRIVER}", f"{LIBRARIES}/{compiler}")
     create(tmp_path, f"{LIBRARIES}/libc.so.6", f"{LIBRARIES}/libGLX_nvidia.so.{DRIVER}")
     (tmp_path / LIBRARIES / "libcuda.so.1").symlink_to(tmp_path / f"opt/real/libcuda.so.{DRIVER}")
     chosen = access(tmp_path, (SECOND, H200))
     assert chosen.kind == "devices"
     assert chosen.device_nodes == ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm")
-    assert {mount.container: mount.host for mount in chosen.mounts if mount.read_only} == {
+    mounts = {mount.container: mount.host for mount in chosen.mounts if mount.read_only}
+    assert mounts == {
         f"{CONTAINER_LIBRARIES}/libcuda.so.1": tmp_path / f"opt/real/libcuda.so.{DRIVER}",
-        f"{CONTAINER_LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}": tmp_path
-        / f"{LIBRARIES}/libnvidia-gpucomp.so.{DRIVER}",
+        f"{CONTAINER_LIBRARIES}/{compiler}": tmp_path / LIBRARIES / compiler,
     }
     assert chosen.environment == {
         "CUDA_VISIBLE_DEVICES": "GPU-abbb-1,GPU-aaaa-0",

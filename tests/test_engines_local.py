@@ -55,16 +55,10 @@ def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_pat
         "open('/tfbench/out/events.jsonl', 'w').write(payload + os.environ['SAME'])\n"
         "print(spec, os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd())"
     )
-    spec = make_spec(
-        "python3",
-        "-c",
-        code,
-        environment={"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"},
-        mounts=(WORKLOADS, Mount(container=DATA_DIR, host=data)),
-    )
-    (spec.out / "spec.json").write_text(
-        json.dumps({"data_dir": DATA_DIR, "steps": 3, "variants": ["baseline"]})
-    )
+    variables = {"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"}
+    mounts = (WORKLOADS, Mount(container=DATA_DIR, host=data))
+    spec = make_spec("python3", "-c", code, environment=variables, mounts=mounts)
+    (spec.out / "spec.json").write_text(json.dumps({"data_dir": DATA_DIR, "steps": 3}))
     exit_, log = run_to_end(engine, spec, 60)
     assert exit_ == Exit(code=0, out_of_memory=False), log
     assert (spec.out / "events.jsonl").read_text() == "payload/tfbenchmark:/x/tfbench"
@@ -146,12 +140,9 @@ time.sleep(1000)
 
 
 def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine, make_spec, temporary):
+    command, variables = [sys.executable, "-c", HARNESS, make_spec().out], {"TMPDIR": str(temporary)}
     harness = subprocess.Popen(
-        [sys.executable, "-c", HARNESS, make_spec().out],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(temporary)},
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | variables
     )
     pids = [int(word) for word in harness.stdout.readline().split()]
     (root,) = temporary.iterdir()

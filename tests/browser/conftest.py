@@ -10,15 +10,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests import comparisons, report_pages
 
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -37,7 +32,7 @@ def browser() -> Iterator[Browser]:
     executable = next((path for name in NAMES if (path := shutil.which(name))), None)
     assert executable, f"install one of {', '.join(NAMES)} for the browser tests"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield browser
         browser.close()
 

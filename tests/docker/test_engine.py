@@ -69,11 +69,8 @@ def test_container_is_isolated(run_it, make_spec, tmp_path):
 
 
 def test_output_owner_and_mode_are_restored(run_it, make_spec):
-    spec = make_spec(
-        "python3",
-        "-c",
-        "import os; os.mkdir('/tfbench/out/sub'); open('/tfbench/out/sub/events', 'w').write('e')",
-    )
+    code = "import os; os.mkdir('/tfbench/out/sub'); open('/tfbench/out/sub/events', 'w').write('e')"
+    spec = make_spec("python3", "-c", code)
     before = spec.out.stat()
     exit_, log = run_it(spec)
     assert exit_.code == 0, log

@@ -28,13 +28,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     # The machine lock and temporary files are private to these tests.
     old = str(old_tfbench(folder / "old"))
     shared = {"TMPDIR": str(folder), LOCK_ENV: str(folder / "tfbench.lock"), "PYTHONPATH": old}
-    settings = {
-        "a": shared,
-        "b": shared,
-        "c": shared,
-        "bare": {**shared, "DOCKER_HOST": "unix:///nowhere.sock"},
-    }
-    with cluster(settings) as ray_cluster:
+    bare = {**shared, "DOCKER_HOST": "unix:///nowhere.sock"}
+    with cluster({"a": shared, "b": shared, "c": shared, "bare": bare}) as ray_cluster:
         yield ray_cluster
 
 
@@ -83,13 +78,10 @@ def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_
     runs = {item.name: read_run(item) for item in path.iterdir() if (item / "manifest.json").exists()}
     assert set(runs) == {"a", "b", "c"}
     for name in others:
-        assert {trial.id: trial.status for trial in runs[name].trials} == {
-            "good.cpu.0": Status.OK,
-            "good.cpu.1": Status.OK,
-        }
-        assert runs[name].manifest.tfbench_version == __version__, (
-            "nodes use the driver's code, not the installed version"
-        )
+        statuses = {trial.id: trial.status for trial in runs[name].trials}
+        assert statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
+        # Nodes use the driver's code, not the installed version.
+        assert runs[name].manifest.tfbench_version == __version__
         assert name in out
 
 

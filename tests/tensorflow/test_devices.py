@@ -59,8 +59,7 @@ def test_every_sample_occurs_once_per_epoch_for_any_call_size(script, size):
 
 
 def test_the_probe_reports_device_and_rate(script, tf_python):
-    result = script(
-        "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
-    )
+    code = "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
+    result = script(code)
     assert result["ok"] is True
     assert result["rates"]["CPU:0"]["device_fp32_tflops"] > 0.001

@@ -50,9 +50,7 @@ def test_server_bisects_for_the_largest_rate(outcome):
         assert all(b == pytest.approx(a / 2) for a, b in itertools.pairwise(steps))
         for event in series:
             duration_s = (event["end_ns"] - event["start_ns"]) / 1e9
-            assert duration_s > 0.5 * len(event["latency_ns"]) / event["rate_per_s"], (
-                "requests keep to their schedule"
-            )
+            assert duration_s > 0.5 * len(event["latency_ns"]) / event["rate_per_s"], "on schedule"
 
 
 STALL = """

@@ -128,10 +128,9 @@ def test_augmentation_on_host_and_device_equals_keras(script):
 def test_the_cifar_network_learns_with_host_and_device_preprocessing(drive, tmp_path):
     optimizations = ["opt:batch-128", "opt:no-augment", "opt:device-augment", "opt:resident"]
     folder = str(tmp_path)
+    data = Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300)
     with Silent().task("", None) as bar:  # smooth images, because crops of white noise share nothing
-        PictureRecipe(Data(name="x", shape=(32, 32, 3), classes=10, train=4000, test=300), 1).write(
-            tmp_path, bar
-        )
+        PictureRecipe(data, 1).write(tmp_path, bar)
     done = drive(file="cifar10_cnn.py", workload="cifar10-cnn", variants=[*VARIANTS, *optimizations],
                  data_dir=folder, steps=2, windows=1,
                  params={"threads": 2, "batch_size": 16})  # fmt: skip

@@ -36,10 +36,8 @@ def dense(*units: int, last: str) -> list[str]:
 
 
 def convolutions(*filters: int) -> list[str]:
-    return [layer for count in filters for layer in (f"Conv2D {count} relu", POOLED)] + [
-        "Flatten",
-        "Dense 128 relu",
-    ]
+    layers = (layer for count in filters for layer in (f"Conv2D {count} relu", POOLED))
+    return [*layers, "Flatten", "Dense 128 relu"]
 
 
 def normalised(*groups: tuple[int, int]) -> list[str]:

@@ -121,9 +121,8 @@ print(json.dumps([max(apart), from_mirrored]))
     ("precision", "jit", "within"), [("fp32", False, 1e-5), ("fp32", True, 1e-5), ("fp16", True, 5e-3)]
 )
 def test_replicas_stay_equal_and_match_mirrored_strategy(script, precision, jit, within):
-    apart, from_mirrored = script(
-        IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit)), devices=2
-    )
+    code = IN_STEP.replace("PRECISION", repr(precision)).replace("JIT", repr(jit))
+    apart, from_mirrored = script(code, devices=2)
     assert apart == 0
     assert max(from_mirrored) < within
 

@@ -24,13 +24,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def boosted(drive_trees, table):
     def run(**spec):
-        defaults = {
-            "file": "trees.py",
-            "workload": "higgs-trees",
-            "variants": [BASELINE],
-            "data_dir": str(table),
-        }
-        return drive_trees(**{**defaults, "image": TREES, **spec})
+        defaults = {"file": "trees.py", "workload": "higgs-trees", "variants": [BASELINE], "image": TREES}
+        return drive_trees(**{**defaults, "data_dir": str(table), **spec})
 
     return run
 

@@ -18,13 +18,9 @@ BUFFERED = 3
 def test_metered_storage_with_a_simulated_accelerator(drive):
     (case,) = (case for case in METERED if case.name == "read-slow")
     done = drive(
-        file=str(file_of(case)),
-        workload=f"truth-{case.workload}",
-        variants=(BASELINE, INPUT_ONLY, MODEL_ONLY),
-        params=dict(case.params),
-        windows=1,
-        steps=STEPS,
-    )
+        file=str(file_of(case)), workload=f"truth-{case.workload}", variants=(BASELINE, INPUT_ONLY, MODEL_ONLY),
+        params=dict(case.params), windows=1, steps=STEPS,
+    )  # fmt: skip
     period_s = BATCH * RECORD_BYTES / case.params["store_bytes_per_s"]
     assert period_s == pytest.approx(3 * DEVICE_S)
     minimum_s = {MODEL_ONLY: STEPS * DEVICE_S, INPUT_ONLY: (STEPS - BUFFERED) * period_s}
