@@ -64,9 +64,8 @@ def test_default_path_does_not_depend_on_tmpdir(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TMPDIR", "/var/tmp")
     monkeypatch.delenv(LOCK_ENV, raising=False)
     assert default_path() == LOCK
-    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777, (
-        "all users may create files, only the owner may remove them"
-    )
+    # All users may create files, only the owner may remove them.
+    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777
     monkeypatch.setenv(LOCK_ENV, "/srv/lock")
     assert default_path() == Path("/srv/lock")
 

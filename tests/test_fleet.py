@@ -57,18 +57,11 @@ class TestChoice:
         assert "a (pool=x, zone=1)" in caught.value.hint
 
     def test_live_nodes_have_unique_and_safe_keys(self) -> None:
-        def raylet(
-            node_id: str, name: str = "10.0.0.1", host: str = "vm", **changes: object
-        ) -> dict[str, object]:
-            return {
-                "NodeID": node_id, "NodeName": name, "NodeManagerHostname": host, "NodeManagerAddress": "10.0.0.1",
-                "Alive": True, "Resources": {"CPU": 2.0}, **changes,
-            }  # fmt: skip
-
-        raylets = [
-            raylet("aaaaaa11"), raylet("bbbbbb22"), raylet("c", name="../x y"), raylet("d", host=""),
-            raylet("dead", Alive=False), raylet("head", Resources={}),
-        ]  # fmt: skip
+        plain = {"NodeName": "10.0.0.1", "NodeManagerHostname": "vm", "NodeManagerAddress": "10.0.0.1",
+                 "Alive": True, "Resources": {"CPU": 2.0}}  # fmt: skip
+        changes = {"aaaaaa11": {}, "bbbbbb22": {}, "c": {"NodeName": "../x y"}, "d": {"NodeManagerHostname": ""},
+                   "dead": {"Alive": False}, "head": {"Resources": {}}}  # fmt: skip
+        raylets = [{**plain, "NodeID": name, **changed} for name, changed in changes.items()]
         assert [each.key for each in alive(raylets)] == ["node", "vm-aaaaaa", "vm-bbbbbb", "x-y"]
 
 
@@ -200,10 +193,8 @@ class TestCollecting:
         scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
         assert collect(messages_of(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
-        assert {task.label: task.notes for task in progress.tasks} == {
-            "a": ["failed"],
-            "b": ["preparing", "done"],
-        }
+        notes = {task.label: task.notes for task in progress.tasks}
+        assert notes == {"a": ["failed"], "b": ["preparing", "done"]}
         assert [path.name for path in folder.runs()] == ["a", "b"]
         assert (folder.run("a").finished(), folder.done("a"), folder.done("b")) == ({IDS[0]}, False, True)
         trials = read_run(folder.path / "b").trials

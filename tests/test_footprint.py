@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from benchmarks.footprint import cpu_footprints, updated
 from harness.run.catalogue import built_in
 from harness.run.footprint import Footprint, footprints
@@ -18,13 +20,9 @@ def test_cpu_footprints_of_a_run() -> None:
 
 
 def test_update_replaces_only_the_same_profile() -> None:
-    each, two = (
-        OLD,
-        Footprint(profile="quick", trial_s=30.0, trials=3, memory_bytes=5, data_bytes=7, machine="m"),
-    )
-    table = updated({"a": (each,)}, iter([("a", two), ("b", two)]))
-    assert table == {"a": (each, two), "b": (two,)}
-    newer = Footprint(profile="smoke", trial_s=8.0, trials=1, memory_bytes=None, data_bytes=0, machine="m")
+    two, newer = replace(OLD, profile="quick", trial_s=30.0), replace(OLD, trial_s=8.0)
+    table = updated({"a": (OLD,)}, iter([("a", two), ("b", two)]))
+    assert table == {"a": (OLD, two), "b": (two,)}
     assert updated(table, iter([("a", newer)]))["a"] == (newer, two)
 
 

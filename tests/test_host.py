@@ -59,9 +59,8 @@ def server(tmp_path: Path, lscpu: Path) -> Path:
 
 
 def test_mlperf_system_description(server: Path) -> None:
-    description = system_description(
-        (gpu(0), gpu(1)), manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}, server
-    )
+    engine, images = manifest(gpus=2).engine, {"cpu": "tfbench:cpu-1"}
+    description = system_description((gpu(0), gpu(1)), engine, images, server)
     assert description.items() >= {
         "system_name": "Amazon EC2 p5en.48xlarge", "host_processors_per_node": "2",
         "host_processor_model_name": "AMD EPYC 9354 32-Core CPU", "host_processor_caches": "L1d 32 KiB (1 instance)",

@@ -26,9 +26,8 @@ def test_environment_has_locked_packages_and_is_created_once(tmp_path: Path, che
     progress.tasks.clear()
     assert ensure_environment("cpu", checkout, tmp_path / "cache", progress) == info
     assert progress.tasks == []
-    assert [path.name for path in (tmp_path / "cache/environments").iterdir()] == [
-        Path(info.reference).parents[1].name
-    ]
+    (folder,) = (tmp_path / "cache/environments").iterdir()
+    assert folder.name == Path(info.reference).parents[1].name
 
 
 def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path: Path, checkout: Path) -> None:

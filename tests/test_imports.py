@@ -108,10 +108,9 @@ def imports(path: Path) -> set[str]:
 
 
 def rule_of(module: str) -> Rule:
-    parts = module.split(".")
-    return next(
-        rule for count in range(len(parts), 0, -1) if (rule := RULES.get(".".join(parts[:count]))) is not None
-    )
+    while module not in RULES:
+        module = module.rpartition(".")[0]
+    return RULES[module]
 
 
 def under(name: str, prefixes: Collection[str]) -> bool:

@@ -44,15 +44,8 @@ def of(median: float, unit: str = "share") -> Estimate:
 
 
 def finding(cause: Cause, *parts: Part, share: float | None = 0.5, **facts: float) -> Finding:
-    return Finding(
-        workload="w",
-        device="gpu0",
-        cause=cause,
-        parts=parts,
-        share=of(share) if share else None,
-        gain=2.0,
-        facts=facts,
-    )
+    known = of(share) if share else None
+    return Finding(workload="w", device="gpu0", cause=cause, parts=parts, share=known, gain=2.0, facts=facts)
 
 
 def plain(text: str) -> str:
@@ -86,19 +79,14 @@ def test_every_part_has_a_text() -> None:
 
 
 def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
-    wide = [
-        Caveat(kind=CaveatKind.WIDE_INTERVAL, source=str(value), value=value) for value in (0.06, 0.28, 0.1)
-    ]
-    failed = [
-        Caveat(kind=CaveatKind.FAILED_TRIALS, source=str(count), value=count, text=text)
-        for count, text in ((2, "failed. boom"), (1, "timeout."))
-    ]  # fmt: skip
-    first, second, third = caveat_lines([*wide, *failed], notes=False)
+    readings = (("WIDE_INTERVAL", 0.06, ""), ("WIDE_INTERVAL", 0.28, ""), ("WIDE_INTERVAL", 0.1, ""),
+                ("FAILED_TRIALS", 2, "failed. boom"), ("FAILED_TRIALS", 1, "timeout."))  # fmt: skip
+    caveats = [Caveat(kind=CaveatKind[kind], source=str(n), value=n, text=text) for kind, n, text in readings]
+    first, second, third = caveat_lines(caveats, notes=False)
     assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
     assert first[1] == "0.06, 0.28, 0.1"
-    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout."), (
-        "separate because the reasons differ"
-    )
+    # Separate, because the reasons differ.
+    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout.")
 
 
 @pytest.mark.parametrize(
@@ -119,9 +107,8 @@ def test_limits(each: Finding | None, text: str) -> None:
 
 def test_a_cause_smaller_than_compute_is_named_after_it() -> None:
     parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
-    time = StepTime(
-        workload="w", device="cpu", variant="baseline", batch=32, total=of(0.01, "s"), parts=parts
-    )
+    total = of(0.01, "s")
+    time = StepTime(workload="w", device="cpu", variant="baseline", batch=32, total=total, parts=parts)
     text = plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time))
     assert text == "compute 60 %; removable: launch 20 %"
 

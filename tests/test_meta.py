@@ -1,7 +1,6 @@
 """Rules for the whole repository that a linter does not check."""
 
 import ast
-import inspect
 import re
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness import errors
 from harness.errors import TfbenchError
 from harness.run.catalogue import Entry, built_in
 from tests.commands import output_of
@@ -54,10 +52,7 @@ def named(word: str, text: str) -> bool:
 
 
 def error_kinds() -> list[type[TfbenchError]]:
-    kinds = [
-        kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, TfbenchError)
-    ]
-    return sorted(kinds, key=lambda kind: kind.exit_code)
+    return sorted({TfbenchError, *TfbenchError.__subclasses__()}, key=lambda kind: kind.exit_code)
 
 
 @pytest.mark.parametrize("kind", error_kinds(), ids=lambda kind: kind.__name__)
@@ -159,11 +154,7 @@ def calls(path: Path) -> Iterator[str]:
 
 
 def sources() -> list[Path]:
-    return [
-        path
-        for path in tracked()
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("harness", "reports")
-    ]
+    return [path for package in ("harness", "reports") for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def test_only_the_command_line_prints_and_exits() -> None:

@@ -10,10 +10,9 @@ from tests.report_pages import analysis
 def diamonds(**changes: object) -> list[dict]:
     """Return the points of a reference machine in the chart of the GPU run."""
     figure = published_figure(analysis("gpu"), [replace(whole(), label="lab", **changes)])
-    layers = [
-        layer for layer in figure.spec["vconcat"][0]["layer"] if layer["mark"].get("shape") == "diamond"
-    ]
-    return [point for layer in layers for point in figure.spec["datasets"][layer["data"]["name"]]]
+    layers = figure.spec["vconcat"][0]["layer"]
+    names = [layer["data"]["name"] for layer in layers if layer["mark"].get("shape") == "diamond"]
+    return [point for name in names for point in figure.spec["datasets"][name]]
 
 
 def test_a_reference_machine_twice_as_fast_has_twice_the_factor() -> None:

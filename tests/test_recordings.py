@@ -72,12 +72,8 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_results_match_the_expected_values(name: str, folder: Folders) -> None:
-    result, wanted = (
-        dict(leaves(each))
-        for each in (
-            figures(replay(folder(name))), json.loads((DATA / f"{name}{EXPECTED}").read_text(encoding="utf-8"))
-        )
-    )  # fmt: skip
+    result = dict(leaves(figures(replay(folder(name)))))
+    wanted = dict(leaves(json.loads((DATA / f"{name}{EXPECTED}").read_text(encoding="utf-8"))))
     numbers = {key for key, value in wanted.items() if isinstance(value, float)}
     assert {key: result[key] for key in result.keys() - numbers} == {
         key: wanted[key] for key in wanted.keys() - numbers

@@ -220,6 +220,4 @@ def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     cached.write_text("cached")
     assert charts_code(folder) == "cached"
     (tmp_path / "file").write_text("")
-    assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), (
-        "the code is generated if it cannot be cached"
-    )
+    assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), "generated if it cannot be cached"

@@ -104,10 +104,8 @@ def test_differences_are_found_before_anything_is_built(tmp_path: Path) -> None:
         images=tuple(replace(image, lock_sha256="1" * 64) for image in here.manifest.images),
         gpus=(builders.gpu(),),
     )
-    result = {
-        name: values
-        for (_, name), values in differences_between(replace(here, manifest=elsewhere), here).items()
-    }
+    differences = differences_between(replace(here, manifest=elsewhere), here)
+    result = {name: values for (_, name), values in differences.items()}
     assert result["host_processor_model_name"][0] == "Another"
     assert result["cpu"][0] == "1" * 64
     assert result["GPU 0 name"] == ("NVIDIA H200", "none")

@@ -122,9 +122,7 @@ def replace_record(trial: TrialFolder, by: Callable[[Path], object]) -> None:
 DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
     "cut record": lambda trial: trial.record.write_text('{"status": "ok", "exit_'),
     "nested record": lambda trial: trial.record.write_text('{"gaps":' + "[" * 90_000 + "]" * 90_000 + "}"),
-    "another's record": lambda trial: trial.record.write_text(
-        trial.record.read_text().replace(trial.path.name, "x")
-    ),
+    "foreign": lambda trial: trial.record.write_text(trial.record.read_text().replace(trial.path.name, "x")),
     "pipe": lambda trial: replace_record(trial, os.mkfifo),
     "link to itself": lambda trial: replace_record(trial, lambda path: path.symlink_to(path)),
     "folder": lambda trial: replace_record(trial, Path.mkdir),
@@ -170,6 +168,5 @@ def normalized(trial: Trial) -> Trial:
     trial = replace(trial, telemetry=sorted(trial.telemetry, key=lambda each: (each.source, each.device)))
     if trial.status is not Status.INTERRUPTED:
         return trial
-    return replace(
-        trial, message="", started_ns=0, ended_ns=0, metrics=(), facts={}, sampling={}, warnings=(), gaps=()
-    )
+    unknown = {"message": "", "started_ns": 0, "ended_ns": 0, "facts": {}, "sampling": {}}
+    return replace(trial, metrics=(), warnings=(), gaps=(), **unknown)

@@ -14,10 +14,8 @@ def make_sample(t_ns, device="gpu0", **values):
 def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
     with TelemetryWriter(tmp_path) as writer:
         writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu-1a": ("energy_j",), "gpu2": ()})
-        writer.write(
-            "nvml_slow",
-            [make_sample(1, energy_j=0.1 + 0.2, pids=2**53), make_sample(2, device="gpu-1a", energy_j=5)],
-        )
+        samples = [make_sample(1, energy_j=0.1 + 0.2, pids=2**53), make_sample(2, "gpu-1a", energy_j=5)]
+        writer.write("nvml_slow", samples)
         writer.write("nvml_slow", [make_sample(4, pids=7), make_sample(3, pids=6)])
         # Read before the file is closed, as after a kill.
         frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")

@@ -185,10 +185,8 @@ def test_slow_source_does_not_delay_fast_sources(tmp_path):
 
 def test_write_error_is_raised_unless_body_raises(tmp_path):
     (tmp_path / "quick-device.csv").symlink_to("/dev/full")
-    with (
-        pytest.raises(StoreError, match="disk is full"),
-        sample([RealTimeSource("quick")], TARGET, tmp_path, 0.01),
-    ):
+    source = RealTimeSource("quick")
+    with pytest.raises(StoreError, match="disk is full"), sample([source], TARGET, tmp_path, 0.01):
         pass
     source = RealTimeSource("quick")
     with pytest.raises(EngineError), sample([source], TARGET, tmp_path, 0.01) as sampling:

@@ -21,10 +21,8 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
             raise ValueError(failures[name])
         ran.append(name)
 
-    with (
-        (tmp_path / "events").open("w") as file,
-        pytest.raises(ValueError, match=raised) if raised else nullcontext(),
-    ):
+    ending = pytest.raises(ValueError, match=raised) if raised else nullcontext()
+    with (tmp_path / "events").open("w") as file, ending:
         measure_each(tuple(failures), measure, EventWriter(file))
     assert ran == [name for name, failure in failures.items() if not failure]
     assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]

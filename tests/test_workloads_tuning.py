@@ -18,10 +18,8 @@ def params(variant, **spec):
 
 
 def changes(variant, **spec):
-    return {
-        change.what: (change.before, change.after)
-        for change in variant_changes(WORKLOAD, Spec(**spec), variant)
-    }
+    changed = variant_changes(WORKLOAD, Spec(**spec), variant)
+    return {change.what: (change.before, change.after) for change in changed}
 
 
 @pytest.mark.parametrize(
