@@ -86,6 +86,7 @@ class TestUsageErrors:
             ("bench -d cpu --cpus 0-99999", 2, "--cpus 0-99999", "--cpus 0"),
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),
             ("bench --workload-file none.py", 2, "none.py: No such file", "path"),
+            ("fleet -w none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip

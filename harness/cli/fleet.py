@@ -29,6 +29,7 @@ from harness.model.options import Options
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.prepare import git_commit, new_run_id
+from harness.run.resolve import resolve
 from harness.run.store import write_json
 from harness.wording import counted
 
@@ -65,6 +66,8 @@ def command(
         if address != DEFAULTS.address:
             plan = replace(plan, address=address)
     else:
+        # Nodes check the rest, which depends on their hardware.
+        resolve(replace(options, device="cpu", cpus="", variants=""))
         folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
         plan = FleetPlan(
             options=options,
@@ -89,7 +92,7 @@ def command(
     if missing:
         raise FleetError(
             f"{counted(len(missing), 'node')} missing, first: {next(iter(missing.values()))}",
-            hint=f"The page shows the others. Fix the problem and run: {resume_command}",
+            hint=f"Fix the problem and run: {resume_command}",
         )
     raise_for_trials(folder.trials())
 
