@@ -77,6 +77,7 @@ class TestUsageErrors:
             ("compare", 2, "Missing argument", "compare --help"),
             ("list extra", 2, "Unknown workload 'extra'", "cifar10-mlp"),
             ("bench -w cifar10-mlp,none", 2, "Unknown workload 'none'", "cifar10-mlp"),
+            ("bench -w none --memory 0.1", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("bench -p fast", 2, "Unknown profile 'fast'", "smoke, quick, full"),
             ("bench -d cpu --param colour=red", 2, "Unknown parameter 'colour'", "batch_size"),
             ("bench -d cpu --param batch_size=1,2", 2, "exactly one workload", "--workload cifar100-mlp"),

@@ -7,6 +7,7 @@ which receives them as one `Options` value.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -50,7 +51,7 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
 
 def _memory_bytes(gib: float) -> int:
     # Anything out of range, including inf and NaN, becomes a huge value that is rejected later.
-    return int(gib * 2**30) if 0 <= gib <= MAX_MEMORY_GIB else 1 << 62
+    return math.ceil(gib * 2**30) if 0 <= gib <= MAX_MEMORY_GIB else 1 << 62
 
 
 def _folder(path: Path) -> Path:
