@@ -112,7 +112,10 @@ def test_variants() -> None:
     assert resolve_variants("", False, suite)["mlp"] == (BASELINE, TUNED)
     named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
     assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16")}
-    assert resolve_variants("stage:decode", True, suite)["mlp"] == ("stage:decode",)
+    generated = replace(workload("generated"), data=replace(workload().data, train=0))
+    assert resolve_variants("stage:decode", True, [*suite, generated]) == {
+        "mlp": (), "resnet50": (), "generated": ("stage:decode",),
+    }  # fmt: skip
 
 
 def test_stages_are_measured_by_default() -> None:

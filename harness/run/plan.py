@@ -167,8 +167,8 @@ def resolve_variants(
 
 
 def _has_variant(workload: Workload, variant: str) -> bool:
-    """Return whether a workload has a variant; undeclared stages are accepted and checked in the container."""
-    if variant.startswith(STAGE_PREFIX) and not workload.stages:
+    """Return whether a workload has a variant; a pipeline's undeclared stages are checked in the container."""
+    if variant.startswith(STAGE_PREFIX) and workload.pipeline and not workload.stages:
         return variant != STAGE_PREFIX
     return variant in _named_variants(workload) or _NUMBERED.fullmatch(variant) is not None
 
