@@ -64,7 +64,9 @@ def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(
     windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
 ) -> None:
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
-    assert trial_outcome(ended(), log, None, MEMORY_BYTES, planned)[0] is status
+    result, message = trial_outcome(ended(), log, None, MEMORY_BYTES, planned)
+    assert result is status
+    assert ("--variants" in message) == (bool(left_out) and status is Status.BAD_EVENTS)
 
 
 @pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])

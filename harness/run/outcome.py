@@ -55,11 +55,14 @@ def trial_outcome(
     missing = [
         variant for variant in variants if variant not in measured | log.needless | log.left_out.keys()
     ]
-    if missing or not measured.intersection(variants):
+    if missing:
         return (
             Status.BAD_EVENTS,
-            f"The workload did not measure {', '.join(missing or variants)}. See out/events.jsonl.",
+            f"The workload did not measure {', '.join(missing)}. See out/events.jsonl.",
         )
+    if not measured.intersection(variants):
+        reasons = "; ".join(f"{name}: {log.left_out.get(name, 'not informative here')}" for name in variants)
+        return Status.BAD_EVENTS, f"No variant was measured ({reasons}). Add others with --variants."
     return Status.OK, ""
 
 
