@@ -85,13 +85,15 @@ def _ranking(versus: Versus) -> str:
     others = [each for each in versus.standings if each.run != versus.reference]
     if not others:
         return ""
-    first, last = (f"{versus.runs[each.run].label}" for each in (others[0], others[-1]))
-    slowest = (
-        f", and {last}, the slowest, {numbers.ratio_estimate(others[-1].score)}" if len(others) > 1 else ""
-    )
-    base = f"as fast as {versus.runs[versus.reference].label}"
-    workloads = counted(others[0].workloads, "workload")
-    return f"{first} is {numbers.ratio_estimate(others[0].score)} {base}{slowest}, by the best variant of {workloads}."
+    fastest, last = others[0], others[-1]
+    label, score = versus.runs[fastest.run].label, numbers.ratio_estimate(fastest.score)
+    text = f"{label} is {score} as fast as {versus.runs[versus.reference].label}"
+    if last is not fastest:
+        label, score = versus.runs[last.run].label, numbers.ratio_estimate(last.score)
+        text += f", and {label}{', the slowest,' if last is versus.standings[-1] else ''} {score}"
+    fewest, most = sorted((fastest.workloads, last.workloads))
+    workloads = counted(most, "workload") if fewest == most else f"{fewest} to {most} workloads"
+    return f"{text}, by the best variant of {workloads}."
 
 
 def _outcomes(versus: Versus) -> str:

@@ -44,6 +44,8 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
         ((only(BASE, trials=1),) * 2, r".* Single trials cannot show a difference\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
         ((BASE, SLOW, BASE), r"a \(2\) is 1\.00× .* as a, and b, the slowest, 0\.80× .*\. Slower: b\."),
+        ((SLOW, BASE, again(BASE, 4, label="c", factor=0.9)), r"a is 1\.25× .* as fast as b, and c 1\.1.*"),
+        ((whole(3), again(whole(3), 5, label="b"), SLOW), r"b is .*, and .* of 1 to 2 workloads\..*"),
     ],
 )
 def test_headlines(runs: tuple[Extract, ...], expected: str) -> None:
