@@ -7,7 +7,7 @@ from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.model.analysis import RatioKind
 from harness.model.run import RequestTimes, Run
 from tests.builders_requests import offered, serving_run, single
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, MODEL_ONLY
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
@@ -64,6 +64,10 @@ class TestCapacity:
         result = next(each for each in capacities(replace(run, trials=trials)) if each.device == "cpu")
         assert (result.bound_s if result.rate_per_s else None) == bound_s
         assert result.kept == fast
+
+    def test_a_variant_that_only_times_its_own_batch_has_none(self) -> None:
+        run = only(serving_run(1), single(BASELINE, 1, 3.0, 200), single(MODEL_ONLY, 1, 3.0, 200))
+        assert [each.variant for each in capacities(run)] == [BASELINE]
 
     def test_gpu_and_cpu_are_compared_at_the_tightest_bound_that_both_meet(self) -> None:
         run = serving_run()

@@ -11,7 +11,7 @@ from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.run import CPU, RequestTimes, Run, Status, Trial
-from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 # A quantile is reported only if at least this many requests lie beyond it.
@@ -85,17 +85,13 @@ _Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
 
 
 def _served(run: Run) -> _Served:
-    """Return key -> trial id -> series of requests, for workloads with declared latency bounds."""
+    """Return key -> trial id -> series of requests, of the variants that serve within declared bounds."""
     result: dict[Key, dict[str, list[RequestTimes]]] = {}
     for trial, item in _series(run):
-        if _bounds(run, trial.workload):
+        if _bounds(run, trial.workload) and item.variant in (BASELINE, TUNED):
             key = Key(trial.workload, trial.device, item.variant)
             result.setdefault(key, {}).setdefault(trial.id, []).append(item)
-    return {
-        key: trials
-        for key, trials in result.items()
-        if any(item.batch_size == 1 or item.scenario == SERVER for each in trials.values() for item in each)
-    }
+    return result
 
 
 def _bounds(run: Run, name: str) -> tuple[float, ...]:
