@@ -86,7 +86,6 @@ _EXPLANATIONS: Mapping[Cause, str] = {
     Cause.MEMORY_BANDWIDTH: "GPU memory bandwidth is the limit: {dram} is used; 80 % is achievable.",
     Cause.HEAT: "Heat lowered the clock for {time} of the time.",
     Cause.POWER: "The power limit lowered the clock for {time} of the time.",
-    Cause.NOT_LEARNING: "Held-out accuracy is only {accuracy} ({needed} expected). Ignore the speed.",
     Cause.UNEXPLAINED: "No measured part accounts for this time.",
 }
 
@@ -105,6 +104,7 @@ def explanation(finding: Finding) -> str:
         Cause.CALLBACKS: lambda: _callbacks(facts),
         Cause.COMPUTE: lambda: _compute(facts),
         Cause.IMPOSSIBLE: lambda: _impossible(finding),
+        Cause.NOT_LEARNING: lambda: _not_learning(facts),
     }
     if finding.cause in special:
         return special[finding.cause]()
@@ -164,6 +164,12 @@ def _impossible(finding: Finding) -> str:
         rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
         return f"The copy would need {rate:.0f} GB/s over a {link:.0f} GB/s link. Repeat the run."
     return "A speed is higher than any device can reach. Repeat the run."
+
+
+def _not_learning(facts: Mapping[str, float]) -> str:
+    variant = TUNED if facts.get("tuned") else BASELINE
+    accuracy, needed = (numbers.percent(facts.get(name)) for name in ("accuracy", "needed"))
+    return f"Held-out accuracy of {variant_name(variant)} is only {accuracy} ({needed} expected). Ignore its speed."
 
 
 FIXES: Mapping[Cause, str] = {

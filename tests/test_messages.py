@@ -30,7 +30,7 @@ from reports.messages import (
 from reports.overview import rows
 from tests.builders import cpu_run
 from tests.report_pages import analysis
-from workloads.protocol import TUNED
+from workloads.protocol import BASELINE, TUNED
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0, "gpus": 4.0, "python_s": 0.002, "callbacks_s": 0.001, "shapes": 7.0,
@@ -138,6 +138,17 @@ def test_code_and_text_of_a_fix_agree_on_a_cpu() -> None:
     assert card.finding.cause is Cause.COMPUTE
     assert fix(card.finding) == "compile with XLA, then a faster device"
     assert list(card.diff) == snippet(ON_CPU).splitlines()
+
+
+def test_the_variant_that_does_not_learn_is_named() -> None:
+    facts = {"accuracy": 0.1, "needed": 0.3}
+    texts = [
+        explanation(finding(Cause.NOT_LEARNING, share=None, tuned=tuned, **facts)) for tuned in (0.0, 1.0)
+    ]
+    assert [plain(text).split(" is only ") for text in texts] == [
+        [f"Held-out accuracy of {name}", "10 % (30 % expected). Ignore its speed."]
+        for name in (BASELINE, TUNED)
+    ]
 
 
 def test_impossible_measurements_are_explained_with_numbers() -> None:
