@@ -30,13 +30,11 @@ def cost_of(result: Analysis, device: str) -> tuple[Summary, Cost]:
         (None, "cpu", None),
     ],
 )
-def test_the_most_specific_hourly_price_is_used(
-    prices: Prices | None, device: str, rate: float | None
-) -> None:
+def test_the_most_specific_hourly_price_is_used(prices, device, rate):
     assert hourly(prices, device) == rate
 
 
-def test_costs_follow_from_speed_energy_and_prices() -> None:
+def test_costs_follow_from_speed_energy_and_prices():
     result = priced(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
     for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
         summary, cost = cost_of(result, device)
@@ -50,7 +48,7 @@ def test_costs_follow_from_speed_energy_and_prices() -> None:
     assert cost.electricity.median == pytest.approx(0.3 * kwh)
 
 
-def test_each_worker_adds_the_price_of_a_machine() -> None:
+def test_each_worker_adds_the_price_of_a_machine():
     run = builders.cpu_run()
     placement = Placement(nodes=("a", "b", "c", "d"), machines=(0, 1, 2, 3))
     four = replace(run, manifest=replace(run.manifest, placement=placement))
@@ -58,11 +56,11 @@ def test_each_worker_adds_the_price_of_a_machine() -> None:
     assert [cost.per_hour for cost in costs] == [0.5, 2.0]
 
 
-def test_without_prices_there_are_no_costs() -> None:
+def test_without_prices_there_are_no_costs():
     assert priced(None).costs == ()
 
 
-def test_inference_has_no_training_cost() -> None:
+def test_inference_has_no_training_cost():
     run = builders.gpu_run()
     infer = replace(run, workloads=(replace(run.workloads[0], task="infer"),))
     _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")

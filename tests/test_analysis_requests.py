@@ -16,13 +16,13 @@ def only(run: Run, *requests: RequestTimes) -> Run:
 
 
 class TestLatency:
-    def test_a_quantile_needs_requests_beyond_it(self) -> None:
+    def test_a_quantile_needs_requests_beyond_it(self):
         run = serving_run(1)
         for count, names in ((5, "p50"), (10, "p50 p90"), (99, "p50 p90"), (100, "p50 p90 p99")):
             (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
             assert set(each.quantiles_s) == set(names.split())
 
-    def test_sweep_points_are_excluded(self) -> None:
+    def test_sweep_points_are_excluded(self):
         run = serving_run()
         points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in run.trials)
         swept = replace(run, trials=points)
@@ -32,7 +32,7 @@ class TestLatency:
 class TestCapacity:
     """The declared bounds are 15 and 100 ms."""
 
-    def test_it_is_the_highest_rate_at_the_tightest_bound_met(self) -> None:
+    def test_it_is_the_highest_rate_at_the_tightest_bound_met(self):
         cpu, gpu = capacities(serving_run())
         assert (cpu.bound_s, gpu.bound_s) == (0.1, 0.015)
         assert cpu.alone_s == pytest.approx(0.041, abs=0.001), "more than 15 ms"
@@ -48,14 +48,12 @@ class TestCapacity:
             ([10.0] * 99, 0, None),  # too few requests
         ],
     )
-    def test_late_and_lost_requests_count_against_a_rate(
-        self, milliseconds: list[float], planned: int, bound_s: float | None
-    ) -> None:
+    def test_late_and_lost_requests_count_against_a_rate(self, milliseconds, planned, bound_s):
         (result,) = capacities(only(serving_run(1), offered(BASELINE, 5, milliseconds, planned=planned)))
         assert (result.bound_s if result.rate_per_s else None) == bound_s
 
     @pytest.mark.parametrize(("fast", "bound_s"), [(3, 0.015), (2, 0.015), (1, None), (0, None)])
-    def test_a_bound_must_be_met_in_most_trials(self, fast: int, bound_s: float | None) -> None:
+    def test_a_bound_must_be_met_in_most_trials(self, fast, bound_s):
         run = serving_run()
         trials = tuple(
             replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < fast else 950.0] * 200),))

@@ -39,21 +39,21 @@ def nvml(seconds: list[float], **columns: list[float]) -> Series:
 
 
 class TestSpeeds:
-    def test_throughput_is_all_samples_over_all_window_time(self) -> None:
+    def test_throughput_is_all_samples_over_all_window_time(self):
         run = cpu_run(trials=1)
         windows = (window(100, 101), window(102, 105, samples=700, steps=70))
         result = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
         assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 10)
         assert result.step_time.median == pytest.approx(4 / 80)
 
-    def test_only_successful_trials_count(self) -> None:
+    def test_only_successful_trials_count(self):
         run = gpu_run(trials=3)
         broken = replace(run.trials[0], status=Status.TIMEOUT)
         assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
         assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
         assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 1
 
-    def test_summaries_are_in_the_order_of_the_plan(self) -> None:
+    def test_summaries_are_in_the_order_of_the_plan(self):
         variants = (BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED)
         assert [(each.device, each.variant) for each in analyse(gpu_run()).summaries] == [
             (device, variant) for device in ("cpu", "gpu0") for variant in variants
@@ -61,7 +61,7 @@ class TestSpeeds:
 
 
 class TestTraining:
-    def test_time_is_projected_to_the_published_epochs_without_cold_start(self) -> None:
+    def test_time_is_projected_to_the_published_epochs_without_cold_start(self):
         result = summary(cpu_run(), "cpu", BASELINE)
         assert result.training_projected
         steps = math.ceil(50_000 / 32) * 100
@@ -69,7 +69,7 @@ class TestTraining:
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
         assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
 
-    def test_a_complete_training_is_not_projected(self) -> None:
+    def test_a_complete_training_is_not_projected(self):
         run = cpu_run(trials=3)
         first = run.trials[0]
         measured = Metric(variant=BASELINE, name="training_s", value=481.0)
@@ -78,7 +78,7 @@ class TestTraining:
         assert result.training_s.median == 481.0
         assert not result.training_projected
 
-    def test_cold_start_has_shared_phases_then_those_of_the_variant(self) -> None:
+    def test_cold_start_has_shared_phases_then_those_of_the_variant(self):
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)
         assert list(cold_start) == ["import", "data", "build", "first-step", "warm-up"]
         assert cold_start["first-step"] == pytest.approx(1.8)
@@ -92,9 +92,7 @@ class TestTraining:
             (cpu_run(), 0.9, 0.0145, False),
         ],
     )
-    def test_accuracy_shows_whether_it_learned(
-        self, run: Run, needed: float, accuracy: float | None, learned: bool
-    ) -> None:
+    def test_accuracy_shows_whether_it_learned(self, run, needed, accuracy, learned):
         run = replace(run, workloads=(replace(run.workloads[0], min_accuracy=needed),))
         if accuracy is not None:
             metrics = (Metric(variant=BASELINE, name="accuracy", value=accuracy),)
@@ -103,7 +101,7 @@ class TestTraining:
         assert summary(run, "cpu", TUNED).accuracy_ok is None
 
 
-def test_wait_share_is_none_if_waiting_is_not_observable() -> None:
+def test_wait_share_is_none_if_waiting_is_not_observable():
     assert summary(cpu_run(), "cpu", BASELINE).wait_share == pytest.approx(0.04, rel=0.01)
     assert summary(cpu_run(), "cpu", MODEL_ONLY).wait_share is None
 
@@ -132,16 +130,14 @@ class TestTelemetry:
             ),
         ],
     )
-    def test_means_cover_only_the_windows_of_a_variant(
-        self, windows: tuple[Window, ...], series: Series, means: dict[str, dict[str, float]]
-    ) -> None:
+    def test_means_cover_only_the_windows_of_a_variant(self, windows, series, means):
         result = steady_means(trial_with(windows, series))
         assert result.keys() == means.keys()
         for variant, values in means.items():
             wanted = {f"nvml.gpu0.{key}": each for key, each in values.items()}
             assert result[variant] == pytest.approx(wanted)
 
-    def test_counter_increases_are_unknown_outside_readings_and_across_resets(self) -> None:
+    def test_counter_increases_are_unknown_outside_readings_and_across_resets(self):
         t_ns, ends = np.array([1, 2, 3, 4]), [(0.5, 1.5), (1, 2), (1.5, 3), (3, 4), (3.5, 4.5)]
         starts_s, ends_s = np.array(ends).T
         result = counter_increases(
@@ -149,7 +145,7 @@ class TestTelemetry:
         )
         assert result.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
 
-    def test_times_near_the_limit_of_float_stay_exact(self) -> None:
+    def test_times_near_the_limit_of_float_stay_exact(self):
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
         t_ns = origin + np.arange(4, dtype=np.int64) * 1000
         start, end = (np.array([origin + nanoseconds], dtype=np.int64) for nanoseconds in (500, 1500))
@@ -158,7 +154,7 @@ class TestTelemetry:
 
 
 class TestEnergy:
-    def test_it_is_mean_power_over_throughput_and_prefers_instant_power(self) -> None:
+    def test_it_is_mean_power_over_throughput_and_prefers_instant_power(self):
         run, sources = gpu_run(), {}
         for source, *columns in (("", ""), ("nvml", "power_instant_w"), ("nvml", "power_usage_w")):
             run = without_columns(run, source, *columns)
@@ -169,7 +165,7 @@ class TestEnergy:
         joules = [each.median for each in sources.values() if each]
         assert joules == pytest.approx([125 * 0.0056 / 32] * 2, rel=0.1)
 
-    def test_several_gpus_are_summed_and_all_must_be_measured(self) -> None:
+    def test_several_gpus_are_summed_and_all_must_be_measured(self):
         run, devices = four_gpu_run(), ("gpu0", "gpu0+gpu1+gpu2+gpu3")
         single, four = (summary(run, each, BASELINE).energy_j_per_sample for each in devices)
         assert four.median == pytest.approx(single.median / 0.9, rel=0.05)
@@ -179,7 +175,7 @@ class TestEnergy:
         )
         assert summary(replace(run, trials=tuple(trials)), devices[1], BASELINE).energy_j_per_sample is None
 
-    def test_cpu_energy_sums_packages_and_dram_without_double_counting(self) -> None:
+    def test_cpu_energy_sums_packages_and_dram_without_double_counting(self):
         watts = {"package-0": 100, "package-0_core": 60, "package-0_dram": 20, "package-1": 30, "psys": 400}
         run = cpu_run(trials=1)
         zones = (

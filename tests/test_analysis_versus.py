@@ -26,7 +26,7 @@ def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
 
 
 class TestExtract:
-    def test_has_speeds_of_each_trial_step_times_and_main_findings(self) -> None:
+    def test_has_speeds_of_each_trial_step_times_and_main_findings(self):
         extracted = extract(analyse(builders.gpu_run(trials=4)), label="lab")
         keys = set(itertools.product(("cifar100-mlp",), ("cpu", "gpu0"), ("baseline", "tuned")))
         assert extracted.label == "lab"
@@ -35,14 +35,14 @@ class TestExtract:
         assert sorted(each.device for each in extracted.findings) == ["cpu", "gpu0"]
         assert len(to_json(extracted)) < 20_000
 
-    def test_names_the_machine_and_its_limits(self) -> None:
+    def test_names_the_machine_and_its_limits(self):
         run = builders.gpu_run(trials=1)
         options = Options(cpus="0-1", cpu_quota=1.5)
         extracted = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert extracted.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize("kind", ["gpu", "bare", "empty", "failed", "hostile"])
-    def test_survives_a_round_trip_through_its_file(self, kind: str) -> None:
+    def test_survives_a_round_trip_through_its_file(self, kind):
         extracted = extract(analyse(RUNS[kind]()))
         assert len(versus((extracted, extracted)).runs) == 2
         again = from_json(to_json(extracted))
@@ -50,13 +50,13 @@ class TestExtract:
         assert (again == extracted) is (kind != "hostile")
         assert from_json(to_json(again)) == again
 
-    def test_other_files_and_versions_are_rejected(self) -> None:
+    def test_other_files_and_versions_are_rejected(self):
         older = to_json(whole()).replace('"schema_version": 2', '"schema_version": 1')
         for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
             with pytest.raises(StoreError, match="Not an extract of this version"):
                 from_json(text)
 
-    def test_bundled_extracts_are_readable_and_named(self) -> None:
+    def test_bundled_extracts_are_readable_and_named(self):
         assert "h200" in references()
         for name in references():
             extracted = from_json(reference_path(name).read_bytes())
@@ -78,11 +78,11 @@ class TestOutcomes:
             (0.5, 1, Outcome.UNKNOWN),
         ],
     )
-    def test_planted_differences_are_detected(self, factor: float, trials: int, outcome: Outcome) -> None:
+    def test_planted_differences_are_detected(self, factor, trials, outcome):
         runs = (again(whole(), 1, trials=trials), again(whole(), 2, factor=factor, trials=trials))
         assert {each.outcome for each in versus(runs).results if each.ratio} == {outcome}
 
-    def test_more_comparisons_widen_each_interval(self) -> None:
+    def test_more_comparisons_widen_each_interval(self):
         few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
         first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
@@ -91,7 +91,7 @@ class TestOutcomes:
 
     @given(st.floats(0.1, 10), st.integers(0, 1000))
     @settings(max_examples=25, deadline=None)
-    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor: float, seed: int) -> None:
+    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor, seed):
         runs = [again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)]
         results = {(each.run, each.key): each for each in versus(runs).results}
         for run, own in enumerate(runs):
@@ -104,7 +104,7 @@ class TestOutcomes:
 
 
 class TestStandings:
-    def test_the_fastest_device_and_variant_counts(self) -> None:
+    def test_the_fastest_device_and_variant_counts(self):
         compared = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
         assert [compared.runs[each.run].label for each in compared.standings] == ["gpu", "cpu only"]
         best = [
@@ -115,7 +115,7 @@ class TestStandings:
         score = (best[1] / best[0] * best[3] / best[2]) ** 0.5
         assert compared.standings[0].score.median == pytest.approx(score)
 
-    def test_models_that_do_not_learn_are_excluded(self) -> None:
+    def test_models_that_do_not_learn_are_excluded(self):
         run = again(whole(), 1)
         speeds = tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
         compared = versus([replace(run, speeds=speeds), run])
@@ -129,7 +129,7 @@ class TestComparable:
          (Section.SETTINGS, "profile"), (Section.WORKLOADS, "cifar100-mlp declaration"),
          (Section.SOFTWARE, "tensorflow"), (Section.WORKLOADS, "cifar100-mlp cpu batch size")],
     )  # fmt: skip
-    def test_decisive_differences_make_speeds_not_comparable(self, section: Section, field: str) -> None:
+    def test_decisive_differences_make_speeds_not_comparable(self, section, field):
         base = changed(whole(), section, field, "one")
         compared = versus([again(base, 1), again(changed(base, section, field, "other"), 2)])
         (result,) = compared.differences
@@ -140,14 +140,14 @@ class TestComparable:
     @pytest.mark.parametrize(
         ("section", "field"), [(Section.IMAGES, "trees-cpu"), (Section.SOFTWARE, "xgboost")]
     )
-    def test_an_image_family_affects_only_its_own_workloads(self, section: Section, field: str) -> None:
+    def test_an_image_family_affects_only_its_own_workloads(self, section, field):
         base = replace(whole(3), images={"cifar100-mlp": "trees", "resnet50": "tensorflow"})
         compared = versus([changed(base, section, field, value) for value in ("one", "other")])
         for each in compared.results:
             if each.ratio:
                 assert each.not_comparable == ((section,) if each.workload == "cifar100-mlp" else ())
 
-    def test_the_machine_itself_may_differ(self) -> None:
+    def test_the_machine_itself_may_differ(self):
         other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
         compared = versus([whole(), other])
         (result,) = compared.differences
@@ -155,17 +155,17 @@ class TestComparable:
         assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
         assert not any(each.not_comparable for each in compared.results)
 
-    def test_unknown_values_are_not_differences(self) -> None:
+    def test_unknown_values_are_not_differences(self):
         compared = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
         assert compared.differences == ()
 
-    def test_mig_instances_of_a_gpu_are_the_same_machine(self) -> None:
+    def test_mig_instances_of_a_gpu_are_the_same_machine(self):
         run = builders.gpu_run(trials=1)
         gpus = [(replace(run.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
         first, second = (facts(replace(run, manifest=replace(run.manifest, gpus=each))) for each in gpus)
         assert first == second
 
-    def test_batch_size_matters_only_for_the_baseline(self) -> None:
+    def test_batch_size_matters_only_for_the_baseline(self):
         field = "cifar100-mlp cpu batch size"
         other = changed(whole(), Section.WORKLOADS, field, "64")
         result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
@@ -176,38 +176,38 @@ class TestTrends:
     def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
         return [again(whole(), day, factor=factor**day, day=day * apart) for day in range(count)]
 
-    def test_six_successive_runs_form_a_trend(self) -> None:
+    def test_six_successive_runs_form_a_trend(self):
         runs = self.days(6)
         compared = versus([*runs[3:], *runs[:3]])
         assert {each.runs for each in compared.trends} == {(3, 4, 5, 0, 1, 2)}
         assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in compared.trends)
 
-    def test_five_runs_form_no_trend_and_steady_runs_have_no_change(self) -> None:
+    def test_five_runs_form_no_trend_and_steady_runs_have_no_change(self):
         assert versus(self.days(5)).trends == ()
         assert {each.change for each in versus(self.days(8, factor=1.0)).trends} == {None}
 
-    def test_overlapping_runs_form_no_trend(self) -> None:
+    def test_overlapping_runs_form_no_trend(self):
         assert versus(self.days(8, apart=0)).trends == ()
         assert versus(fleet(24)).trends == ()
 
 
 class TestFleet:
-    def test_only_the_outlier_among_nodes_is_slower(self) -> None:
+    def test_only_the_outlier_among_nodes_is_slower(self):
         compared = versus(fleet(90, slow=(31,)))
         assert compared.by_kind
         slower = {each.run for each in compared.results if each.outcome is Outcome.SLOWER}
         assert [compared.runs[run].label for run in slower] == ["node-031"]
 
-    def test_nodes_are_compared_only_within_their_kind(self) -> None:
+    def test_nodes_are_compared_only_within_their_kind(self):
         compared = versus(fleet(60))
         assert {each.outcome for each in compared.results if each.ratio} == {Outcome.SAME}
         assert compared.standings[0].score.median > 5 * compared.standings[-1].score.median
 
-    def test_the_reference_is_the_first_of_few_runs_or_the_given_one(self) -> None:
+    def test_the_reference_is_the_first_of_few_runs_or_the_given_one(self):
         assert versus(fleet(MANY)).reference == 0
         assert versus(fleet(MANY + 10), reference=4).reference == 4
 
-    def test_equal_labels_are_made_unique(self) -> None:
+    def test_equal_labels_are_made_unique(self):
         compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
         assert [run.label for run in compared.runs] == ["x", "x (2)", "x (3)"]
 
@@ -224,14 +224,12 @@ class TestGate:
             (0.5, 0.002, 1, Decision.OPEN),
         ],
     )
-    def test_decisions_at_a_limit_of_five_percent(
-        self, factor: float, noise: float, trials: int, decision: Decision
-    ) -> None:
+    def test_decisions_at_a_limit_of_five_percent(self, factor, noise, trials, decision):
         how = {"noise": noise, "trials": trials}
         runs = [again(whole(), 1, **how), again(whole(), 2, factor=factor, **how)]
         assert {each.decision for each in gate(versus(runs, reference=0), 0.05).checks} == {decision}
 
-    def test_speeds_only_in_the_baseline_are_missing(self) -> None:
+    def test_speeds_only_in_the_baseline_are_missing(self):
         run = again(whole(), 2, label="new")
         without = replace(run, speeds=tuple(each for each in run.speeds if each.device == "cpu"))
         checked = gate(versus([again(whole(), 1), without], reference=0), 0.05)

@@ -33,13 +33,13 @@ def tfbench_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 class TestHelp:
-    def test_no_arguments_lists_commands_without_importing_them(self) -> None:
+    def test_no_arguments_lists_commands_without_importing_them(self):
         words = loaded_by("from harness.cli import main\ntry: main()\nexcept SystemExit: pass")
         assert set(COMMANDS) < words
         assert not {name for name in words if name.startswith(("harness.run", "harness.cli.b", "numpy"))}
 
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_every_command_and_option_has_help(self, tfbench: Run, name: str) -> None:
+    def test_every_command_and_option_has_help(self, tfbench, name):
         command = command_named(name)
         assert command.help
         assert [item.name for item in command.params if not getattr(item, "help", None)] == []
@@ -47,12 +47,12 @@ class TestHelp:
         assert (printed.code, printed.err) == (0, "")
         assert f"tfbench {name}" in printed.out
 
-    def test_help_lists_every_exit_code(self, tfbench: Run) -> None:
+    def test_help_lists_every_exit_code(self, tfbench):
         text = "".join(tfbench(name, "--help").out for name in ("bench", "compare", "fleet"))
         for kind in TfbenchError.__subclasses__():
             assert f" {kind.exit_code} " in text, kind.__name__
 
-    def test_version(self, tfbench: Run) -> None:
+    def test_version(self, tfbench):
         assert tfbench("--version").out == "tfbench 0.1.0\n"
 
 
@@ -60,7 +60,7 @@ def command_named(name: str) -> Any:
     return typer.main.get_command(build_app(name)).commands[name]
 
 
-def test_fleet_has_all_options_of_bench_except_weights() -> None:
+def test_fleet_has_all_options_of_bench_except_weights():
     ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
     assert ours - others == {"--weights"}
 
@@ -91,9 +91,7 @@ class TestUsageErrors:
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip
-    def test_message_names_the_problem_and_hint_the_choices(
-        self, tfbench: Run, arguments: str, code: int, printed: str, hint: str
-    ) -> None:
+    def test_message_names_the_problem_and_hint_the_choices(self, tfbench, arguments, code, printed, hint):
         done = tfbench(*arguments.split())
         assert (done.code, done.out) == (code, "")
         message, _, remedy = done.err.partition("Try: ")
@@ -103,14 +101,14 @@ class TestUsageErrors:
 
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
     @pytest.mark.parametrize("out", ["x.html", "notes"])
-    def test_out_must_be_a_folder(self, tfbench: Run, tmp_path: Path, command: str, out: str) -> None:
+    def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out):
         (tmp_path / "notes").write_text("mine")
         done = tfbench(command, "--out", out)
         assert (done.code, done.out) == (2, "")
         assert f"--out {out} is a file" in done.err
         assert not (tmp_path / "x.html").exists()
 
-    def test_no_engine(self, tfbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_no_engine(self, tfbench, monkeypatch, tmp_path):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
         done = tfbench("bench", "-d", "cpu", "-e", "docker", "-o", tmp_path / "runs")
         assert done.code == 3
@@ -119,7 +117,7 @@ class TestUsageErrors:
         assert not (tmp_path / "runs").exists(), "no run folder without a run"
 
 
-def test_doctor_lists_failures_first(tfbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_failures_first(tfbench, monkeypatch):
     module = importlib.import_module("harness.cli.doctor")
     states = (State.OK, State.NOTE, State.FAIL)
     checks = [Check(f"the {state} one", state, "It is so.") for state in states]
@@ -129,9 +127,7 @@ def test_doctor_lists_failures_first(tfbench: Run, monkeypatch: pytest.MonkeyPat
     assert [line.split()[0] for line in done.out.splitlines()] == ["fail", "note", "ok"]
 
 
-def test_unexpected_error_prints_one_line_and_logs_the_traceback(
-    tfbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_prints_one_line_and_logs_the_traceback(tfbench, monkeypatch):
     def explode() -> None:
         raise RuntimeError("nobody thought of this")
 
@@ -146,13 +142,13 @@ def test_unexpected_error_prints_one_line_and_logs_the_traceback(
 
 
 class TestList:
-    def test_one_line_per_workload(self, tfbench: Run) -> None:
+    def test_one_line_per_workload(self, tfbench):
         lines = tfbench("list").out.splitlines()
         assert [line.split()[0] for line in lines[:-1]] == [entry.workload.name for entry in built_in()]
         assert any(line.startswith("cifar10-mlp * ") for line in lines), "the default suite is marked"
 
     @pytest.mark.slow
-    def test_narrow_terminal_truncates_nothing(self) -> None:
+    def test_narrow_terminal_truncates_nothing(self):
         printed = output_of(sys.executable, "-m", "harness", "list", "--long", COLUMNS="80")
         words = " ".join(printed.split())
         assert "…" not in printed
@@ -163,7 +159,7 @@ class TestList:
                 assert published.system in words
             assert all(f"{name}={value}" in words for name, value in entry.workload.params.items())
 
-    def test_selected_workloads(self, tfbench: Run) -> None:
+    def test_selected_workloads(self, tfbench):
         printed = tfbench("list", "cats-dogs")
         assert "64/s: " in printed.out
         assert "workers-4-batch-64" in printed.out
@@ -177,7 +173,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 class TestReport:
-    def test_report_from_run_folder(self, tfbench: Run, folder: Path, tmp_path: Path) -> None:
+    def test_report_from_run_folder(self, tfbench, folder, tmp_path):
         own = shutil.copytree(folder, tmp_path / "run")
         prices = ("--price", "cpu=0.2,gpu=0.526,currency=EUR")
         printed = tfbench("report", own, "--format", "html,json,md,csv", *prices)
@@ -192,13 +188,13 @@ class TestReport:
         assert {item["device"] for item in results["costs"] if item["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", own, "--price", "cheap").code == 2
 
-    def test_report_from_newest_run(self, tfbench: Run, tmp_path: Path) -> None:
+    def test_report_from_newest_run(self, tfbench, tmp_path):
         for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
             write_run(tmp_path / "runs" / name, cpu_run(trials=1))
         assert tfbench("report", "--format", "json").code == 0
         assert [path.parent.name for path in tmp_path.rglob("results.json")] == ["20260102-000000-bbbb"]
 
-    def test_report_from_report_file(self, tfbench: Run, tmp_path: Path) -> None:
+    def test_report_from_report_file(self, tfbench, tmp_path):
         folder = write_run(tmp_path / "run", bare_run()).path
         assert tfbench("report", folder).code == 0
         page = tmp_path / "from-a-colleague.html"
@@ -220,9 +216,7 @@ class TestReport:
             (("--out", "of.2026", "-f", "json"), "of.2026/results.json"),
         ],
     )
-    def test_out_is_a_file_or_a_folder(
-        self, tfbench: Run, folder: Path, tmp_path: Path, options: tuple[str, ...], path: str
-    ) -> None:
+    def test_out_is_a_file_or_a_folder(self, tfbench, folder, tmp_path, options, path):
         (tmp_path / "there.html").mkdir()
         printed = tfbench("report", folder, *options)
         assert (printed.code, printed.err) == (0, "")
@@ -240,8 +234,8 @@ class TestReport:
         ],
     )
     def test_out_that_does_not_match_format_is_rejected(
-        self, tfbench: Run, folder: Path, tmp_path: Path, options: tuple[str, ...], code: int, printed: str
-    ) -> None:
+        self, tfbench, folder, tmp_path, options, code, printed
+    ):
         (tmp_path / "notes").write_text("mine")
         done = tfbench("report", folder, *options)
         assert (done.code, done.out) == (code, "")

@@ -20,15 +20,13 @@ FULL = Path("/proc")  # a disk without space
         (Path.cwd(), FULL, (), (None,)),
     ],
 )
-def test_space_needed_on_each_disk(
-    cache: Path, images: Path | None, to_build: tuple[str, ...], needed: tuple[str | None, ...]
-) -> None:
+def test_space_needed_on_each_disk(cache, images, to_build, needed):
     checks = list(disk_checks(cache, images, to_build))
     assert [check.state for check in checks] == [State.FAIL if size else State.OK for size in needed]
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
-def test_free_space_with_missing_cache_folder(tmp_path: Path) -> None:
+def test_free_space_with_missing_cache_folder(tmp_path):
     no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())
     (item,) = [check for check in checks if check.name == "Disk"]

@@ -1,6 +1,5 @@
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def test_every_kind_of_event_is_read(file: Path) -> None:
+def test_every_kind_of_event_is_read(file):
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)
         writer.start()
@@ -64,7 +63,7 @@ def test_every_kind_of_event_is_read(file: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=2000))
-def test_truncated_file_keeps_complete_events(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_truncated_file_keeps_complete_events(tmp_path_factory, cut):
     file = tmp_path_factory.mktemp("cut") / "events.jsonl"
     text = "".join(good_events())[:cut]
     file.write_text(text, encoding="utf-8")
@@ -103,9 +102,7 @@ def test_truncated_file_keeps_complete_events(tmp_path_factory: pytest.TempPathF
     ],
     ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip
-def test_malformed_line_ends_reading_but_keeps_earlier_events(
-    file: Path, garbage: bytes, expected: str
-) -> None:
+def test_malformed_line_ends_reading_but_keeps_earlier_events(file, garbage, expected):
     before = start_line() + window_line(100)
     file.write_bytes(before.encode() + garbage + window_line(100).encode())
     log = read_log(file)
@@ -114,7 +111,7 @@ def test_malformed_line_ends_reading_but_keeps_earlier_events(
     assert not log.ended
 
 
-def test_all_text_is_made_printable(file: Path) -> None:
+def test_all_text_is_made_printable(file):
     bad = "a\ud800\x1b[31mred\x1b]0;title\x07\x00\u202e"
     change = {"what": bad, "before": bad, "after": bad}
     file.write_text(
@@ -138,7 +135,7 @@ def test_all_text_is_made_printable(file: Path) -> None:
     assert repr(log).encode()
 
 
-def test_too_much_text_ends_reading(file: Path) -> None:
+def test_too_much_text_ends_reading(file):
     """Each event is below its limit, but their sum is not."""
     params = {str(n): "y" * 1000 for n in range(400)}
     large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
@@ -149,13 +146,13 @@ def test_too_much_text_ends_reading(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", line("end")], ids=["no file", "empty", "no first one"])
-def test_file_without_start_event(file: Path, text: str | None) -> None:
+def test_file_without_start_event(file, text):
     if text is not None:
         file.write_text(text, encoding="utf-8")
     assert "no events" in read_log(file).problem
 
 
-def test_huge_file_is_not_read(file: Path) -> None:
+def test_huge_file_is_not_read(file):
     with file.open("wb") as sparse:
         sparse.truncate(events.MAX_BYTES + 1)
     assert "larger than 256 MiB" in read_log(file).problem
@@ -171,7 +168,7 @@ def test_huge_file_is_not_read(file: Path) -> None:
     ],
     ids=["link to a file", "link to a device", "pipe", "folder"],
 )
-def test_only_regular_files_are_opened(file: Path, put: Callable[[Path], object]) -> None:
+def test_only_regular_files_are_opened(file, put):
     """The container controls its folder; the host must neither hang nor read other files."""
     file.with_name("secret").write_text("".join(good_events()), encoding="utf-8")
     put(file)
@@ -182,7 +179,7 @@ def test_only_regular_files_are_opened(file: Path, put: Callable[[Path], object]
 
 
 class TestTail:
-    def test_returns_each_event_once_when_complete(self, file: Path) -> None:
+    def test_returns_each_event_once_when_complete(self, file):
         tail = EventTail(file)
         assert tail.read() == []
         first, second = start_line(), window_line(100)
@@ -196,6 +193,6 @@ class TestTail:
             assert [item["kind"] for item in tail.read()] == ["window"]
             assert tail.read() == []
 
-    def test_skips_malformed_lines(self, file: Path) -> None:
+    def test_skips_malformed_lines(self, file):
         file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
         assert [item["kind"] for item in EventTail(file).read()] == ["window"]

@@ -47,16 +47,16 @@ class TestChoice:
             ("a, c", ["a", "c"]),
         ],
     )
-    def test_selections(self, wanted: str, expected: list[str]) -> None:
+    def test_selections(self, wanted, expected):
         assert [each.key for each in choose(self.NODES, wanted)] == expected
 
     @pytest.mark.parametrize("wanted", ["pool=z", "pool=", "d"])
-    def test_no_match(self, wanted: str) -> None:
+    def test_no_match(self, wanted):
         with pytest.raises(UsageError, match=f"--nodes {wanted}") as caught:
             choose(self.NODES, wanted)
         assert "a (pool=x, zone=1)" in caught.value.hint
 
-    def test_live_nodes_have_unique_and_safe_keys(self) -> None:
+    def test_live_nodes_have_unique_and_safe_keys(self):
         plain = {"NodeName": "10.0.0.1", "NodeManagerHostname": "vm", "NodeManagerAddress": "10.0.0.1",
                  "Alive": True, "Resources": {"CPU": 2.0}}  # fmt: skip
         changes = {"aaaaaa11": {}, "bbbbbb22": {}, "c": {"NodeName": "../x y"}, "d": {"NodeManagerHostname": ""},
@@ -66,7 +66,7 @@ class TestChoice:
 
 
 class TestFiles:
-    def test_trial_round_trips_and_replaces_an_earlier_attempt(self, tmp_path: Path) -> None:
+    def test_trial_round_trips_and_replaces_an_earlier_attempt(self, tmp_path):
         folder, source = folder_in(tmp_path), tmp_path / "source"
         (source / "out").mkdir(parents=True)
         (source / "out/events.jsonl").write_text("{}\n")
@@ -79,13 +79,13 @@ class TestFiles:
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
 
     @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
-    def test_unsafe_paths_are_rejected(self, tmp_path: Path, name: str) -> None:
+    def test_unsafe_paths_are_rejected(self, tmp_path, name):
         with pytest.raises(StoreError, match="evil"):
             write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
         assert not list(tmp_path.rglob("trial.json")), "an incomplete trial has no record"
 
-    def test_only_modules_are_sent_with_a_workload_file(self, tmp_path: Path) -> None:
+    def test_only_modules_are_sent_with_a_workload_file(self, tmp_path):
         mine = tmp_path / "mine.py"
         for name in ("mine.py", "helper.py", "old version.py", ".hidden.py"):
             (tmp_path / name).write_text("pass")
@@ -93,13 +93,13 @@ class TestFiles:
         (tmp_path / "folder.py").mkdir()
         assert {Path(name).name for name in user_files(Options(files=(mine,)))} == {"mine.py", "helper.py"}
 
-    def test_errors_keep_their_hint_when_pickled(self) -> None:
+    def test_errors_keep_their_hint_when_pickled(self):
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
         assert (type(error), str(error)) == (StoreError, "The disk is full. Free some space.")
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"options": 3})])
-def test_invalid_fleet_folder(tmp_path: Path, text: str) -> None:
+def test_invalid_fleet_folder(tmp_path, text):
     assert folder_in(tmp_path, [node("a")]).read_plan() == plan_of([node("a")])
     (tmp_path / "fleet.json").write_text(text)
     for path in (tmp_path, tmp_path / "nowhere"):
@@ -109,13 +109,13 @@ def test_invalid_fleet_folder(tmp_path: Path, text: str) -> None:
 
 
 class TestWorker:
-    def test_similar_nodes_are_of_the_same_kind(self) -> None:
+    def test_similar_nodes_are_of_the_same_kind(self):
         gpus = ["NVIDIA H200"] * 2
         each = kind("", gpus, "EPYC", 64, 503 * 2**30)
         assert each == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
         assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
 
-    def test_only_folders_of_killed_workers_are_removed(self, tmp_path: Path) -> None:
+    def test_only_folders_of_killed_workers_are_removed(self, tmp_path):
         with subprocess.Popen(["true"]) as ended:
             ended.wait()
         remains, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
@@ -136,7 +136,7 @@ class TestConnecting:
             ("nowhere", "No Ray cluster answers at nowhere", "Check host and port"),
         ],
     )
-    def test_no_cluster(self, address: str, printed: str, tried: str) -> None:
+    def test_no_cluster(self, address, printed, tried):
         with pytest.raises(FleetError, match=printed) as caught, connected(address, ROOT):
             raise AssertionError
         assert tried in caught.value.hint
@@ -149,9 +149,7 @@ class TestConnecting:
             ("Could not find any running Ray instance.", "No Ray cluster runs on this", "ray start --head"),
         ],
     )
-    def test_connection_rejected_by_ray(
-        self, monkeypatch: pytest.MonkeyPatch, text: str, printed: str, tried: str
-    ) -> None:
+    def test_connection_rejected_by_ray(self, monkeypatch, text, printed, tried):
         def refuse(**_: object) -> None:
             raise ConnectionError(text)
 
@@ -162,7 +160,7 @@ class TestConnecting:
                 raise AssertionError
         assert tried in caught.value.hint
 
-    def test_only_code_is_sent_to_nodes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_only_code_is_sent_to_nodes(self, monkeypatch, tmp_path):
         """Ray applies the exclusions when it packs the checkout."""
         packaging = pytest.importorskip("ray._private.runtime_env.packaging")
         for name in ("harness/a.py", "images/cpu.lock", "images/context/x", "workloads/__pycache__/x",
@@ -187,7 +185,7 @@ def messages_of(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Mes
 
 
 class TestCollecting:
-    def test_dead_node_keeps_its_trials_and_does_not_stop_others(self, tmp_path: Path) -> None:
+    def test_dead_node_keeps_its_trials_and_does_not_stop_others(self, tmp_path):
         folder, progress = folder_in(tmp_path), RecordingProgress()
         lost = FleetError("the node died.", hint="Look there.")
         scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
@@ -200,7 +198,7 @@ class TestCollecting:
         trials = read_run(folder.path / "b").trials
         assert {trial.id: trial.status for trial in trials} == dict.fromkeys(IDS, Status.OK)
 
-    def test_failed_trial_is_a_result(self, tmp_path: Path) -> None:
+    def test_failed_trial_is_a_result(self, tmp_path):
         folder, progress = folder_in(tmp_path), RecordingProgress()
         bad = done_trial(0, tmp_path / "s", Status.FAILED)
         assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
@@ -208,7 +206,7 @@ class TestCollecting:
         with pytest.raises(TrialError, match=f"1 of 1 trial failed, first a/{IDS[0]}: It failed."):
             raise_for_trials(folder.trials())
 
-    def test_sweep_point_without_enough_memory_is_no_failure(self, tmp_path: Path) -> None:
+    def test_sweep_point_without_enough_memory_is_no_failure(self, tmp_path):
         first = replace(RUN.planned[0], point=(("batch_size", 8),))
         folder = folder_in(tmp_path)
         too_large = done_trial(0, tmp_path / "s", Status.OUT_OF_MEMORY)
@@ -237,7 +235,7 @@ class FakeCluster:
 
 
 class TestResuming:
-    def test_only_unfinished_nodes_are_resumed(self, tmp_path: Path) -> None:
+    def test_only_unfinished_nodes_are_resumed(self, tmp_path):
         nodes = (node("a"), node("b"), node("c"))
         folder = folder_in(tmp_path, nodes)
         cut = [RUN, done_trial(0, tmp_path / "s")]
@@ -253,7 +251,7 @@ class TestResuming:
         assert cluster.sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
 
-    def test_new_nodes_replace_lost_ones_of_the_same_kind(self, tmp_path: Path) -> None:
+    def test_new_nodes_replace_lost_ones_of_the_same_kind(self, tmp_path):
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
         bad = FleetError("No module named 'docker'", hint="Install it.")
         cluster = FakeCluster((node("c", kind="T4"), node("bad", kind="T4")), {"bad": bad})
@@ -265,14 +263,14 @@ class TestResuming:
             assert folder.read_plan().chosen == ("b", "c", "bad")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}
 
-    def test_finished_node_may_leave(self, tmp_path: Path) -> None:
+    def test_finished_node_may_leave(self, tmp_path):
         nodes = [node("a"), node("b")]
         folder = folder_in(tmp_path, nodes)
         collect(messages_of({"a": whole(tmp_path / "a")}), folder, Silent())
         assert lost_nodes(folder, plan_of(nodes), [node("b")]) == {}
         assert set(lost_nodes(folder, plan_of(nodes), [])) == {"b"}
 
-    def test_no_usable_node(self, tmp_path: Path) -> None:
+    def test_no_usable_node(self, tmp_path):
         cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
         with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
             prepare(cluster, folder_in(tmp_path), plan_of(), Silent())

@@ -18,7 +18,7 @@ def checkout(tmp_path: Path) -> Path:
     return make_checkout(tmp_path / "checkout", wheels)
 
 
-def test_environment_has_locked_packages_and_is_created_once(tmp_path: Path, checkout: Path) -> None:
+def test_environment_has_locked_packages_and_is_created_once(tmp_path, checkout):
     progress = RecordingProgress()
     info = ensure_environment("cpu", checkout, tmp_path / "cache", progress)
     assert output_of(info.reference, "-c", "import alpha, beta; print(alpha.VERSION)") == "1.0\n"
@@ -30,7 +30,7 @@ def test_environment_has_locked_packages_and_is_created_once(tmp_path: Path, che
     assert folder.name == Path(info.reference).parents[1].name
 
 
-def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path: Path, checkout: Path) -> None:
+def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path, checkout):
     before = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "cache" / "wheels", "alpha", "2.0")])
     after = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
@@ -45,9 +45,7 @@ def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path: 
     assert python.exists()
 
 
-def test_failure_leaves_no_partial_environment(
-    tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_leaves_no_partial_environment(tmp_path, checkout, monkeypatch):
     use_only(tmp_path, monkeypatch)
     write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
     with pytest.raises(ImageError, match="gamma"):
@@ -55,7 +53,7 @@ def test_failure_leaves_no_partial_environment(
     assert not list((tmp_path / "cache").glob("environments/*"))
 
 
-def test_cuda_libraries_are_added_to_library_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_libraries_are_added_to_library_path(tmp_path, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
     assert library_variables(tmp_path / "bin/python") == {}
     nvidia = tmp_path / "lib/python3.13/site-packages/nvidia"

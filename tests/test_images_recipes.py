@@ -37,9 +37,7 @@ def builder(tmp_path: Path, checkout: Path) -> ImageBuilder:
 
 class TestTag:
     @pytest.mark.parametrize("file", ["Dockerfile", "image.sh", "install.sh", "installer.lock", "cpu.lock"])
-    def test_depends_only_on_content_of_files(
-        self, tmp_path: Path, wheels: list[Path], recipes: Recipes, file: str
-    ) -> None:
+    def test_depends_only_on_content_of_files(self, tmp_path, wheels, recipes, file):
         other = make_checkout(tmp_path / "other", wheels) / "images"
         assert Recipes(other).tag("cpu", BASE) == recipes.tag("cpu", BASE)
         with (other / file).open("a") as changed:
@@ -47,28 +45,24 @@ class TestTag:
         assert Recipes(other).tag("cpu", BASE) != recipes.tag("cpu", BASE)
         assert (Recipes(other).tag("cuda", BASE) != recipes.tag("cuda", BASE)) == (file != "cpu.lock")
 
-    def test_changes_with_target_and_base(self, recipes: Recipes) -> None:
+    def test_changes_with_target_and_base(self, recipes):
         updated = Base(reference=BASE.reference, identity="python:x@2")
         assert len({recipes.tag("cpu", BASE), recipes.tag("cuda", BASE), recipes.tag("cpu", updated)}) == 3
 
     @pytest.mark.parametrize("file", ["base.sh", "base.lock"])
-    def test_bootstrapped_base_is_named_by_its_script_and_lock(
-        self, recipes: Recipes, checkout: Path, file: str
-    ) -> None:
+    def test_bootstrapped_base_is_named_by_its_script_and_lock(self, recipes, checkout, file):
         before = recipes.bootstrapped_base().reference
         with (checkout / "images" / file).open("a") as script:
             script.write("# changed\n")
         assert recipes.bootstrapped_base().reference != before
 
-    def test_outside_of_a_checkout_is_an_error(self, tmp_path: Path) -> None:
+    def test_outside_of_a_checkout_is_an_error(self, tmp_path):
         with pytest.raises(ImageError, match="Cannot read"):
             Recipes(tmp_path).tag("cpu", BASE)
 
 
 class TestFetch:
-    def test_context_has_exactly_the_files_of_the_build(
-        self, builder: ImageBuilder, recipes: Recipes, checkout: Path, wheels: list[Path]
-    ) -> None:
+    def test_context_has_exactly_the_files_of_the_build(self, builder, recipes, checkout, wheels):
         stale = checkout / "images/context/cpu/wheels/old-1.0-py3-none-any.whl"
         stale.parent.mkdir(parents=True)
         stale.write_text("from another lock")
@@ -84,9 +78,7 @@ class TestFetch:
         assert (checkout / ".env").read_text() == recipes.compose_variables(recipes.pinned_base())
         assert all((checkout / "images/context" / target).is_dir() for target in TARGETS)
 
-    def test_failure_leaves_no_files(
-        self, builder: ImageBuilder, checkout: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_failure_leaves_no_files(self, builder, checkout, monkeypatch):
         use_only(checkout / "images", monkeypatch)
         write_lock(checkout / "images/cpu.lock", [make_wheel(checkout, "gamma")])
         with pytest.raises(ImageError, match="gamma"):
@@ -95,14 +87,14 @@ class TestFetch:
         assert not (checkout / "images/context").exists()
 
     @pytest.mark.parametrize("path", ["checkout/images/context", "cache/wheels"])
-    def test_unwritable_folder_is_an_error(self, builder: ImageBuilder, tmp_path: Path, path: str) -> None:
+    def test_unwritable_folder_is_an_error(self, builder, tmp_path, path):
         shutil.rmtree(tmp_path / path, ignore_errors=True)
         (tmp_path / path).write_text("a file, not a folder")
         with pytest.raises(ImageError, match="Cannot write"):
             builder.fetch("cpu")
 
 
-def test_compose_services_build_the_targets() -> None:
+def test_compose_services_build_the_targets():
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     assert set(services) == set(TARGETS)
     variables = Recipes(ROOT / "images").compose_variables(BASE)
@@ -115,5 +107,5 @@ def test_compose_services_build_the_targets() -> None:
 
 
 @pytest.mark.parametrize("change", [{"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}])
-def test_contents_hash_changes_with_layers_and_settings(change: dict[str, object]) -> None:
+def test_contents_hash_changes_with_layers_and_settings(change):
     assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)

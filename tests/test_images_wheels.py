@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def fetch(lock: Path, cache: Path, progress: Progress | None = None) -> tuple[Pa
 
 
 class TestFetch:
-    def test_all_wheels_are_downloaded_with_one_progress_bar(self, tmp_path: Path, index: Path) -> None:
+    def test_all_wheels_are_downloaded_with_one_progress_bar(self, tmp_path, index):
         wheels = [make_wheel(index, name) for name in ("alpha", "beta", "gamma")]
         progress = RecordingProgress()
         fetched = fetch(write_lock(tmp_path / "x.lock", wheels), tmp_path / "cache", progress)
@@ -41,7 +41,7 @@ class TestFetch:
         assert [sha256(path) for path in fetched] == [sha256(wheel) for wheel in wheels]
         assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
 
-    def test_wrong_hash_is_an_error(self, tmp_path: Path, index: Path) -> None:
+    def test_wrong_hash_is_an_error(self, tmp_path, index):
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         with (index / "alpha-1.0-py3-none-any.whl").open("ab") as file:
             file.write(b"tampered")
@@ -49,9 +49,7 @@ class TestFetch:
             fetch(lock, tmp_path / "cache")
         assert list((tmp_path / "cache").rglob("*.whl")) == []
 
-    def test_unreachable_index_is_an_error(
-        self, tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_unreachable_index_is_an_error(self, tmp_path, index, monkeypatch):
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         monkeypatch.delenv("PIP_NO_INDEX")
         monkeypatch.delenv("PIP_FIND_LINKS")
@@ -61,7 +59,7 @@ class TestFetch:
             fetch(lock, tmp_path / "cache")
         assert "copy the wheels" in raised.value.hint
 
-    def test_interrupted_download_keeps_finished_wheels(self, tmp_path: Path, index: Path) -> None:
+    def test_interrupted_download_keeps_finished_wheels(self, tmp_path, index):
         alpha, slow = (make_wheel(index, name) for name in ("alpha", "slow"))
         lock = write_lock(tmp_path / "x.lock", [alpha, slow])
         slow.unlink()
@@ -86,7 +84,7 @@ class InterruptingProgress(RecordingProgress):
 
 
 class TestCache:
-    def test_copied_wheels_are_used_without_download(self, tmp_path: Path, index: Path) -> None:
+    def test_copied_wheels_are_used_without_download(self, tmp_path, index):
         wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
         lock = write_lock(tmp_path / "x.lock", [wheel])
         progress = RecordingProgress()
@@ -96,9 +94,7 @@ class TestCache:
     @pytest.mark.parametrize(
         "damage", [lambda data: data[:-10], lambda data: bytes([data[0] ^ 1]) + data[1:]]
     )
-    def test_damaged_wheel_is_downloaded_again(
-        self, tmp_path: Path, index: Path, damage: Callable[[bytes], bytes]
-    ) -> None:
+    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index, damage):
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         (path,) = fetch(lock, cache)
@@ -111,7 +107,7 @@ class TestCache:
 
 
 class TestLocks:
-    def test_real_locks_are_parsed_completely(self) -> None:
+    def test_real_locks_are_parsed_completely(self):
         for name in (*TARGETS, "installer"):
             text = (ROOT / f"images/{name}.lock").read_text()
             pins = read_lock(text)
@@ -133,6 +129,6 @@ class TestLocks:
             ("al_pha-1.0.tar.gz", False),
         ],
     )
-    def test_wheel_names_of_a_pin(self, file: str, matches: bool) -> None:
+    def test_wheel_names_of_a_pin(self, file, matches):
         pin = Pin(name="al-pha", version="1.0", sha256=frozenset())
         assert is_wheel_of(file, pin, "3.13") is matches

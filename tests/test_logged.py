@@ -7,7 +7,7 @@ from harness.cli.console import Terminal
 from harness.progress import LoggedTask
 
 
-def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds() -> None:
+def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
     now, lines = [100.0], list[str]()
     task = LoggedTask(lines.append, "Trials", 4.0, clock=lambda: now[0])
     for _ in range(120):
@@ -23,9 +23,7 @@ def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds() -> None
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_log_gets_no_control_characters_even_where_colour_is_forced(
-    forced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_gets_no_control_characters_even_where_colour_is_forced(forced, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
     file = io.StringIO()
     with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:

@@ -41,9 +41,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "the last event is missing"),
     ],
 )
-def test_trial_outcome(
-    how: Exit | None, log: EventLog, cause: BaseException | None, status: Status, expected: str
-) -> None:
+def test_trial_outcome(how, log, cause, status, expected):
     result, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
     assert result is status
     assert expected in message
@@ -60,9 +58,7 @@ def test_trial_outcome(
         ([], {}, (BASELINE,), Status.BAD_EVENTS),
     ],
 )
-def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(
-    windows: list[Window], left_out: dict[str, str], planned: tuple[str, ...], status: Status
-) -> None:
+def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(windows, left_out, planned, status):
     log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
     result, message = trial_outcome(ended(), log, None, MEMORY_BYTES, planned)
     assert result is status
@@ -70,7 +66,7 @@ def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(
 
 
 @pytest.mark.parametrize("text", ["Graph execution error:\n" + "  at frame\n" * 100, "x" * 5000])
-def test_long_error_is_truncated_to_one_line(text: str) -> None:
+def test_long_error_is_truncated_to_one_line(text):
     _, message = trial_outcome(ended(1), raised(text), None, MEMORY_BYTES, (BASELINE,))
     assert "\n" not in message
     assert len(message) < 500

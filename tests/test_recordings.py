@@ -57,7 +57,7 @@ def readings(trial: Trial, source: str, column: str) -> tuple[np.ndarray, np.nda
     return series.t_ns[finite] / 1e9, values[finite]
 
 
-def test_all_recordings_are_tested_and_small() -> None:
+def test_all_recordings_are_tested_and_small():
     assert {path.name for path in DATA.glob(f"*{SUFFIX}")} == {f"{name}{SUFFIX}" for name in ALL}
     assert sum(path.stat().st_size for path in DATA.iterdir()) < 3 << 20
 
@@ -71,7 +71,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_results_match_the_expected_values(name: str, folder: Folders) -> None:
+def test_results_match_the_expected_values(name, folder):
     result = dict(leaves(figures(replay(folder(name)))))
     wanted = dict(leaves(json.loads((DATA / f"{name}{EXPECTED}").read_text(encoding="utf-8"))))
     numbers = {key for key, value in wanted.items() if isinstance(value, float)}
@@ -84,7 +84,7 @@ def test_results_match_the_expected_values(name: str, folder: Folders) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_energy_matches_the_counter_of_the_gpu(name: str, folder: Folders) -> None:
+def test_energy_matches_the_counter_of_the_gpu(name, folder):
     """Mean power over windows plus integrated power between them must match the energy counter."""
     for trial in on_gpu(read_run(folder(name))):
         means = steady_means(trial)
@@ -102,7 +102,7 @@ def test_energy_matches_the_counter_of_the_gpu(name: str, folder: Folders) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_is_small_and_reproducible(name: str, folder: Folders) -> None:
+def test_the_page_is_small_and_reproducible(name, folder):
     made = (analyse(read_run(folder(name))), replay(folder(name)))
     page, again = (render_html(each, code=javascript) for each in made)
     assert page == again
@@ -130,15 +130,13 @@ class TestFindings:
             (SUITE, "fashion-mnist-mlp", Cause.LAUNCH, 0.5),
         ],
     )
-    def test_the_first_finding_is_the_known_cause(
-        self, name: str, workload: str, cause: Cause, least: float, folder: Folders
-    ) -> None:
+    def test_the_first_finding_is_the_known_cause(self, name, workload, cause, least, folder):
         findings = replay(folder(name)).findings
         first = next(each for each in findings if (each.workload, each.device) == (workload, "gpu0"))
         assert first.cause is cause
         assert first.share.median > least
 
-    def test_slower_changes_are_not_offered_as_fixes(self, folder: Folders) -> None:
+    def test_slower_changes_are_not_offered_as_fixes(self, folder):
         """A pipeline without parallel maps reached 1,624 instead of 2,248 samples/s."""
         (slower,) = cards(replay(folder("h200-input-bound")))
         assert slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
@@ -146,7 +144,7 @@ class TestFindings:
         (faster,) = (each for each in cards(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
         assert faster.tried is None and faster.diff
 
-    def test_the_gpu_is_idle_as_in_the_article(self, folder: Folders) -> None:
+    def test_the_gpu_is_idle_as_in_the_article(self, folder):
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
 

@@ -49,7 +49,7 @@ def resolve_here(run: Run, **settings: Any) -> Resolved:
     return resolve_rerun(run, rerun_options(run, **settings))
 
 
-def test_rerun_keeps_plan_parameters_and_seed(tmp_path: Path) -> None:
+def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     run = recorded(window_s=0.5)
     resolved = resolve_here(run, out=tmp_path)
     assert resolved.planned == run.planned
@@ -61,7 +61,7 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path: Path) -> None:
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
 
 
-def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path: Path) -> None:
+def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path):
     run = recorded(builders.cpu_run(trials=5))
     narrow = replace(run, trials=run.trials[:3])
     assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
@@ -70,14 +70,14 @@ def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_one
     assert resolve_here(cut, out=tmp_path).planned == run.planned
 
 
-def test_rerun_on_a_subset_of_devices(tmp_path: Path) -> None:
+def test_rerun_on_a_subset_of_devices(tmp_path):
     both = recorded(builders.gpu_run(trials=2))
     assert {trial.device for trial in resolve_here(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
         resolve_here(both, out=tmp_path, devices=("gpu1",))
 
 
-def test_rerun_keeps_prices_unless_overridden(tmp_path: Path) -> None:
+def test_rerun_keeps_prices_unless_overridden(tmp_path):
     run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
     assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
     assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
@@ -85,7 +85,7 @@ def test_rerun_keeps_prices_unless_overridden(tmp_path: Path) -> None:
         resolve_here(run, out=tmp_path, price="cheap")
 
 
-def test_missing_files_and_workloads_are_usage_errors(tmp_path: Path) -> None:
+def test_missing_files_and_workloads_are_usage_errors(tmp_path):
     run = recorded()
     with pytest.raises(UsageError, match="do not exist here"):
         rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
@@ -94,7 +94,7 @@ def test_missing_files_and_workloads_are_usage_errors(tmp_path: Path) -> None:
         resolve_here(replace(run, planned=unknown), out=tmp_path)
 
 
-def test_differences_are_found_before_anything_is_built(tmp_path: Path) -> None:
+def test_differences_are_found_before_anything_is_built(tmp_path):
     paths = Paths(checkout=ROOT, cache=tmp_path)
     here = expected_run(recorded(), rerun_options(recorded()), paths)
     assert differences_between(here, expected_run(here, rerun_options(here), paths)) == {}, "same host"
@@ -122,7 +122,7 @@ def test_differences_are_found_before_anything_is_built(tmp_path: Path) -> None:
         (None, "not built yet"),
     ],
 )
-def test_images_are_compared_by_content(here: dict[str, str] | None, verdict: str) -> None:
+def test_images_are_compared_by_content(here, verdict):
     then = ImageInfo(
         target="cpu", reference="r", digest="sha256:1", base="b", lock_sha256="l", contents="sha256:c"
     )
@@ -138,7 +138,7 @@ UNTRUSTED = replace(
 )  # fmt: skip
 
 
-def test_settings_that_need_consent() -> None:
+def test_settings_that_need_consent():
     assert requested_resources(recorded(), rerun_options(recorded())) == {}
     run = with_options(UNTRUSTED)
     assert requested_resources(run, rerun_options(run)) == {
@@ -180,15 +180,13 @@ def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prin
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
-def test_nothing_runs_without_consent(
-    rerun: Callable[..., Printed], arguments: tuple[str, ...], code: int
-) -> None:
+def test_nothing_runs_without_consent(rerun, arguments, code):
     printed = rerun(with_options(UNTRUSTED), *arguments)
     assert printed.code == code
     assert "--image cpu=evil.example/x" in printed.err
 
 
-def test_check_prints_differences(rerun: Callable[..., Printed]) -> None:
+def test_check_prints_differences(rerun):
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
@@ -199,7 +197,7 @@ def test_check_prints_differences(rerun: Callable[..., Printed]) -> None:
 
 
 @pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
-def test_unsafe_trial_ids_are_rejected(name: str) -> None:
+def test_unsafe_trial_ids_are_rejected(name):
     """Trial ids are folder names, and existing trial folders are deleted."""
     made = lzma.decompress(base64.b64decode(pack_for_page(analyse(recorded()), whole=True)[0]))
     document = msgspec.msgpack.decode(made)

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return made
 
 
-def test_resume_uses_the_stored_plan(environment: Environment) -> None:
+def test_resume_uses_the_stored_plan(environment):
     """The plan of a rerun can have fewer trials than its options imply."""
     whole = resolve(environment.options)
     cut = replace(
@@ -59,7 +58,7 @@ def test_resume_uses_the_stored_plan(environment: Environment) -> None:
     assert again.manifest.run_id == prepared.manifest.run_id
 
 
-def test_free_disk_space_is_that_of_the_run_folder(environment: Environment) -> None:
+def test_free_disk_space_is_that_of_the_run_folder(environment):
     # /proc has no free space; nothing is written before the run starts.
     options = replace(environment.options, out=Path("/proc/runs"))
     prepared = session.prepare(resolve(options), environment.paths, Silent())
@@ -74,9 +73,7 @@ def test_free_disk_space_is_that_of_the_run_folder(environment: Environment) -> 
         (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "workload files"),
     ],
 )
-def test_resume_is_rejected_if_inputs_changed(
-    environment: Environment, change: Callable[[Environment], None], named: str
-) -> None:
+def test_resume_is_rejected_if_inputs_changed(environment, change, named):
     path = environment.prepare().folder.path
     change(environment)
     with pytest.raises(StoreError, match=f": {named}[.] Start a new run"):

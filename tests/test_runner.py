@@ -90,7 +90,7 @@ def run_all(bench: Bench, *scripts: Script) -> tuple[Trial, ...]:
     return bench.run()
 
 
-def test_successful_trials(bench: Bench) -> None:
+def test_successful_trials(bench):
     run_all(bench, Script())
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
     assert bench.engine.left_behind == []
@@ -110,7 +110,7 @@ def test_successful_trials(bench: Bench) -> None:
     assert bench.progress.tasks[0].notes[0] == "mlp on cpu, trial 1"
 
 
-def test_progress_ignores_unplanned_variants(bench: Bench) -> None:
+def test_progress_ignores_unplanned_variants(bench):
     begun, *others = good_events()
     strange = line("variant", variant="\x1b[2J", params={}, changes=[])
     run_all(bench, Script(writes=(begun, strange, *others)), Script())
@@ -121,7 +121,7 @@ def test_progress_ignores_unplanned_variants(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_telemetry_is_sampled_while_the_container_runs(bench: Bench) -> None:
+def test_telemetry_is_sampled_while_the_container_runs(bench):
     run_all(bench, Script(may_exit=bench.sampled))
     assert all(source.stopped for source in bench.sources)
     for trial in bench.read().trials:
@@ -132,7 +132,7 @@ def test_telemetry_is_sampled_while_the_container_runs(bench: Bench) -> None:
         assert trial.sampling["ticks"] >= 3
 
 
-def test_clock_offset_is_recorded_as_a_gap(bench: Bench) -> None:
+def test_clock_offset_is_recorded_as_a_gap(bench):
     ahead = line("start", wall_ns=time.time_ns() + 10**11, boot_id=boot_id())
     run_all(bench, Script(), Script(writes=(ahead, *good_events()[1:])), Script())
     gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
@@ -149,9 +149,7 @@ def test_clock_offset_is_recorded_as_a_gap(bench: Bench) -> None:
         (Script(writes=(start_line(),), code=137, out_of_memory=True), Status.OUT_OF_MEMORY, "2.0 GiB"),
     ],
 )
-def test_failed_trial_does_not_affect_the_others(
-    bench: Bench, script: Script, status: Status, expected: str
-) -> None:
+def test_failed_trial_does_not_affect_the_others(bench, script, status, expected):
     run_all(bench, Script(), script, Script())
     assert bench.statuses == [Status.OK, status, Status.OK]
     broken = bench.read().trials[1]
@@ -177,9 +175,7 @@ class TestTimeouts:
         ],
         ids=["silence", "garbage", "chatter"],
     )
-    def test_hanging_trial_is_killed_and_the_others_run(
-        self, bench: Bench, profile: Profile, writes: tuple[str, ...], expected: str
-    ) -> None:
+    def test_hanging_trial_is_killed_and_the_others_run(self, bench, profile, writes, expected):
         bench.profile = profile
         records = run_all(bench, Script(writes=writes, code=None), Script())
         assert [record.status for record in records] == [Status.TIMEOUT, Status.OK, Status.OK]
@@ -187,7 +183,7 @@ class TestTimeouts:
         assert bench.engine.containers[0].killed
         assert bench.engine.left_behind == []
 
-    def test_slow_trial_that_writes_events_is_not_killed(self, bench: Bench) -> None:
+    def test_slow_trial_that_writes_events_is_not_killed(self, bench):
         bench.profile = SHORT_STALL
         chatter = (line("warning", message="still here"),) * round(1.5 * SHORT_STALL.stall_s / POLL_S)
         events = good_events()
@@ -198,7 +194,7 @@ class TestTimeouts:
 
 
 class TestEarlyEnd:
-    def test_engine_lost_during_a_trial(self, bench: Bench) -> None:
+    def test_engine_lost_during_a_trial(self, bench):
         lost = EngineError("The engine does not answer.", hint="Start it again.")
         with pytest.raises(EngineError, match="does not answer"):
             run_all(bench, Script(), Script(raises={1: lost}), Script())
@@ -220,9 +216,7 @@ class TestEarlyEnd:
             (Script(raises={1: ZeroDivisionError()}), ZeroDivisionError, [Status.OK, Status.INTERRUPTED]),
         ],
     )
-    def test_no_container_is_left_behind(
-        self, bench: Bench, script: Script, raised: type[Exception], statuses: list[Status]
-    ) -> None:
+    def test_no_container_is_left_behind(self, bench, script, raised, statuses):
         with pytest.raises(raised) as caught:
             run_all(bench, Script(), script, Script())
         assert bench.statuses == statuses
@@ -233,7 +227,7 @@ class TestEarlyEnd:
 
 
 @pytest.mark.parametrize("name", ["log.txt.partial", "telemetry/host-host.csv"])
-def test_full_disk_ends_the_run_but_keeps_finished_trials(bench: Bench, name: str) -> None:
+def test_full_disk_ends_the_run_but_keeps_finished_trials(bench, name):
     """/dev/full fails every write with ENOSPC, like a full disk."""
 
     def fill(out: Path) -> None:
@@ -247,7 +241,7 @@ def test_full_disk_ends_the_run_but_keeps_finished_trials(bench: Bench, name: st
     assert bench.engine.left_behind == []
 
 
-def test_resume_runs_only_missing_and_failed_trials(bench: Bench) -> None:
+def test_resume_runs_only_missing_and_failed_trials(bench):
     failing = Script(writes=(start_line(), error_line()), code=1)
     with pytest.raises(Interrupted):
         run_all(bench, Script(), failing, Script(raises={1: KeyboardInterrupt()}))
@@ -260,9 +254,7 @@ def test_resume_runs_only_missing_and_failed_trials(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("budget_s", "trials", "reason"), [(0.0, 3, BUDGET_SPENT), (60.0, 5, EXHAUSTED)])
-def test_trials_repeat_until_the_budget_is_spent_or_all_have_run(
-    bench: Bench, budget_s: float, trials: int, reason: str
-) -> None:
+def test_trials_repeat_until_the_budget_is_spent_or_all_have_run(bench, budget_s, trials, reason):
     bench.profile = replace(THREE, max_trials=5, budget_s=budget_s)
     speeds = (1000.0, 2000.0, 500.0, 900.0, 3000.0)
     run_all(bench, *(Script(writes=good_events(speed)) for speed in speeds))

@@ -44,15 +44,13 @@ def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) ->
         ([1000, 2000, 500, 1000], 1e6, 3, BUDGET_SPENT),
     ],
 )
-def test_repeats_until_interval_is_narrow_or_budget_is_spent(
-    values: list[float], seconds: float, trials: int, reason: str
-) -> None:
+def test_repeats_until_interval_is_narrow_or_budget_is_spent(values, seconds, trials, reason):
     stopping = Stopping(PROFILE)
     assert run_trials(stopping, values, seconds) == trials
     assert stopping.stops() == (Stop(workload="a", device="cpu", trials=trials, reason=reason),)
 
 
-def test_budget_is_shared_but_devices_stop_separately() -> None:
+def test_budget_is_shared_but_devices_stop_separately():
     stopping = Stopping(PROFILE)
     noisy = iter([500.0, 1500.0, 900.0, 3000.0, 700.0, 1200.0, 800.0])
     ran = []
@@ -67,7 +65,7 @@ def test_budget_is_shared_but_devices_stop_separately() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_failed_trials_count_as_time_only(trials: int) -> None:
+def test_failed_trials_count_as_time_only(trials):
     stopping = Stopping(replace(PROFILE, trials=trials))
     for index in range(trials):
         assert stopping.should_run(planned(index))
@@ -76,14 +74,14 @@ def test_failed_trials_count_as_time_only(trials: int) -> None:
     assert not stopping.should_run(planned(trials)), "further trials would be wasted"
 
 
-def test_without_baseline_the_first_variant_decides() -> None:
+def test_without_baseline_the_first_variant_decides():
     stopping = Stopping(PROFILE)
     for index in range(3):
         stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
     assert not stopping.should_run(planned(3, variants=(TUNED,)))
 
 
-def test_only_points_that_ran_out_of_memory_are_not_repeated() -> None:
+def test_only_points_that_ran_out_of_memory_are_not_repeated():
     stopping = Stopping(PROFILE)
     small, large = (replace(planned(0), point=(("batch_size", size),)) for size in (32, 4096))
     stopping.add(small, trial(1000))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import StoreError
-from harness.model.run import Gap, PlannedTrial, Run, Status, Stop, Trial
+from harness.model.run import Gap, PlannedTrial, Status, Stop, Trial
 from harness.run.store import RunFolder, TrialFolder, read_run, write_atomic
 from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
 from tests.fakes import good_events, line, start_line, window_line
@@ -40,7 +40,7 @@ def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Statu
     folder.close_trial(record(planned, status), "last words\n")
 
 
-def test_trial_without_record_is_interrupted(folder: RunFolder) -> None:
+def test_trial_without_record_is_interrupted(folder):
     write_trial(folder, RUN.planned[0])
     trial = folder.open_trial(RUN.planned[1], SPEC)
     trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
@@ -54,7 +54,7 @@ def test_trial_without_record_is_interrupted(folder: RunFolder) -> None:
     assert run.stops == ()
 
 
-def test_only_successful_trials_are_finished(folder: RunFolder) -> None:
+def test_only_successful_trials_are_finished(folder):
     assert folder.finished() == frozenset()
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
@@ -62,7 +62,7 @@ def test_only_successful_trials_are_finished(folder: RunFolder) -> None:
     assert [trial.status for trial in folder.ended_trials().values()] == [Status.OK, Status.FAILED]
 
 
-def test_write_atomic_keeps_the_old_file_on_error(tmp_path: Path) -> None:
+def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
         assert write_atomic(path, text).read_text(encoding="utf-8") == text
@@ -81,7 +81,7 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path: Path) -> None:
         ("/sys/tfbench", "Cannot write /sys/tfbench"),  # not writable, even for root
     ],
 )
-def test_run_folder_that_cannot_be_created(tmp_path: Path, path: str, message: str) -> None:
+def test_run_folder_that_cannot_be_created(tmp_path, path, message):
     (tmp_path / "there").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match=message) as caught:
@@ -100,7 +100,7 @@ def test_run_folder_that_cannot_be_created(tmp_path: Path, path: str, message: s
         ("plan.json", "{}", "not a complete run"),
     ],
 )
-def test_invalid_run_folder(folder: RunFolder, name: str, content: str | dict | None, message: str) -> None:
+def test_invalid_run_folder(folder, name, content, message):
     path = folder.path / name
     if isinstance(content, dict):
         content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | content)
@@ -133,9 +133,7 @@ DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_trial_does_not_affect_the_others(
-    folder: RunFolder, damage: Callable[[TrialFolder], object]
-) -> None:
+def test_damaged_trial_does_not_affect_the_others(folder, damage):
     for planned in RUN.planned:
         write_trial(folder, planned)
     damage(folder.trial(RUN.planned[0].id))
@@ -152,7 +150,7 @@ def test_damaged_trial_does_not_affect_the_others(
 @pytest.mark.parametrize(
     "build", [cpu_run, gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run]
 )
-def test_runs_round_trip_through_the_store(build: Callable[[], Run], tmp_path: Path) -> None:
+def test_runs_round_trip_through_the_store(build, tmp_path):
     stop = Stop(workload="cifar100-mlp", device="cpu", trials=2, reason="time budget spent")
     run = replace(build(), stops=(stop,))
     back = read_run(write_run(tmp_path / "run", run).path)

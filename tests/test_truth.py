@@ -47,7 +47,7 @@ def container_spec(out: Path) -> ContainerSpec:
 
 class TestCases:
     @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
-    def test_workload_and_parameters_exist(self, case: Case) -> None:
+    def test_workload_and_parameters_exist(self, case):
         workloads = {entry.workload.name: entry.workload for entry in external(file_of(case))}
         workload = workloads[f"truth-{case.workload}"]
         texts = {name: str(value) for name, value in case.params.items()}
@@ -55,26 +55,26 @@ class TestCases:
         assert not case.stage or case.stage in (*workload.stages, "copy")
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
-    def test_a_control_is_the_same_workload_without_bottleneck(self, case: Case) -> None:
+    def test_a_control_is_the_same_workload_without_bottleneck(self, case):
         (control,) = (each for each in CASES if each.name == case.control)
         assert control.workload == case.workload
         assert Cause.COMPUTE in (control.planted, *control.also)
 
 
 class TestJudging:
-    def test_the_planted_cause_and_its_alternatives_are_right(self) -> None:
+    def test_the_planted_cause_and_its_alternatives_are_right(self):
         assert judged(truth=Cause.CALLBACKS, answer=Cause.CALLBACKS).right
         other = judged(truth=Cause.CALLBACKS, answer=Cause.RUN_EAGERLY)
         assert not other.right
         assert replace(other, case=replace(other.case, also=(Cause.RUN_EAGERLY,))).right
 
-    def test_the_error_requires_the_right_answer_and_a_known_loss(self) -> None:
+    def test_the_error_requires_the_right_answer_and_a_known_loss(self):
         assert judged(share=0.45, planted=0.5).error == pytest.approx(0.1)
         assert judged(answer=Cause.LAUNCH, share=0.45, planted=0.5).error is None
         assert judged(share=0.45).error is None
         assert judged(share=0.45, planted=0.0).error is None
 
-    def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path: Path) -> None:
+    def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path):
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Cause.INPUT, workload="", text="", device="gpu", step_s=0.001)
         (written,) = (each for each in analysis.summaries if each.variant == "baseline")
@@ -90,7 +90,7 @@ class TestJudging:
 
 
 class TestScoring:
-    def test_peers_answer_only_whether_the_device_waits(self) -> None:
+    def test_peers_answer_only_whether_the_device_waits(self):
         cases = [
             judged("a", utilisation=0.5),
             judged("b", Cause.COMPUTE, Cause.LAUNCH, utilisation=0.95),
@@ -107,7 +107,7 @@ class TestScoring:
 
 
 class TestPlanting:
-    def test_neighbours_start_before_the_trial_and_stop_on_close(self, tmp_path: Path) -> None:
+    def test_neighbours_start_before_the_trial_and_stop_on_close(self, tmp_path):
         inner = FakeEngine(Script(), Script())
         engine = PlantingEngine(inner, Environment(neighbours=3))
         container = engine.start(container_spec(tmp_path))
@@ -124,9 +124,7 @@ class TestPlanting:
     @pytest.mark.parametrize(
         "scripts", [(Script(), Script(start_error=REFUSED)), (Script(start_error=REFUSED),)]
     )
-    def test_neighbours_are_removed_if_a_start_fails(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: tuple[Script, ...]
-    ) -> None:
+    def test_neighbours_are_removed_if_a_start_fails(self, tmp_path, monkeypatch, scripts):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         inner = FakeEngine(*scripts)
         engine = PlantingEngine(inner, Environment(neighbours=1))
@@ -136,14 +134,14 @@ class TestPlanting:
         assert inner.left_behind == []
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_unavailable_disk_limit_is_an_error_and_removes_the_trial(self, tmp_path: Path) -> None:
+    def test_an_unavailable_disk_limit_is_an_error_and_removes_the_trial(self, tmp_path):
         inner = FakeEngine(Script())
         engine = PlantingEngine(inner, Environment(disk_read_bytes_per_s=1_000_000))
         with pytest.raises(EngineError, match="Disk"):
             engine.start(container_spec(tmp_path))
         assert inner.left_behind == []
 
-    def test_planted_readings_replace_recorded_ones(self, tmp_path: Path) -> None:
+    def test_planted_readings_replace_recorded_ones(self, tmp_path):
         readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
         run = read_run(tmp_path / "planted")
@@ -155,7 +153,7 @@ class TestPlanting:
 
 
 class TestPacking:
-    def test_archives_are_reproducible_and_without_derived_files(self, tmp_path: Path) -> None:
+    def test_archives_are_reproducible_and_without_derived_files(self, tmp_path):
         folder = recording("h200-input-bound", tmp_path / "runs")
         case = Case(name=folder.name, planted=Cause.INPUT, text="", workload="reading")
         stand_in = replace(case, recording="x")
@@ -189,9 +187,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Judged]
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", KEPT)
 class TestRecorded:
-    def test_answers_and_shares_match_what_was_planted(
-        self, replayed: dict[str, list[Judged]], suite: str
-    ) -> None:
+    def test_answers_and_shares_match_what_was_planted(self, replayed, suite):
         own = replayed[suite]
         wrong = [f"{each.case.name}: {each.answer}" for each in own if not each.right]
         assert len(wrong) <= MAX_WRONG * len(own), wrong
@@ -201,9 +197,7 @@ class TestRecorded:
         assert median(errors) < 0.1
         assert sum(error > scoring.SHARE_TOLERANCE for error in errors) <= MAX_WRONG * len(errors)
 
-    def test_the_documentation_quotes_the_current_tables(
-        self, replayed: dict[str, list[Judged]], suite: str
-    ) -> None:
+    def test_the_documentation_quotes_the_current_tables(self, replayed, suite):
         text = (Path(__file__).parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
         for line in (*scoring.summary(replayed[suite]), *scoring.by_cause(replayed[suite])):
             assert line in text

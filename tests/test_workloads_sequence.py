@@ -1,5 +1,4 @@
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -9,9 +8,7 @@ from workloads.sequence import measure_each
 
 
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
-def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial(
-    tmp_path: Path, baseline: str, raised: str | None
-) -> None:
+def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial(tmp_path, baseline, raised):
     failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
     failures = {BASELINE if name == baseline else name: failure for name, failure in failures.items()}
     ran: list[str] = []

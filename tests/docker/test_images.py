@@ -56,9 +56,7 @@ def builder(
         client.images.remove(result.reference)
 
 
-def test_image_is_built_once_and_rebuilds_are_identical(
-    tmp_path: Path, builder: ImageBuilder, client: docker.DockerClient, base_image: ImageInfo, module: str
-) -> None:
+def test_image_is_built_once_and_rebuilds_are_identical(tmp_path, builder, client, base_image, module):
     base = base_image.reference
     assert builder.existing("cpu", base) is None
     info = builder.ensure("cpu", base)
@@ -85,7 +83,7 @@ def test_image_is_built_once_and_rebuilds_are_identical(
 
 
 @pytest.mark.slow
-def test_builds_of_real_lock_are_identical(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_builds_of_real_lock_are_identical(tmp_path, client):
     cache = paths_here().cache
     first = ImageBuilder(ROOT, cache, client, Silent()).ensure("cpu")
     # A changed comment changes the image name.
@@ -98,9 +96,7 @@ def test_builds_of_real_lock_are_identical(tmp_path: Path, client: docker.Docker
     assert second.contents == first.contents
 
 
-def test_compose_builds_identical_image(
-    builder: ImageBuilder, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
-) -> None:
+def test_compose_builds_identical_image(builder, checkout, client, base_image):
     compose = shutil.which("docker-compose")
     # The docker client installed with the engine; another one on PATH may lack BuildKit.
     path = f"/usr/bin{os.pathsep}{os.environ['PATH']}"
@@ -120,9 +116,7 @@ def test_compose_builds_identical_image(
         client.images.remove(info.digest)
 
 
-def test_failed_build_leaves_only_its_log(
-    builder: ImageBuilder, checkout: Path, client: docker.DockerClient, base_image: ImageInfo
-) -> None:
+def test_failed_build_leaves_only_its_log(builder, checkout, client, base_image):
     with (checkout / "images/install.sh").open("a") as script:
         script.write("echo broken on purpose; exit 1\n")
     with pytest.raises(ImageError, match="Could not build the cpu image") as raised:
@@ -134,14 +128,14 @@ def test_failed_build_leaves_only_its_log(
     assert {path.name for path in checkout.iterdir()} == {"docker-compose.yml", "images"}
 
 
-def test_unresponsive_registry_times_out(client: docker.DockerClient) -> None:
+def test_unresponsive_registry_times_out(client):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         reference = f"127.0.0.1:{silent.getsockname()[1]}/none:1"
         with pytest.raises(ImageError, match="no response for 1 s"):
             pull_missing(client, reference, Silent(), response_s=1)
 
 
-def test_base_is_bootstrapped_without_a_registry(tmp_path: Path, client: docker.DockerClient) -> None:
+def test_base_is_bootstrapped_without_a_registry(tmp_path, client):
     pinned = Base(reference=DEAD_REGISTRY, identity="")
     bootstrapped = Base(reference=f"tfbench-test-base:{uuid.uuid4().hex}", identity="")
     script, progress = tmp_path / "base.sh", RecordingProgress()
@@ -160,7 +154,7 @@ def test_base_is_bootstrapped_without_a_registry(tmp_path: Path, client: docker.
         client.images.remove(bootstrapped.reference)
 
 
-def test_custom_image(builder: ImageBuilder, base_image: ImageInfo) -> None:
+def test_custom_image(builder, base_image):
     info = builder.custom("cpu", base_image.reference)
     assert (info.reference, info.digest, info.lock_sha256) == (base_image.reference, base_image.digest, "")
     for get in (builder.custom, builder.ensure):

@@ -1,7 +1,6 @@
 import base64
 import json
 import lzma
-import random
 import shutil
 from pathlib import Path
 
@@ -69,9 +68,7 @@ def render(run: Run, *, html: bool) -> None:
 
 @faults(share=0.25, default=60)
 @given(chance=st.randoms(use_true_random=False))
-def test_damaged_run_folder(
-    intact: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
-) -> None:
+def test_damaged_run_folder(intact, tmp_path_factory, chance):
     path = tmp_path_factory.mktemp("damaged") / "run"
     shutil.copytree(intact, path)
     name = chance.choice(("manifest.json", "plan.json", "stops.json", "trial.json", "events.jsonl", "*.csv"))
@@ -95,9 +92,7 @@ def test_damaged_run_folder(
 
 @faults(share=0.2, default=55)
 @given(chance=st.randoms(use_true_random=False))
-def test_damaged_page(
-    document: dict, tmp_path_factory: pytest.TempPathFactory, chance: random.Random
-) -> None:
+def test_damaged_page(document, tmp_path_factory, chance):
     damage_run = chance.random() < 0.75
     try:
         text = embedded_text(damaged(document, chance) if damage_run else document)
@@ -115,7 +110,7 @@ def test_damaged_page(
 
 @faults(share=0.05, default=15)
 @given(chance=st.randoms(use_true_random=False))
-def test_damaged_extract(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
+def test_damaged_extract(tmp_path_factory, chance):
     good = extract(analyse(builders.cpu_run(trials=3)), source="a")
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
     with succeeds_or_user_error():

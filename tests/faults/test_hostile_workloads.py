@@ -1,7 +1,5 @@
 import json
-import random
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -59,9 +57,7 @@ NAMES = "\n".join(
     changed=st.dictionaries(st.sampled_from(sorted(GOOD.keys() - {"names", "more"})), VALUES, max_size=2),
     more=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
 )
-def test_hostile_declaration(
-    tmp_path_factory: pytest.TempPathFactory, changed: dict[str, str], more: dict[str, str]
-) -> None:
+def test_hostile_declaration(tmp_path_factory, changed, more):
     file = tmp_path_factory.mktemp("declared") / "own.py"
     extra = "".join(f", {name}={value}" for name, value in more.items())
     text = OPTIONS.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
@@ -72,7 +68,7 @@ def test_hostile_declaration(
 
 @faults(share=0.02, default=10)
 @given(content=st.binary(max_size=200))
-def test_random_bytes_as_workload_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_random_bytes_as_workload_file(tmp_path_factory, content):
     file = tmp_path_factory.mktemp("anything") / "own.py"
     file.write_bytes(content)
     with time_limit(), pytest.raises(UsageError):
@@ -97,7 +93,7 @@ def run() -> Run:
 
 @faults(share=0.05, default=40)
 @given(chance=st.randoms(use_true_random=False))
-def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> None:
+def test_damaged_events(run, tmp_path_factory, chance):
     folder = write_run(tmp_path_factory.mktemp("events") / "run", run)
     file = folder.trial(run.planned[0].id).events
     for _ in range(chance.randint(1, 3)):
@@ -110,7 +106,7 @@ def test_damaged_events(run: Run, tmp_path_factory: pytest.TempPathFactory, chan
 
 
 @pytest.mark.parametrize("count", [50, 2_000])
-def test_recorded_warnings_are_limited(tmp_path: Path, count: int) -> None:
+def test_recorded_warnings_are_limited(tmp_path, count):
     run = builders.cpu_run(trials=1)
     folder = write_run(tmp_path / "run", run)
     file = folder.trial(run.planned[0].id).events

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines.container_settings import RUN
-from harness.engines.docker import DockerEngine
 from harness.errors import Interrupted
-from harness.model.platform import ImageInfo
 from harness.model.run import Status
 from harness.run.store import RunFolder, read_run
 from tests.faults.injecting import ALL
@@ -44,9 +42,7 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("seed", range(max(1, KILLS // KILLS_PER_TEST)))
-def test_kills_at_random_moments(
-    tmp_path: Path, engine: DockerEngine, base_image: ImageInfo, seed: int
-) -> None:
+def test_kills_at_random_moments(tmp_path, engine, base_image, seed):
     (tmp_path / "tmp").mkdir()
     path, run_id = tmp_path / "run", f"faults-{os.getpid()}-{seed}"
     own_containers = {"label": [f"{RUN}={run_id}"]}

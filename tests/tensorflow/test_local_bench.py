@@ -30,9 +30,7 @@ def processes_in(folder: Path) -> list[psutil.Process]:
     return results
 
 
-def test_auto_falls_back_to_local_with_a_warning_about_isolation(
-    tmp_path: Path, environment: Mapping[str, str]
-) -> None:
+def test_auto_falls_back_to_local_with_a_warning_about_isolation(tmp_path, environment):
     with Tfbench(
         folder=tmp_path, engine="auto", arguments=options(tmp_path), environment=environment
     ) as bench:
@@ -51,9 +49,7 @@ def test_auto_falls_back_to_local_with_a_warning_about_isolation(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_trial_processes_end_with_the_harness(
-    tmp_path: Path, environment: Mapping[str, str], number: signal.Signals
-) -> None:
+def test_trial_processes_end_with_the_harness(tmp_path, environment, number):
     arguments = options(tmp_path, "time.sleep(3600)")
     with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
@@ -66,7 +62,7 @@ def test_trial_processes_end_with_the_harness(
     assert bench.statuses == {"good.cpu.0": Status.INTERRUPTED}
 
 
-def test_the_local_engine_rejects_images(tmp_path: Path, environment: Mapping[str, str]) -> None:
+def test_the_local_engine_rejects_images(tmp_path, environment):
     arguments = options(tmp_path, "pass", "--image", "cpu=mine:1")
     with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
         code, _, err = bench.finish()
