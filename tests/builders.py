@@ -116,6 +116,11 @@ def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Worklo
     )
 
 
+def small_workload(name: str = "mlp", **changes: object) -> Workload:
+    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
+    return replace(Workload(name=name, title="", data=data, batch_size=32, epochs=1), **changes)
+
+
 def gpu(index: int = 0) -> Gpu:
     return Gpu(
         index=index,

@@ -280,10 +280,7 @@ class Reading:
 
     def reasons(self) -> dict[tuple[str, str], str]:
         """Return (device, metric) -> the first gap reason."""
-        result: dict[tuple[str, str], str] = {}
-        for _, _, device, metric, reason in self.gaps:
-            result.setdefault((device, metric), reason)
-        return result
+        return {(device, metric): reason for _, _, device, metric, reason in reversed(self.gaps)}
 
 
 class Standin:
@@ -300,14 +297,9 @@ class Standin:
         return discover()
 
     def read(
-        self,
-        script: str,
-        *names: str,
-        reads: int = 3,
-        gpus: Mapping[str, str] | None = None,
-        pid: int | None = None,
+        self, script: str, *names: str, reads: int = 3, gpus: Mapping[str, str] | None = None, pid: int | None = None,
         pause_s: float = 0.0,
-    ) -> Reading:
+    ) -> Reading:  # fmt: skip
         """Start sources by name, read them `reads` times, each after a pause, and stop them."""
         self.load(script)
         sources = [source for source in default_sources() if source.name in names]

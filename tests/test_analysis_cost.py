@@ -56,10 +56,6 @@ def test_each_worker_adds_the_price_of_a_machine():
     assert [cost.per_hour for cost in costs] == [0.5, 2.0]
 
 
-def test_without_prices_there_are_no_costs():
-    assert priced(None).costs == ()
-
-
 def test_inference_has_no_training_cost():
     run = builders.gpu_run()
     infer = replace(run, workloads=(replace(run.workloads[0], task="infer"),))

@@ -3,7 +3,7 @@ import pytest
 from harness.analysis.scaling import analyse_scaling
 from harness.model.multi_node import ScalingPoint
 from tests.builders_workers import run_of
-from workloads.protocol import BASELINE, INPUT_ONLY, TUNED
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 
 def points() -> dict[tuple[str, int], ScalingPoint]:
@@ -12,25 +12,17 @@ def points() -> dict[tuple[str, int], ScalingPoint]:
     return {(point.variant, point.workers): point for point in analyse_scaling({2: two, 1: single}).points}
 
 
-def test_efficiency_is_paired_by_trial_index() -> None:
-    two = points()[BASELINE, 2]
+def test_two_workers_are_compared_with_one_by_trial_index() -> None:
+    both = points()
+    assert {variant for variant, _ in both} <= {BASELINE, TUNED, MODEL_ONLY}, "only what trains"
+    two = both[BASELINE, 2]
     assert two.throughput.median == 1600
     # The machine was twice as fast in the second trial of both runs, which cancels out.
     assert (two.efficiency.low, two.efficiency.median, two.efficiency.high) == pytest.approx((0.8, 0.8, 0.8))
-    assert points()[BASELINE, 1].efficiency.median == 1
-
-
-def test_added_step_time_and_exchange_are_reported() -> None:
-    two = points()[BASELINE, 2]
+    assert both[BASELINE, 1].efficiency.median == 1
     assert two.step_time.median == pytest.approx(0.125)
     assert two.added_s == pytest.approx(0.025)
-    assert two.exchange_s == 0.02
-    assert two.gradient_bytes == 4e6
-
-
-def test_only_training_variants_have_points() -> None:
-    assert {variant for variant, _ in points()} <= {BASELINE, TUNED, "model-only"}
-    assert INPUT_ONLY not in {variant for variant, _ in points()}
+    assert (two.exchange_s, two.gradient_bytes) == (0.02, 4e6)
 
 
 def test_efficiency_needs_a_one_worker_run() -> None:

@@ -182,13 +182,14 @@ class TestTrends:
         assert {each.runs for each in compared.trends} == {(3, 4, 5, 0, 1, 2)}
         assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in compared.trends)
 
-    def test_five_runs_form_no_trend_and_steady_runs_have_no_change(self):
-        assert versus(self.days(5)).trends == ()
+    def test_few_steady_or_simultaneous_runs_form_no_trend(self):
+        assert (
+            versus(self.days(5)).trends
+            == versus(self.days(8, apart=0)).trends
+            == versus(fleet(24)).trends
+            == ()
+        )
         assert {each.change for each in versus(self.days(8, factor=1.0)).trends} == {None}
-
-    def test_overlapping_runs_form_no_trend(self):
-        assert versus(self.days(8, apart=0)).trends == ()
-        assert versus(fleet(24)).trends == ()
 
 
 class TestFleet:

@@ -4,6 +4,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.run.catalogue import Entry, built_in, external, select, sources
+from tests.builders import small_workload
 from workloads.protocol import Data, Published, Workload
 
 WHOLE = """
@@ -114,9 +115,7 @@ def test_missing_or_binary_file(tmp_path: Path) -> None:
 
 
 def entry(name: str, *, suite: str = "default", is_external: bool = False) -> Entry:
-    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-    workload = Workload(name=name, title="", data=data, batch_size=1, epochs=1, suite=suite)
-    return Entry(workload=workload, path=Path(f"{name}.py"), external=is_external)
+    return Entry(workload=small_workload(name, suite=suite), path=Path(f"{name}.py"), external=is_external)
 
 
 def names(entries: tuple[Entry, ...]) -> list[str]:

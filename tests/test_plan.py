@@ -13,18 +13,15 @@ from harness.run.plan import (
     resolve_variants,
     spec_for,
 )
-from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Data, Workload
+from tests.builders import small_workload
+from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Workload
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
 
 
 def workload(name: str = "mlp", **params: object) -> Workload:
-    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-    optimizations = {"fp16": {}} if name == "resnet50" else {}
-    return Workload(
-        name=name, title="", data=data, batch_size=1, epochs=1, params=params, optimizations=optimizations
-    )
+    return small_workload(name, params=params, optimizations={"fp16": {}} if name == "resnet50" else {})
 
 
 @pytest.mark.parametrize(

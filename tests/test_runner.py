@@ -14,7 +14,7 @@ from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
 from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
-from tests.builders import container_spec, manifest
+from tests.builders import container_spec, manifest, small_workload
 from tests.fakes import (
     FakeEngine,
     FakeSource,
@@ -26,12 +26,9 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import BASELINE, Data, Workload, boot_id
+from workloads.protocol import BASELINE, boot_id
 
-WORKLOAD = Workload(
-    name="mlp", title="", batch_size=32, epochs=1,
-    data=Data(name="x", shape=(4,), classes=2, train=2, test=2),
-)  # fmt: skip
+WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)
 SHORT_STALL = replace(THREE, stall_s=1.0)
 # A fake container writes one piece per poll.

@@ -1,16 +1,17 @@
 import pytest
 
-from workloads.protocol import Data, Spec, Workload
+from tests.builders import small_workload
+from workloads.protocol import Spec
 from workloads.tuning import not_applicable, variant_changes, variant_params
 
-DATA = Data(name="d", shape=(2,), classes=2, train=8, test=4)
-WORKLOAD = Workload(
-    name="w", title="W", data=DATA, batch_size=32, epochs=10,
+WORKLOAD = small_workload(
+    "w",
     params={"jit_compile": False, "width": 5, "cpu:width": 3},
     tuned={"feed": "resident", "gpu:jit_compile": True, "gpu:batch_size": 256},
     optimizations={"half": {"gpu:precision": "fp16"}, "xla": {"jit_compile": True}},
-)  # fmt: skip
-CPU, GPU = {"device": "cpu"}, {"device": "gpu", "gpus": 1}
+)
+CPU, GPU, FOUR = {"device": "cpu"}, {"device": "gpu", "gpus": 1}, {"device": "gpu", "gpus": 4}
+BATCH = ("32", "256")
 
 
 def params(variant, **spec):
@@ -27,19 +28,15 @@ def changes(variant, **spec):
     [
         ("baseline", CPU, {}),
         ("tuned", CPU, {"feed": ("fit", "resident")}),
-        (
-            "tuned",
-            GPU,
-            {"feed": ("fit", "resident"), "jit_compile": ("off", "on"), "batch_size": ("32", "256")},
-        ),
+        ("tuned", GPU, {"feed": ("fit", "resident"), "jit_compile": ("off", "on"), "batch_size": BATCH}),
         ("opt:half", GPU, {"precision": ("tf32", "fp16")}),
-        ("baseline", {**GPU, "gpus": 4}, {"global batch": ("32", "128")}),
-        ("opt:half", {**GPU, "gpus": 4}, {"precision": ("tf32", "fp16")}),
+        ("baseline", FOUR, {"global batch": ("32", "128")}),
+        ("opt:half", FOUR, {"precision": ("tf32", "fp16")}),
         # Compared with the baseline on the same number of GPUs.
         (
             "tuned",
-            {**GPU, "gpus": 4, "params": {"feed": "fit"}},
-            {"batch_size": ("32", "256"), "global batch": ("128", "1024")},
+            {**FOUR, "params": {"feed": "fit"}},
+            {"batch_size": BATCH, "global batch": ("128", "1024")},
         ),
     ],
 )
@@ -86,5 +83,4 @@ def test_variants_that_do_not_apply_are_left_out(variant, spec, reason):
     ],
 )
 def test_default_tuned_parameters(stages, expected):
-    bare = Workload(name="b", title="B", data=DATA, batch_size=1, epochs=1, stages=stages)
-    assert expected.items() <= variant_params(bare, Spec(**GPU), "tuned").items()
+    assert expected.items() <= variant_params(small_workload(stages=stages), Spec(**GPU), "tuned").items()

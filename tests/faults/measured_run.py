@@ -16,12 +16,11 @@ from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder
 from harness.telemetry.sources import default_sources
-from tests.builders import container_spec, image, manifest
-from workloads.protocol import BASELINE, Data, Workload
+from tests.builders import container_spec, image, manifest, small_workload
+from workloads.protocol import BASELINE
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-WORKLOAD = Workload(name="short", title="", batch_size=32, epochs=1, data=DATA)
+WORKLOAD = small_workload("short")
 PROFILE = replace(PROFILES["smoke"], trials=4, max_trials=4)
 PLANNED = plan_trials((WORKLOAD,), ("cpu",), PROFILE, {WORKLOAD.name: (BASELINE,)}, {})
 TRIAL = f"""
