@@ -421,9 +421,5 @@ def long_run(*, seconds: int = 3600, gpus: int = 8) -> Run:
     windows = max(1, int((seconds - 20) / (variants * 10.03)))
     played = trial(name, device, speeds=COMPUTE_BOUND, windows=windows, window_s=10.0, accuracy=0.0)
     planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, variants=VARIANTS),)
-    return Run(
-        manifest=manifest(gpus=gpus, workloads=(name,)),
-        workloads=(workload(name),),
-        planned=planned,
-        trials=(played,),
-    )
+    described = manifest(gpus=gpus, workloads=(name,))
+    return Run(manifest=described, workloads=(workload(name),), planned=planned, trials=(played,))

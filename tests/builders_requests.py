@@ -55,16 +55,11 @@ def _with_requests(trial: Trial) -> Trial:
     return replace(
         trial,
         requests=(
-            *(
-                single(BASELINE, batch, per_request + per_sample * batch, seed=trial.index)
-                for batch in BATCHES
-            ),
+            *(single(BASELINE, size, per_request + per_sample * size, seed=trial.index) for size in BATCHES),
             offered(BASELINE, low, fast),
             offered(BASELINE, middle + trial.index, [*fast[:198], 90.0, 90.0]),
             # Stopped after five late requests.
             offered(BASELINE, high, [*fast[:50], *[2000.0] * 5], planned=400),
         ),
-        reported=(
-            Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN's kernel (CudnnRNNV3 on GPU:0)"),
-        ),
+        reported=(Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN (CudnnRNNV3 on GPU:0)"),),
     )

@@ -43,9 +43,7 @@ def telemetry(
         return np.clip(values + random.normal(0.0, sigma, len(t_ns)), 0.0, high)
 
     def series(source: str, name: str, **columns: Floats | float) -> Series:
-        filled = {
-            key: np.broadcast_to(np.asarray(value, float), t_ns.shape) for key, value in columns.items()
-        }
+        filled = {key: np.broadcast_to(np.asarray(each, float), t_ns.shape) for key, each in columns.items()}
         return Series(source=source, device=name, t_ns=t_ns, columns=filled)
 
     def gpu(name: str) -> Iterator[Series]:
@@ -58,9 +56,8 @@ def telemetry(
             power_capped_s=0.0,
         )  # fmt: skip
         shares = {"graphics": 1.0, "sm": 0.9, "tensor": 0.3, "dram": 0.45}
-        yield series(
-            "gpm", name, **{f"{key}_util_pct": noisy(util * share, 0.4) for key, share in shares.items()}
-        )
+        columns = {f"{key}_util_pct": noisy(util * share, 0.4) for key, share in shares.items()}
+        yield series("gpm", name, **columns)
         whole = series(
             "nvml_slow", name, power_limit_w=700.0, xid_errors=0.0, ecc_uncorrected=0.0, foreign_processes=0.0
         )

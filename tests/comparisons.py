@@ -79,10 +79,8 @@ def again(
 def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] = ()) -> tuple[Extract, ...]:
     """Return `count` nodes of several kinds; those in `slow` are 8 % slower than others of their kind."""
     return tuple(
-        again(
-            whole(kinds[node % len(kinds)]), node, factor=0.92 if node in slow else 1, label=f"node-{node:03}"
-        )
-        for node in range(count)
+        again(whole(kinds[n % len(kinds)]), n, factor=0.92 if n in slow else 1, label=f"node-{n:03}")
+        for n in range(count)
     )
 
 
@@ -110,8 +108,6 @@ COMPARISONS = {
     "fleet": fleet(24, slow=(17,)),
     "hostile": _hostile(),
     "together": tuple(again(whole(3), count, label=f"workers-{count}") for count in (1, 2, 4)),
-    "trend": tuple(
-        again(whole(), day, factor=1 if day < 5 else 0.9, label=f"day-{day}", day=day) for day in range(9)
-    ),
+    "trend": tuple(again(whole(), n, factor=1 if n < 5 else 0.9, label=f"day-{n}", day=n) for n in range(9)),
     "nothing": (replace(whole(), speeds=(), step_times=(), label="a"), replace(whole(3), label="b")),
 }

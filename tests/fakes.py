@@ -45,11 +45,9 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
     """Return the event file of a successful trial in three pieces: beginning, windows, end."""
     begin = start_line() + line("facts", facts={"tensorflow": "2.21.0"})
     begin += "".join(
-        line("variant", variant=variant, params={"batch_size": 32}, changes=[]) for variant in variants
+        line("variant", variant=name, params={"batch_size": 32}, changes=[]) for name in variants
     )
-    windows = "".join(
-        window_line(samples_per_s, index, variant) for index in range(2) for variant in variants
-    )
+    windows = "".join(window_line(samples_per_s, index, name) for index in range(2) for name in variants)
     return (begin, windows, line("end"))
 
 

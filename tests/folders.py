@@ -69,10 +69,7 @@ def events(trial: Trial) -> str:
 def write_series(folder: Path, series: Series) -> None:
     rows = [",".join(("t_ns", *series.columns))]
     columns = [
-        [
-            "" if missing else repr(cell)
-            for cell, missing in zip(values.tolist(), np.isnan(values), strict=True)
-        ]
+        ["" if np.isnan(value) else repr(value) for value in values.tolist()]
         for values in series.columns.values()
     ]
     rows += map(",".join, zip(map(str, series.t_ns.tolist()), *columns, strict=True))

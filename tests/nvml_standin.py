@@ -313,11 +313,8 @@ class Standin:
         samples = []
         for _ in range(reads):
             time.sleep(pause_s)
-            samples += [
-                {"source": source.name, **dataclasses.asdict(each)}
-                for source in sources
-                for each in source.read()
-            ]
+            for source in sources:
+                samples += [{"source": source.name, **dataclasses.asdict(each)} for each in source.read()]
         for source in sources:
             source.stop()
         return Reading(columns=columns, samples=samples, gaps=gaps)

@@ -20,9 +20,8 @@ def summary(run: Run, device: str, variant: str) -> Summary:
 
 def window(start_s: float, end_s: float, variant: str = BASELINE, **more: int) -> Window:
     span = {"start_ns": int(start_s * SECOND_NS), "end_ns": int(end_s * SECOND_NS)}
-    return Window(
-        **{"variant": variant, "index": 0, "steps": 10, "samples": 100, "wait_ns": -1, **span, **more}
-    )
+    counts = {"steps": 10, "samples": 100, **more}
+    return Window(variant=variant, index=0, wait_ns=-1, **span, **counts)
 
 
 def trial_with(windows: tuple[Window, ...], *series: Series) -> Trial:

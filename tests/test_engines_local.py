@@ -37,11 +37,9 @@ def engine(temporary: Path) -> LocalEngine:
 
 @pytest.fixture
 def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
-    out = tmp_path / "out"
-    out.mkdir()
-    return lambda *command, **changes: container_spec(
-        **{"image": IMAGE, "out": out, "command": command} | changes
-    )
+    plain = {"image": IMAGE, "out": tmp_path / "out"}
+    plain["out"].mkdir()
+    return lambda *command, **changes: container_spec(**{**plain, "command": command, **changes})
 
 
 def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_path, temporary):
@@ -140,10 +138,9 @@ time.sleep(1000)
 
 
 def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine, make_spec, temporary):
-    command, variables = [sys.executable, "-c", HARNESS, make_spec().out], {"TMPDIR": str(temporary)}
-    harness = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | variables
-    )
+    command = [sys.executable, "-c", HARNESS, make_spec().out]
+    variables = {**os.environ, "TMPDIR": str(temporary)}
+    harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
     pids = [int(word) for word in harness.stdout.readline().split()]
     (root,) = temporary.iterdir()
     assert engine.remove_stale() == 0

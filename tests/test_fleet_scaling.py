@@ -30,9 +30,7 @@ def test_workers_are_of_the_most_frequent_kind() -> None:
         select_team(nodes, (1, 3))
 
 
-def train(
-    folder: FleetFolder, scratch: Path, fails: str = ""
-) -> tuple[list[tuple[str, int]], RecordingProgress]:
+def train(folder: FleetFolder, scratch: Path, fails: str = "") -> tuple[list[tuple], RecordingProgress]:
     """Train a plan of three trials, of which the profile runs two; return what ran."""
     ran, progress = [], RecordingProgress()
 

@@ -85,14 +85,9 @@ class TestCompleteness:
 
 
 def test_documents_only_reference_existing_files() -> None:
-    missing = []
-    for name in DOCUMENTS:
-        for path in re.findall(
-            r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`", read(ROOT / name)
-        ):
-            if not (ROOT / path).exists():
-                missing.append(f"{name}: {path}")
-    assert missing == []
+    paths = re.compile(r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`")
+    named = {path for name in DOCUMENTS for path in paths.findall(read(ROOT / name))}
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_make_bench_passes_all_variables() -> None:
@@ -174,12 +169,6 @@ def test_only_the_command_line_prints_and_exits() -> None:
 def test_no_eval_and_no_patching_of_own_code() -> None:
     evaluated = [f"{path}: {call}" for path in sources() for call in calls(path) if call in ("eval", "exec")]
     assert evaluated == []
-    patched = [
-        path.name
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        if path != Path(__file__)
-        and re.search(
-            r"unittest[.]mock|mocker|monkeypatch[.]setattr\([\"'](harness|workloads|reports)", read(path)
-        )
-    ]
-    assert patched == []
+    mocking = re.compile(r"unittest[.]mock|mocker|monkeypatch[.]setattr\([\"'](harness|workloads|reports)")
+    tests = (path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__))
+    assert [path.name for path in tests if mocking.search(read(path))] == []

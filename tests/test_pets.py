@@ -13,11 +13,7 @@ from harness.data.published_datasets import Published
 from harness.digests import file_sha256
 from harness.errors import DataError
 from harness.progress import Silent
-from workloads.protocol import Data
-
-PETS = Data(
-    name="pets", shape=(36, 40, 3), classes=2, train=60, test=20, kind="jpeg", class_names=("cat", "dog")
-)
+from tests.test_procedural import JPEGS as PETS
 
 
 def picture(seed: int, mode: str = "RGB", kind: str = "JPEG") -> bytes:

@@ -78,9 +78,8 @@ def test_results_match_the_expected_values(name, folder):
     assert {key: result[key] for key in result.keys() - numbers} == {
         key: wanted[key] for key in wanted.keys() - numbers
     }
-    assert {key: result[key] for key in numbers} == pytest.approx(
-        {key: wanted[key] for key in numbers}, rel=1e-4
-    )
+    for key in numbers:
+        assert result[key] == pytest.approx(wanted[key], rel=1e-4), key
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,7 +13,6 @@ from harness.cli.rerun import differences_between
 from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.model.options import Options
-from harness.model.platform import ImageInfo
 from harness.model.run import Run, Status, Stop
 from harness.paths import Paths
 from harness.run.catalogue import sources
@@ -123,9 +122,7 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
     ],
 )
 def test_images_are_compared_by_content(here, verdict):
-    then = ImageInfo(
-        target="cpu", reference="r", digest="sha256:1", base="b", lock_sha256="l", contents="sha256:c"
-    )
+    then = replace(builders.image(), digest="sha256:1", base="b", lock_sha256="l", contents="sha256:c")
     run = recorded()
     run = replace(run, manifest=replace(run.manifest, images=(then,)))
     verdicts = compare_images(run, lambda _: None if here is None else replace(then, **here))

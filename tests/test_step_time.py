@@ -62,17 +62,16 @@ def _speed(milliseconds: float, **more: object) -> VariantSpeed:
     return VariantSpeed(step_s=milliseconds / 1e3, batch=32, load=GpuLoad(util=95, power_w=300), **more)
 
 
+NOT_WAITING = _speed(40, wait_share=0.0)
+
+
 @pytest.mark.parametrize(
     ("variants", "part", "planted"),
     [
         ({"custom_loop": _speed(40, wait_share=0.75), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
         ({"custom_loop": _speed(10, wait_share=0.0), "input_only": _speed(1)}, Part.FRAMEWORK, 0.75),
-        ({"custom_loop": _speed(40, wait_share=0.0), "input_only": _speed(1)}, Part.INPUT_SLOWDOWN, 0.75),
-        (
-            {"custom_loop": _speed(40, wait_share=0.0), "host_fed": _speed(40), "input_only": _speed(1)},
-            Part.COPY,
-            0.75,
-        ),
+        ({"custom_loop": NOT_WAITING, "input_only": _speed(1)}, Part.INPUT_SLOWDOWN, 0.75),
+        ({"custom_loop": NOT_WAITING, "host_fed": _speed(40), "input_only": _speed(1)}, Part.COPY, 0.75),
         ({"input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
     ],
 )
@@ -112,9 +111,8 @@ def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
 
 def test_tuned_times_are_for_the_batch_size_of_the_baseline() -> None:
     tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
-    analysis = analyse(
-        run({"gpu0": {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}}, noise=0.001)
-    )
+    speeds = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}
+    analysis = analyse(run({"gpu0": speeds}, noise=0.001))
     time = next(each for each in analysis.step_times if each.variant == TUNED)
     assert time.batch == 32 and time.total.median == pytest.approx(0.01, rel=0.02)
     assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)

@@ -17,10 +17,8 @@ def test_every_optimization_changes_the_baseline_on_some_device(name):
     workload = BUILT_IN[name]
     for optimization in workload.optimizations:
         variant = OPTIMIZATION_PREFIX + optimization
-        changed = [
-            tuning.variant_changes(workload, Spec(device=device), variant) for device in ("cpu", "gpu")
-        ]
-        assert any(changed), f"{variant} is the baseline"
+        specs = (Spec(device="cpu"), Spec(device="gpu"))
+        assert any(tuning.variant_changes(workload, spec, variant) for spec in specs), variant
 
 
 def test_the_example_is_short_and_readable_by_the_host():

@@ -53,18 +53,12 @@ def sha256(path: Path) -> str:
 def write_lock(path: Path, wheels: Sequence[Path]) -> Path:
     """Write a lock that pins these wheels, in the format of images/lock.sh."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = [wheel.name.split("-") for wheel in wheels]
-    path.write_text(
-        "".join(
-            f"{name}=={version} \\\n    --hash=sha256:{sha256(wheel)}\n"
-            for wheel, (name, version, *_) in zip(wheels, names, strict=True)
-        )
-        + "".join(
-            f"# {name}: {wheel.stat().st_size} bytes\n"
-            for wheel, (name, *_) in zip(wheels, names, strict=True)
-        ),
-        encoding="utf-8",
-    )
+    pins, sizes = [], []
+    for wheel in wheels:
+        name, version, *_ = wheel.name.split("-")
+        pins.append(f"{name}=={version} \\\n    --hash=sha256:{sha256(wheel)}\n")
+        sizes.append(f"# {name}: {wheel.stat().st_size} bytes\n")
+    path.write_text("".join(pins + sizes))
     return path
 
 

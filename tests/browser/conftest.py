@@ -41,9 +41,7 @@ def browser() -> Iterator[Browser]:
 def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     contexts = []
 
-    def open_(
-        name: str, *, width: int = 1200, height: int = 900, scripts: bool = True, scheme="light"
-    ) -> Opened:
+    def open_(name: str, *, width=1200, height=900, scripts=True, scheme="light") -> Opened:
         path = tmp_path / "page.html"
         kind, _, rest = name.partition(":")
         text = comparisons.page(rest) if kind == "compare" else report_pages.page(name)

@@ -49,11 +49,9 @@ def engine(base_image: ImageInfo) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def make_spec(base_image: ImageInfo, tmp_path: Path) -> MakeSpec:
-    out = tmp_path / "out"
-    out.mkdir()
-    return lambda *command, **changes: container_spec(
-        **{"image": base_image, "out": out, "command": command} | changes
-    )
+    plain = {"image": base_image, "out": tmp_path / "out"}
+    plain["out"].mkdir()
+    return lambda *command, **changes: container_spec(**{**plain, "command": command, **changes})
 
 
 @pytest.fixture

@@ -47,10 +47,8 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def document() -> dict:
     """The data embedded in a page."""
-    run = recorded(builders.cpu_run(trials=3))
-    return msgspec.msgpack.decode(
-        lzma.decompress(base64.b64decode(pack_for_page(analyse(run), whole=True)[0]))
-    )
+    text, _ = pack_for_page(analyse(recorded(builders.cpu_run(trials=3))), whole=True)
+    return msgspec.msgpack.decode(lzma.decompress(base64.b64decode(text)))
 
 
 def embedded_text(document: dict) -> str:

@@ -23,17 +23,13 @@ def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Pa
 
 def processes_in(folder: Path) -> list[psutil.Process]:
     """Return the processes with a working directory below a folder; trials run in the harness's TMPDIR."""
-    results = []
-    for process in psutil.process_iter(["cwd"]):
-        if (process.info["cwd"] or "").startswith(str(folder)):
-            results.append(process)
-    return results
+    processes = psutil.process_iter(["cwd"])
+    return [process for process in processes if (process.info["cwd"] or "").startswith(str(folder))]
 
 
 def test_auto_falls_back_to_local_with_a_warning_about_isolation(tmp_path, environment):
-    with Tfbench(
-        folder=tmp_path, engine="auto", arguments=options(tmp_path), environment=environment
-    ) as bench:
+    arguments = options(tmp_path)
+    with Tfbench(folder=tmp_path, engine="auto", arguments=arguments, environment=environment) as bench:
         code, out, err = bench.finish()
     assert code == 0, err
     assert "NOT ISOLATED" in err

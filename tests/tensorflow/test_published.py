@@ -42,11 +42,10 @@ def convolutions(*filters: int) -> list[str]:
 
 def normalised(*groups: tuple[int, int]) -> list[str]:
     block = "Conv2D {} linear", "BatchNormalization", "ReLU"
-    return [
-        text
-        for count, filters in groups
-        for text in (*[each.format(filters) for each in block] * count, POOLED)
-    ]
+    layers = []
+    for count, filters in groups:
+        layers += [*[each.format(filters) for each in block] * count, POOLED]
+    return layers
 
 
 # Workload -> layers, (optimizer, loss, input shape), number of parameters if known.

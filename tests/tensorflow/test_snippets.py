@@ -11,9 +11,8 @@ from reports.fix_cards import LOADER, ON_CPU, SNIPPETS, snippet
 
 pytestmark = pytest.mark.tensorflow
 
-NAMES = sorted(
-    file.name.removesuffix(".diff") for file in (resources.files("reports") / "snippets").iterdir()
-)
+FOLDER = resources.files("reports") / "snippets"
+NAMES = sorted(file.name.removesuffix(".diff") for file in FOLDER.iterdir())
 # Names that the snippets assume: a small network, arrays, files, and texts of different lengths.
 PRELUDE = """
 import os
