@@ -233,9 +233,7 @@ class TestReport:
             (("-f", "html,docx"), 2, "'docx'"),
         ],
     )
-    def test_out_that_does_not_match_format_is_rejected(
-        self, tfbench, folder, tmp_path, options, code, printed
-    ):
+    def test_out_must_match_the_formats(self, tfbench, folder, tmp_path, options, code, printed):
         (tmp_path / "notes").write_text("mine")
         done = tfbench("report", folder, *options)
         assert (done.code, done.out) == (code, "")

@@ -1,6 +1,5 @@
 import base64
 import lzma
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,34 +159,28 @@ def with_options(options: Options) -> Run:
     return replace(run, manifest=replace(run.manifest, options=options))
 
 
-@pytest.fixture
-def rerun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
-    """Return a function that calls `tfbench rerun` on a run's report and checks that no trial ran."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(run: Run, *arguments: str) -> Printed:
-        page = tmp_path / "report.html"
-        record, shown = pack_for_page(analyse(run), whole=True)
-        page.write_text(render_html(shown, record=record, code=str), encoding="utf-8")
-        printed = tfbench("rerun", page, *arguments)
-        assert not (tmp_path / "runs").exists()
-        return printed
-
-    return command
+def rerun(folder: Path, run: Run, *arguments: str) -> Printed:
+    """Call `tfbench rerun` on a run's report and check that no trial ran."""
+    page, runs = folder / "report.html", folder / "runs"
+    record, shown = pack_for_page(analyse(run), whole=True)
+    page.write_text(render_html(shown, record=record, code=str), encoding="utf-8")
+    printed = tfbench("rerun", page, "--out", runs, *arguments)
+    assert not runs.exists()
+    return printed
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
-def test_nothing_runs_without_consent(rerun, arguments, code):
-    printed = rerun(with_options(UNTRUSTED), *arguments)
+def test_nothing_runs_without_consent(tmp_path, arguments, code):
+    printed = rerun(tmp_path, with_options(UNTRUSTED), *arguments)
     assert printed.code == code
     assert "--image cpu=evil.example/x" in printed.err
 
 
-def test_check_prints_differences(rerun):
+def test_check_prints_differences(tmp_path):
     run = recorded()
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
-    printed = rerun(changed, "--check")
+    printed = rerun(tmp_path, changed, "--check")
     assert printed.code == 0
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())

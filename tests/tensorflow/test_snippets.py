@@ -39,11 +39,7 @@ text_model = tf.keras.Sequential(
 )
 text_model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
 """
-ENDING = """
-import json
-print()
-print(json.dumps("ran"))
-"""
+ENDING = "\nimport json\nprint()\nprint(json.dumps('ran'))\n"
 
 
 def test_snippets_and_causes_match() -> None:
