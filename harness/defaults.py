@@ -24,6 +24,8 @@ SHARED_MEMORY_BYTES = 1 << 30
 POLL_S = 0.05
 # Limit of what a container may write into its folder, and seconds between checks.
 OUT_BYTES = 2 << 30
+# How much of a trial's output is kept: its end.
+LOG_BYTES = 64 << 10
 SIZE_CHECK_S = 2.0
 # Upper limits of options. MAX_PLANNED: trials of a run; MAX_TRIALS: trials of a workload on a device.
 MAX_TRIALS = 1_000

@@ -13,11 +13,11 @@ from docker.errors import APIError, NotFound
 from requests.exceptions import ReadTimeout
 
 from harness.cgroups import NoCgroupError, find
+from harness.defaults import LOG_BYTES
 from harness.engines import Exit
 from harness.engines.docker_calls import LOST, engine_call
 from harness.errors import EngineError
 
-LOG_BYTES = 64 * 1024
 # Only a process that is stuck in a driver takes longer to end.
 _KILL_WAIT_S = 10.0
 _NOT_RUNNING = 409

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.cpuset import cpu_numbers
+from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container import LOG_BYTES, oom_kills
+from harness.engines.container import oom_kills
 from harness.engines.container_settings import NO_GPU, init_source
 from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
