@@ -70,7 +70,8 @@ def test_params_apply_only_to_workloads_that_have_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"device": ""}, {"trials": 0}, {"device": "cpu,gpu77"}, {"images": {"tpu": "x"}}]
+    "changes",
+    [{"device": ""}, {"trials": 0}, {"device": "cpu,gpu77"}, {"images": {"tpu": "x"}}, {"cpus": "0-"}],
 )
 def test_invalid_options_are_usage_errors(changes: dict[str, object]) -> None:
     # Without a GPU, this is a GpuError.

@@ -17,7 +17,7 @@ from tests.builders import container_spec
 
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
 DAEMON = Daemon(info=INFO)
-SPEC = container_spec(memory_bytes=2**30, cpus="0-1", cpu_quota=1.5)
+SPEC = container_spec(memory_bytes=2**30, cpus="0,1", cpu_quota=1.5)
 
 
 def test_order_of_endpoints():
@@ -82,7 +82,7 @@ def test_containers_are_never_root_on_the_host(changes, uid, user, host_ids, nam
 
 def test_options_contain_only_supported_limits():
     limits = {
-        "mem_limit": 2**30, "memswap_limit": 2**30, "cpuset_cpus": "0-1", "nano_cpus": 1_500_000_000,
+        "mem_limit": 2**30, "memswap_limit": 2**30, "cpuset_cpus": "0,1", "nano_cpus": 1_500_000_000,
         "pids_limit": SPEC.pids,
     }  # fmt: skip
     identity = identity_for(DAEMON, 1000, 1000)

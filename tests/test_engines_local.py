@@ -72,7 +72,7 @@ def test_environment_gpus_and_cpus_of_process(engine, make_spec, monkeypatch):
     code = "import json, os; print(json.dumps([dict(os.environ), list(os.sched_getaffinity(0))]))"
     two = GpuAccess(kind="host", uuids=("GPU-b", "GPU-a"))
     for gpu, visible in ((None, "-1"), (two, "GPU-b,GPU-a")):
-        _, log = run_to_end(engine, make_spec("python3", "-c", code, gpu=gpu, cpus=f"{cpu}-{cpu}"), 60)
+        _, log = run_to_end(engine, make_spec("python3", "-c", code, gpu=gpu, cpus=str(cpu)), 60)
         environment, cpus = json.loads(log)
         assert not environment.keys() & {"TF_ENABLE_ONEDNN_OPTS", "KERAS_BACKEND"}
         assert "PATH" in environment

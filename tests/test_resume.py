@@ -58,6 +58,12 @@ def test_resume_uses_the_stored_plan(environment):
     assert again.manifest.run_id == prepared.manifest.run_id
 
 
+def test_containers_get_a_plain_list_of_cpus(environment):
+    """Docker rejects spaces, which --cpus allows."""
+    prepared = environment.prepare(resolve(replace(environment.options, cpus=" 0-0, 0")))
+    assert {job.container.cpus for job in prepared.jobs} == {"0"}
+
+
 def test_free_disk_space_is_that_of_the_run_folder(environment):
     # /proc has no free space; nothing is written before the run starts.
     options = replace(environment.options, out=Path("/proc/runs"))

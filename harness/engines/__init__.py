@@ -54,7 +54,7 @@ class ContainerSpec:
         command: argument vector, with container paths.
         environment: variables added to the image's.
         out: host folder mounted read-write at OUT_DIR.
-        cpus: cpuset syntax ("0-3,8"), "" for all.
+        cpus: comma-separated numbers, "" for all.
         cpu_quota: limit in CPUs, e.g. 0.5; None for no limit.
         memory_bytes, pids: limits; None for the engine's default.
         tmp_bytes: size limit of the container's /tmp, which is in memory.

@@ -13,7 +13,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from harness.cpuset import cpu_numbers
 from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container import oom_kills
@@ -66,9 +65,8 @@ class LocalEngine:
             command = [_host_paths(word, root) for word in spec.command]
             if command[0] in _PYTHONS:
                 command[0] = python
-            cpus = ",".join(map(str, cpu_numbers(spec.cpus)))
             process = subprocess.Popen(
-                [python, "-I", "-S", "-c", init_source(), cpus, *command],
+                [python, "-I", "-S", "-c", init_source(), spec.cpus, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

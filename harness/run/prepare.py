@@ -13,6 +13,7 @@ import psutil
 
 import workloads
 from harness import __version__
+from harness.cpuset import cpu_numbers
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights
 from harness.defaults import MEMORY_SHARE, TMP_BYTES
@@ -293,7 +294,7 @@ def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Man
         mounts=tuple(mounts),
         trial_id=trial.id,
         run_id=manifest.run_id,
-        cpus=options.cpus,
+        cpus=",".join(map(str, cpu_numbers(options.cpus))),
         cpu_quota=options.cpu_quota,
         memory_bytes=manifest.memory_limit_bytes,
         # Leaves space for workloads that copy their data into memory (storage=ram).
