@@ -34,17 +34,17 @@ ping_engine() {
 
 answers() { [ -S "$socket" ] && ping_engine "$@"; }
 
-# tfbench uses the engine of DOCKER_HOST or of the current docker context.
+# Also finds the engine of DOCKER_HOST or of the current docker context, such as a rootless one.
 if [ -z "${TFBENCH_ENGINE_HOST:-}" ] && command -v docker >/dev/null && docker version >/dev/null 2>&1; then
     say "an engine is already running ($(docker version --format '{{.Server.Version}}')); nothing to do."
     exit 0
 fi
+[ -n "${TFBENCH_ENGINE_HOST:-}" ] || [ "${DOCKER_HOST:-$host}" = "$host" ] ||
+    fail "DOCKER_HOST is set to $DOCKER_HOST, but no engine answers there. Correct or unset it."
 if answers; then
     say "an engine is already running at $host; nothing to do."
     exit 0
 fi
-[ -z "${DOCKER_HOST:-}" ] || [ -n "${TFBENCH_ENGINE_HOST:-}" ] ||
-    fail "DOCKER_HOST is set to $DOCKER_HOST, but no engine answers there. Correct or unset it."
 
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null || fail "this needs root, and sudo is not installed. Run it as root."
