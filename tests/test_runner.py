@@ -8,10 +8,10 @@ import pytest
 
 from harness.defaults import PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.run import PlannedTrial, Run, Status, Trial
+from harness.model.run import PlannedTrial, Point, Run, Status, Trial
 from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
-from harness.run.stopping import BUDGET_SPENT, EXHAUSTED
+from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NO_MEMORY
 from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
 from tests.builders import container_spec, manifest, small_workload
@@ -43,11 +43,12 @@ class Bench:
     profile: Profile = THREE
     progress: RecordingProgress = field(default_factory=RecordingProgress)
     sources: list[FakeSource] = field(default_factory=list)
+    points: Sequence[Point] = ((),)
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
         variants = {WORKLOAD.name: (BASELINE,)}
-        return plan_trials([WORKLOAD], ("cpu",), self.profile, variants, {})
+        return plan_trials([WORKLOAD], ("cpu",), self.profile, variants, {}, self.points)
 
     def run(self) -> tuple[Trial, ...]:
         runner = Runner(
@@ -248,6 +249,17 @@ def test_resume_runs_only_missing_and_failed_trials(bench):
     assert bench.statuses == [Status.OK] * 3
     assert bench.read().stops[0].trials == 3
     assert bench.run() == (), "a complete run has nothing to resume"
+
+
+def test_resume_keeps_a_sweep_point_that_ran_out_of_memory(bench):
+    bench.points = ((("batch_size", 8),), (("batch_size", 9),))
+    too_large = Script(writes=(start_line(),), code=137, out_of_memory=True)
+    with pytest.raises(Interrupted):
+        run_all(bench, too_large, Script(raises={1: KeyboardInterrupt()}))
+    bench.engine = FakeEngine()
+    bench.run()
+    assert bench.engine.started == ["mlp.cpu.p02.0", "mlp.cpu.p02.1", "mlp.cpu.p02.2"]
+    assert [stop.reason for stop in bench.read().stops] == [NO_MEMORY, EXHAUSTED]
 
 
 @pytest.mark.parametrize(("budget_s", "trials", "reason"), [(0.0, 3, BUDGET_SPENT), (60.0, 5, EXHAUSTED)])

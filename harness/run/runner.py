@@ -77,7 +77,7 @@ class Runner:
             for job in jobs:
                 trial_bar = _TrialBar(bar, self._windows(job))
                 earlier = finished.get(job.planned.id)
-                if earlier and earlier.status is Status.OK:
+                if earlier and not replace(earlier, point=job.planned.point).failed:
                     stopping.add(job.planned, earlier)
                 elif stopping.should_run(job.planned):
                     trials.append(self._run_trial(job, trial_bar))
