@@ -126,8 +126,10 @@ def _cached(
         fill: writes the files into a folder and returns a remark or "".
     """
     path = folder / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    record_file = path / _RECORD
-    record = json.loads(record_file.read_text(encoding="utf-8")) if record_file.exists() else {}
+    try:
+        record = json.loads((path / _RECORD).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # after a power failure, the file may be empty
+        record = {}
     if record.get("size_bytes") != _size_bytes(path):
         with replacing(path) as target:
             remark = fill(target)
