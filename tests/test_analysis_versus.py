@@ -89,10 +89,10 @@ class TestOutcomes:
         assert second.high - second.low > first.high - first.low
         assert second.median == first.median
 
-    @given(st.floats(0.1, 10), st.integers(0, 1000))
+    @given(st.floats(0.1, 10), st.integers(0, 1000), st.integers(1, 6))
     @settings(max_examples=25, deadline=None)
-    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor, seed):
-        runs = [again(whole(), seed, noise=0.2), again(whole(), seed + 1, noise=0.2, factor=factor)]
+    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor, seed, trials):
+        runs = [again(whole(), seed + run, noise=0.2, trials=trials, factor=factor**run) for run in range(2)]
         results = {(each.run, each.key): each for each in versus(runs).results}
         for run, own in enumerate(runs):
             for each in own.speeds:

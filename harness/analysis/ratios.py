@@ -33,7 +33,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Statistics of the logarithms of `n` independent values; `variance` is that of a single value."""
+    """Mean logarithm, logarithm of the median and variance of a logarithm, of `n` independent values."""
 
     mean: float
     median: float
@@ -46,7 +46,7 @@ class Gap:
     """Difference of two samples on a log scale.
 
     Attributes:
-        mean: difference of the means, the centre of the interval; median: difference of the medians.
+        mean: difference of the means, the centre of the interval; median: logarithm of the medians' ratio.
         error, degrees: standard error and degrees of freedom; 0 if a side has a single value.
         n: size of the smaller sample.
     """
@@ -77,14 +77,15 @@ def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
         values: one per trial.
         adaptive: whether trials were repeated until the interval was narrow enough.
     """
-    logs = np.log([value for value in values if value > 0 and math.isfinite(value)])
-    if logs.size == 0:
+    usable = [value for value in values if value > 0 and math.isfinite(value)]
+    if not usable:
         return None
+    logs = np.log(usable)
     variance = float(logs.var(ddof=1)) if logs.size > 1 else 0.0
     widening = ADAPTIVE_WIDENING**2 if adaptive else 1.0
-    return Sample(
-        mean=float(logs.mean()), median=float(np.median(logs)), variance=variance * widening, n=int(logs.size)
-    )
+    # Not the median logarithm, which for an even number of trials is another value.
+    median = math.log(np.median(usable))
+    return Sample(mean=float(logs.mean()), median=median, variance=variance * widening, n=len(usable))
 
 
 def gap(top: Sample, bottom: Sample) -> Gap:
