@@ -136,7 +136,7 @@ def telemetry_figure(
         spec=stacked([whole, *panels], spacing=_SPACING_PX, params=params),
         table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
-        legend=_legend(drawn, shaded),
+        legend=_legend(drawn, shaded, limit_w),
         extent_s=extent,
         opens_s=measured_span(shaded),
     )
@@ -259,13 +259,13 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
     return f"{name}{low:g}{f' to {high:g}' if high > low else ''}"
 
 
-def _legend(drawn: Sequence[Line], shaded: Sequence[Band]) -> tuple[Key, ...]:
+def _legend(drawn: Sequence[Line], shaded: Sequence[Band], limit_w: float | None) -> tuple[Key, ...]:
     gpus = {line.device: index for line in drawn if (index := _gpu_index(line.device)) is not None}
     several = gpus.items() if len(gpus) > 1 else ()
     keys = [Key(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several]
     kinds = dict.fromkeys(band.kind for band in shaded)
     keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
-    if any(line.quantity.unit == "W" for line in drawn):
+    if limit_w is not None and any(line.quantity.unit == "W" for line in drawn):
         keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)
 

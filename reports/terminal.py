@@ -166,7 +166,7 @@ def _scaling_table(points: Sequence[ScalingPoint]) -> Table:
     for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for point in points:
-        share = point.efficiency
+        share = point.efficiency if point.workers > 1 else None
         ends = (share.low, share.high) if share and share.n > 1 else ()
         cells = (
             str(point.workers),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
@@ -221,3 +221,12 @@ def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     assert charts_code(folder) == "cached"
     (tmp_path / "file").write_text("")
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), "generated if it cannot be cached"
+
+
+def test_the_legend_has_a_power_limit_only_if_it_is_known():
+    run = builders.gpu_run()
+    gpus = tuple(replace(gpu, power_limit_w=None) for gpu in run.manifest.gpus)
+    unknown = replace(run, manifest=replace(run.manifest, gpus=gpus))
+    for each, shown in ((run, True), (unknown, False)):
+        legend = figures_of(analyse(each))["figure-telemetry-1"].legend
+        assert ("power limit" in {key.name for key in legend}) is shown
