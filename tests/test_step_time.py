@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
 from harness.model.analysis import Cause, Part, StepTime
-from tests.builders import GpuLoad, VariantSpeed, gpu_run, run
+from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
@@ -130,3 +130,10 @@ def test_rounding_errors_are_not_parts_of_a_step() -> None:
     for time in analyse(gpu_run()).step_times:
         ends = [end for value in time.parts.values() for end in (value.low, value.median, value.high)]
         assert all(end == 0 or abs(end) > 1e-9 * time.total.median for end in ends)
+
+
+def test_a_variant_without_input_certainly_does_not_wait() -> None:
+    variants = {BASELINE: CPU_SPEEDS[BASELINE], TUNED: VariantSpeed(step_s=0.016, batch=512, wait_share=0.0)}
+    (tuned,) = analyse(run({"cpu": variants}, trials=1, noise=0.1)).step_times
+    wait = tuned.parts[Part.INPUT_WAIT]
+    assert (wait.low, wait.median, wait.high) == (0, 0, 0)

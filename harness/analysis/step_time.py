@@ -360,6 +360,8 @@ class _Draws:
         ]
         if not shares:
             return None
+        if not any(shares):  # its batches are in memory
+            return np.zeros(DRAWS + 1)
         return np.clip(np.median(shares) + self._noise(np.array(shares), f"{variant} wait"), 0.0, 1.0)
 
     def _noise(self, values: Floats, name: str) -> Floats:
