@@ -41,7 +41,7 @@ class Fix:
 
     @property
     def tried(self) -> Remedy | None:
-        """The measured variant of this fix, if it was slower."""
+        """The measured variant of this fix, if it was not faster."""
         remedy = self.finding.remedy
         return remedy if remedy is not None and remedy.gain.median <= 1 else None
 

@@ -205,13 +205,13 @@ def fix(finding: Finding | None) -> str:
 
 
 def gain_alone(finding: Finding | None) -> str:
-    """Return the gain of the variant with only this fix, or that it was slower; "" if not measured."""
+    """Return the gain of the variant with only this fix, or that it was not faster; "" if not measured."""
     remedy = finding.remedy if finding else None
     if remedy is None:
         return ""
     factor = numbers.factor(remedy.gain.median)
     if remedy.gain.median <= 1:
-        return f"tried: {factor}, slower"
+        return f"tried: {factor}, not faster"
     if not remedy.alone or remedy.variant == TUNED:
         return ""
     name = variant_name(remedy.variant)
