@@ -123,22 +123,11 @@ def small_workload(name: str = "mlp", **changes: object) -> Workload:
 
 def gpu(index: int = 0) -> Gpu:
     return Gpu(
-        index=index,
-        uuid=f"GPU-00000000-0000-0000-0000-{index:012d}",
-        name="NVIDIA H200",
-        memory_bytes=150_754_820_096,
-        driver_version="580.95.05",
-        cuda_version="13.0",
-        compute_capability="9.0",
-        power_limit_w=700.0,
-        power_default_limit_w=700.0,
-        ecc_enabled=True,
-        mig_enabled=False,
-        pcie_gen=5,
-        pcie_width=16,
-        clock_max_sm_mhz=1980,
-        clock_max_mem_mhz=3201,
-    )
+        index=index, uuid=f"GPU-00000000-0000-0000-0000-{index:012d}", name="NVIDIA H200", memory_bytes=150_754_820_096,
+        driver_version="580.95.05", cuda_version="13.0", compute_capability="9.0", power_limit_w=700.0,
+        power_default_limit_w=700.0, ecc_enabled=True, mig_enabled=False, pcie_gen=5, pcie_width=16,
+        clock_max_sm_mhz=1980, clock_max_mem_mhz=3201,
+    )  # fmt: skip
 
 
 def image(reference: str = "tfbench:cpu-x") -> ImageInfo:
@@ -244,21 +233,12 @@ def trial(
     ended = now + 400_000_000
     loads = {variant: speed.load for variant, speed in speeds.items()}
     return Trial(
-        id=f"{name}-{device}-{index}",
-        workload=name,
-        device=device,
-        index=index,
+        id=f"{name}-{device}-{index}", workload=name, device=device, index=index, status=Status.OK, exit_code=0,
+        message="", started_ns=start_ns, ended_ns=ended,
         variants=tuple(_variant_info(variant, speed, on_gpu) for variant, speed in speeds.items()),
-        status=Status.OK,
-        exit_code=0,
-        message="",
-        started_ns=start_ns,
-        ended_ns=ended,
         facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus_registered": device.count("gpu"),
                "cpus_visible": CPUS},
-        phases=tuple(phases),
-        windows=tuple(measured),
-        steps=tuple(steps),
+        phases=tuple(phases), windows=tuple(measured), steps=tuple(steps),
         metrics=(Metric(variant=BASELINE, name="accuracy", value=accuracy),) if accuracy else (),
         telemetry=telemetry(random, device, start_ns, ended, tuple(measured), loads),
         sampling={"ticks": (ended - start_ns) / (0.1 * SECOND_NS), "missed_ticks": 0.0, "cpu_s": 0.05},

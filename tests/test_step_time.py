@@ -14,23 +14,11 @@ from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
-share = st.floats(0.0, 1.0)
+optional = ("loop", "wait", "host_fed", "feed", "from_memory", "launch", "exchange")
 times = st.builds(
-    Times,
-    baseline=seconds,
-    loop=st.none() | seconds,
-    wait=st.none() | seconds,
-    host_fed=st.none() | seconds,
-    model=seconds,
-    feed=st.none() | seconds,
-    from_memory=st.none() | seconds,
-    launch=st.none() | seconds,
-    exchange=st.none() | seconds,
-    python=st.just(0.0) | seconds,
-    retracing=st.just(0.0) | seconds,
-    host_share=share,
-    on_gpu=st.booleans(),
-)
+    Times, baseline=seconds, model=seconds, python=st.just(0.0) | seconds, retracing=st.just(0.0) | seconds,
+    host_share=st.floats(0, 1), on_gpu=st.booleans(), **dict.fromkeys(optional, st.none() | seconds),
+)  # fmt: skip
 
 
 @given(times)

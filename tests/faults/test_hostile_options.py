@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.commands import tfbench
+from tests.conftest import ROOT
 from tests.faults.injecting import LIMIT_S, faults, time_limit
 
 # The engine is checked after all other options; this one does not exist.
@@ -87,13 +88,10 @@ def test_paths(command: str, path: str, other: str) -> None:
     ],
 )
 def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str, words: str) -> None:
+    command = ["bash", "-c", f"set -o pipefail; {sys.executable} -m harness {words} {redirection}"]
+    variables = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {sys.executable} -m harness {words} {redirection}"],
-        env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
+        command, env=variables, cwd=tmp_path, capture_output=True, timeout=LIMIT_S, check=False
     )
     assert b"Traceback" not in result.stderr
     assert b"Exception ignored" not in result.stderr

@@ -29,14 +29,11 @@ ENGINE_S = 40.0
 def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     """Start a run and wait until it handles signals."""
     command = [sys.executable, "-m", "tests.faults.measured_run", path, image, run_id]
+    environment = {**os.environ, "TMPDIR": str(path.parent / "tmp")}
     process = subprocess.Popen(
-        ["env", "--default-signal=INT", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(path.parent / "tmp")},
-    )
+        ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env=environment,
+    )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     return process
 
