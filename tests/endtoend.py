@@ -56,15 +56,7 @@ def workload_file(folder: Path, name: str, body: str = "pass") -> Path:
 
 @dataclass(kw_only=True)
 class Tfbench:
-    """A measuring command in the smoke profile on the CPU, with its own run folders and machine lock.
-
-    Args:
-        folder: folder of all its files.
-        engine: name of the engine.
-        arguments: further arguments.
-        command: name of the command.
-        environment: additional environment variables.
-    """
+    """A measuring command in the smoke profile on the CPU, with its own run folders and machine lock."""
 
     folder: Path
     engine: str

@@ -15,6 +15,7 @@ from harness.engines.local import LocalEngine
 from harness.errors import EngineError
 from harness.system.gpu_proof import run_to_end
 from tests.builders import container_spec, image
+from tests.folders import write_files
 from tests.test_engines_container_init import has_ended, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
@@ -43,9 +44,7 @@ def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
 
 
 def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_path, temporary):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "x").write_text("payload")
+    data = write_files(tmp_path / "data", {"x": "payload"})
     code = (
         "import json, os, workloads.protocol\n"
         "spec = json.load(open('/tfbench/out/spec.json'))\n"
@@ -104,9 +103,8 @@ def test_missing_python_is_an_error_and_leaves_nothing(engine, make_spec, tempor
 
 
 def test_copy_in_shared_memory_is_removed_with_trial(engine, make_spec, tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/x").write_text("payload")
-    code = f"from workloads.storage import in_ram; print(in_ram({str(tmp_path / 'data')!r}))"
+    data = write_files(tmp_path / "data", {"x": "payload"})
+    code = f"from workloads.storage import in_ram; print(in_ram({str(data)!r}))"
     # As if /tmp were on a disk: the copy is then outside the trial's private folder.
     environment = {"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"}
     spec = make_spec("python3", "-c", code, environment=environment, mounts=(WORKLOADS,))
@@ -149,11 +147,9 @@ def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine,
     wait_until_ended(*pids)
     memory = Path(f"/dev/shm/{root.name}-x")
     memory.mkdir()
-    unfinished = temporary / "tfbench-x/owner"
-    unfinished.parent.mkdir()
-    unfinished.write_text("{half a reco")
+    unfinished = write_files(temporary / "tfbench-x", {"owner": "{half a reco"})
     assert engine.remove_stale() == 1
-    assert list(temporary.iterdir()) == [unfinished.parent]
+    assert list(temporary.iterdir()) == [unfinished]
     assert not memory.exists()
     assert engine.remove_stale() == 0
 

@@ -8,6 +8,7 @@ from harness.errors import DataError, UsageError
 from harness.model.options import Options
 from harness.run.catalogue import built_in
 from harness.run.resolve import resolve
+from tests.folders import write_files
 
 WORKLOADS = {entry.workload.name: entry.workload for entry in built_in()}
 USES_WEIGHTS, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]
@@ -15,11 +16,8 @@ USES_WEIGHTS, OTHER = WORKLOADS["transfer-learning"], WORKLOADS["from-scratch"]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "home/mobilenet.weights.h5"
-    path.parent.mkdir()
-    path.write_bytes(b"weights")
-    (path.parent / "private").write_text("not for containers")
-    return path
+    files = {"mobilenet.weights.h5": "weights", "private": "not for containers"}
+    return write_files(tmp_path / "home", files) / "mobilenet.weights.h5"
 
 
 def test_file_is_copied_to_a_folder_named_by_its_hash(file: Path, tmp_path: Path) -> None:

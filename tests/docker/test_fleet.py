@@ -12,22 +12,17 @@ from harness.system.file_locks import LOCK_ENV
 from tests.commands import output_of
 from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import Tfbench, wait_until, workload_file
+from tests.folders import write_files
 
 pytestmark = pytest.mark.docker
-
-
-def old_tfbench(folder: Path) -> Path:
-    (folder / "harness").mkdir(parents=True)
-    (folder / "harness/__init__.py").write_text('__version__ = "0.0.1"\n')
-    return folder
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("fleet")
+    older = write_files(folder / "old", {"harness/__init__.py": '__version__ = "0.0.1"\n'})
     # The machine lock and temporary files are private to these tests.
-    old = str(old_tfbench(folder / "old"))
-    shared = {"TMPDIR": str(folder), LOCK_ENV: str(folder / "tfbench.lock"), "PYTHONPATH": old}
+    shared = {"TMPDIR": str(folder), LOCK_ENV: str(folder / "tfbench.lock"), "PYTHONPATH": str(older)}
     bare = {**shared, "DOCKER_HOST": "unix:///nowhere.sock"}
     with cluster({"a": shared, "b": shared, "c": shared, "bare": bare}) as ray_cluster:
         yield ray_cluster
