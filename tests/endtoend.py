@@ -17,8 +17,8 @@ from typing import Any
 from harness.model.run import Run, Status
 from harness.run.store import read_run
 from harness.system.file_locks import LOCK_ENV
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 240.0
 
 WORKLOAD = """

@@ -15,10 +15,10 @@ from harness.engines.local import LocalEngine
 from harness.errors import EngineError
 from harness.system.gpu_proof import run_to_end
 from tests.builders import container_spec, image
+from tests.conftest import ROOT
 from tests.folders import write_files
 from tests.test_engines_container_init import has_ended, wait_until_ended
 
-ROOT = Path(__file__).parents[1]
 IMAGE = image(sys.executable)
 WORKLOADS = Mount(container=WORKLOADS_DIR, host=ROOT / "workloads")
 

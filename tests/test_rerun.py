@@ -21,8 +21,8 @@ from harness.run.resolve import Resolved, resolve
 from reports.page import render_html
 from tests import builders
 from tests.commands import Printed, tfbench
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = Options(
     profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"batch_size": "64"}, seed=7
 )

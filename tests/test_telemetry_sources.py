@@ -3,13 +3,13 @@
 import os
 import re
 import threading
-from pathlib import Path
 
 from harness.telemetry import Target
 from harness.telemetry.metrics import BIT_MASKS, COUNTERS
 from harness.telemetry.nvml import fast_readings, slow_readings
 from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources
+from tests.conftest import ROOT
 from tests.test_telemetry_sampler import RecordingWriter
 
 LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
@@ -17,7 +17,7 @@ SOURCES = default_sources()
 
 
 def documented() -> dict[str, tuple[str, str, set[str]]]:
-    table = (Path(__file__).parent.parent / "docs/telemetry.md").read_text().partition("## Metrics")[2]
+    table = (ROOT / "docs/telemetry.md").read_text().partition("## Metrics")[2]
     rows = {}
     for line in table.splitlines():
         if line.startswith("| `"):

@@ -23,6 +23,7 @@ from harness.run.catalogue import external
 from harness.run.params import check_params
 from harness.run.store import read_run
 from tests import builders
+from tests.conftest import ROOT
 from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
 
@@ -198,6 +199,6 @@ class TestRecorded:
         assert sum(error > scoring.SHARE_TOLERANCE for error in errors) <= MAX_WRONG * len(errors)
 
     def test_the_documentation_quotes_the_current_tables(self, replayed, suite):
-        text = (Path(__file__).parents[1] / "docs" / "truth.md").read_text(encoding="utf-8")
+        text = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
         for line in (*scoring.summary(replayed[suite]), *scoring.by_cause(replayed[suite])):
             assert line in text

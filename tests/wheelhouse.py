@@ -10,8 +10,7 @@ import pytest
 from uv import find_uv_bin
 
 from harness.images.recipes import TARGETS
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.conftest import ROOT
 
 
 def use_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

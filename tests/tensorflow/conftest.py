@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import ROOT
 from workloads import protocol
-
-ROOT = Path(protocol.__file__).parent.parent
 
 
 @dataclass(frozen=True)
