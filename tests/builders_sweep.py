@@ -49,10 +49,8 @@ def sweep_run(
             )  # fmt: skip
         played.append(each)
         now = each.ended_ns + SECOND_NS
-    workloads = (workload(name),)
-    return Run(
-        manifest=manifest(seed=seed), workloads=workloads, planned=tuple(planned), trials=tuple(played)
-    )
+    described, workloads = manifest(seed=seed), (workload(name),)
+    return Run(manifest=described, workloads=workloads, planned=tuple(planned), trials=tuple(played))
 
 
 def _step_s(point: Point) -> float:

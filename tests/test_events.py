@@ -34,9 +34,8 @@ def test_every_kind_of_event_is_read(file):
         writer.write("variant", variant="tuned", params={"batch_size": 64, "jit_compile": True}, changes=[])
         writer.write("variant", variant="tuned", params={"batch_size": 64}, changes=changes)
         writer.write("phase", name="import", variant="", start_ns=1, end_ns=2)
-        writer.write(
-            "window", variant="tuned", index=0, start_ns=5, end_ns=9, steps=2, samples=128, wait_ns=-1
-        )
+        span = {"start_ns": 5, "end_ns": 9}
+        writer.write("window", variant="tuned", index=0, **span, steps=2, samples=128, wait_ns=-1)
         writer.write("steps", variant="tuned", window=0, step_ns=[2, 2])
         writer.metric("tuned", "accuracy", 0.5)
         writer.metric("tuned", "test_loss", math.nan)

@@ -91,9 +91,7 @@ class TestCache:
         assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
         assert progress.tasks == []
 
-    @pytest.mark.parametrize(
-        "damage", [lambda data: data[:-10], lambda data: bytes([data[0] ^ 1]) + data[1:]]
-    )
+    @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"X" + data[1:]])
     def test_damaged_wheel_is_downloaded_again(self, tmp_path, index, damage):
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])

@@ -93,8 +93,8 @@ def test_unknown_error_is_a_temporary_gap(standin):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different versions"),
-        (pynvml.NVML_ERROR_UNKNOWN, "unknown error"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "different vers"),
+        (pynvml.NVML_ERROR_UNKNOWN, "unknown err"),
     ],
 )
 def test_failed_initialisation_is_explained(standin, code, message):

@@ -131,9 +131,7 @@ def texts(result: Analysis) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["suite", "optimizations", "cpu", "gpu", "four-gpus", "interrupted", "sweep"]
-)
+@pytest.mark.parametrize("name", ["suite", "optimizations", "cpu", "four-gpus", "interrupted", "sweep"])
 def test_quantities_are_formatted_consistently(name):
     text = pages.document(name).text.replace(numbers.SPACE, " ")
     shown = set(re.findall(r"(?<![\w.,])([\d,.]+(?:/s|×))", text)) - {"1×"}

@@ -14,9 +14,7 @@ def planned(index: int, device: str = "cpu", variants: tuple[str, ...] = (BASELI
     return PlannedTrial(id=f"a.{device}.{index}", workload="a", device=device, index=index, variants=variants)
 
 
-def trial(
-    samples_per_s: float, seconds: float = 1.0, variant: str = BASELINE, status: Status = Status.OK
-) -> Trial:
+def trial(samples_per_s: float, seconds=1.0, variant=BASELINE, status=Status.OK) -> Trial:
     window = Window(
         variant=variant, index=0, start_ns=0, end_ns=2 * 10**9, steps=1, samples=int(2 * samples_per_s), wait_ns=-1
     )  # fmt: skip

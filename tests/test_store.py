@@ -147,9 +147,7 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
     assert list(again.telemetry.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "build", [cpu_run, gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run]
-)
+@pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
 def test_runs_round_trip_through_the_store(build, tmp_path):
     stop = Stop(workload="cifar100-mlp", device="cpu", trials=2, reason="time budget spent")
     run = replace(build(), stops=(stop,))

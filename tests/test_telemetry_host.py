@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.telemetry import Target
 from harness.telemetry.cpufreq import FrequencySource
 from harness.telemetry.host import HostSource
 from harness.telemetry.rapl import RaplSource
 from tests.folders import write_files
+from tests.test_telemetry_cgroup import start
 
 MEMINFO = """MemTotal:       1000 kB
 MemFree:         100 kB
@@ -64,12 +64,6 @@ docker0: 3000 1 0 0 0 0 0 0 6000 1 0 0 0 0 0 0
 @pytest.fixture
 def root(tmp_path):
     return write_files(tmp_path, IDLE)
-
-
-def start(source):
-    gaps = []
-    columns = source.start(Target(pid=None, gpus={}), lambda *gap: gaps.append(gap))
-    return columns, gaps
 
 
 def test_cpu_shares_are_since_last_read_and_counters_cumulative(root):

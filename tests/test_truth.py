@@ -27,7 +27,7 @@ from tests.conftest import ROOT
 from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
 
-REFUSED = EngineError("No.", hint="Try.")
+REFUSING = Script(start_error=EngineError("No.", hint="Try."))
 CASES = tuple(case for suite in SUITES.values() for case in suite)
 
 
@@ -122,9 +122,7 @@ class TestPlanting:
         assert inner.left_behind == []
         assert not own.exists()
 
-    @pytest.mark.parametrize(
-        "scripts", [(Script(), Script(start_error=REFUSED)), (Script(start_error=REFUSED),)]
-    )
+    @pytest.mark.parametrize("scripts", [(Script(), REFUSING), (REFUSING,)])
     def test_neighbours_are_removed_if_a_start_fails(self, tmp_path, monkeypatch, scripts):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         inner = FakeEngine(*scripts)

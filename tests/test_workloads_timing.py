@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,9 +60,7 @@ class Measured:
         return next(length(event) for event in self.of("phase") if event["name"] == "warm-up")
 
 
-def measure(
-    folder: Path, machine: Machine, spec: Spec, *, loss=None, full=0, wait_ns=1, **options
-) -> Measured:
+def measure(folder, machine, spec, *, loss=None, full=0, wait_ns=1, **options) -> Measured:
     path = folder / f"events-{len(list(folder.iterdir()))}"
     with path.open("w") as file:
         meter = Meter("baseline", spec=spec, events=EventWriter(file), synchronise=machine.synchronise, full=bool(full),

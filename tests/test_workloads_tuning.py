@@ -11,7 +11,7 @@ WORKLOAD = small_workload(
     optimizations={"half": {"gpu:precision": "fp16"}, "xla": {"jit_compile": True}},
 )
 CPU, GPU, FOUR = {"device": "cpu"}, {"device": "gpu", "gpus": 1}, {"device": "gpu", "gpus": 4}
-BATCH = ("32", "256")
+FED, BATCH = {"params": {"feed": "fit"}}, ("32", "256")
 
 
 def params(variant, **spec):
@@ -33,11 +33,7 @@ def changes(variant, **spec):
         ("baseline", FOUR, {"global batch": ("32", "128")}),
         ("opt:half", FOUR, {"precision": ("tf32", "fp16")}),
         # Compared with the baseline on the same number of GPUs.
-        (
-            "tuned",
-            {**FOUR, "params": {"feed": "fit"}},
-            {"batch_size": BATCH, "global batch": ("128", "1024")},
-        ),
+        ("tuned", {**FOUR, **FED}, {"batch_size": BATCH, "global batch": ("128", "1024")}),
     ],
 )
 def test_changes_of_a_variant(variant, spec, changed):
