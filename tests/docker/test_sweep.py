@@ -33,5 +33,5 @@ def test_sweep_is_resumed_and_out_of_memory_point_is_not_repeated(tmp_path: Path
     assert result["best"]["point"] == [["batch_size", 32]]
     assert [point["status"] for point in result["points"]] == ["ok", "out-of-memory"]
     assert result["points"][0]["throughput"]["n"] == 2
-    assert "out-of-memory" in out
+    assert "out of memory" in out
     assert 'id="figure-sweep-1"' in (path / "report.html").read_text(encoding="utf-8")
