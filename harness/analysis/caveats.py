@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,16 +14,6 @@ from workloads.protocol import BASELINE, TUNED
 
 # A trend is reported if it is significant at 5 % and larger than 2 %.
 DRIFT_P, DRIFT_CHANGE = 0.05, 0.02
-# Kinds that are for information only.
-NOTES = frozenset(
-    {
-        CaveatKind.DATA,
-        CaveatKind.TELEMETRY_GAP,
-        CaveatKind.WORKLOAD_WARNING,
-        CaveatKind.MIG,
-        CaveatKind.GOVERNOR,
-    }
-)
 MAX_MISSED_TICKS = 0.01
 MAX_STEAL_PCT = 1.0
 _GPU_EVENTS = {
@@ -40,9 +29,7 @@ def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple
         _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run),
         _host(summaries), _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
     )  # fmt: skip
-    distinct = dict.fromkeys(
-        replace(caveat, is_note=caveat.kind in NOTES) for group in groups for caveat in group
-    )
+    distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
 
 

@@ -346,9 +346,20 @@ class CaveatKind(StrEnum):
     CPU_THROTTLED = "cpu throttled"
 
 
+_NOTES = frozenset(
+    {
+        CaveatKind.DATA,
+        CaveatKind.TELEMETRY_GAP,
+        CaveatKind.WORKLOAD_WARNING,
+        CaveatKind.MIG,
+        CaveatKind.GOVERNOR,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
-    """One caveat, with its subject and the number and text used in its message; a note casts no doubt on a number."""
+    """One caveat, with its subject and the number and text used in its message."""
 
     kind: CaveatKind
     workload: str = ""
@@ -357,7 +368,11 @@ class Caveat:
     source: str = ""
     value: float = 0.0
     text: str = ""
-    is_note: bool = False
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is for information only and casts no doubt on a number."""
+        return self.kind in _NOTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
