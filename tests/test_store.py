@@ -59,7 +59,7 @@ def test_only_successful_trials_are_finished(folder):
     write_trial(folder, RUN.planned[0])
     write_trial(folder, RUN.planned[1], Status.FAILED)
     assert folder.finished() == {RUN.planned[0].id}
-    assert [trial.status for trial in folder.ended_trials().values()] == [Status.OK, Status.FAILED]
+    assert [trial.status for trial in folder.ended_trials(RUN.planned).values()] == [Status.OK, Status.FAILED]
 
 
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):

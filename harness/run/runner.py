@@ -71,13 +71,13 @@ class Runner:
             StoreError: the run folder cannot be written.
         """
         stopping = Stopping(self.profile)
-        finished = self.folder.ended_trials()
+        ended = self.folder.ended_trials(job.planned for job in jobs)
         trials: list[Trial] = []
         with self.progress.task("Trials", sum(map(self._windows, jobs))) as bar:
             for job in jobs:
                 trial_bar = _TrialBar(bar, self._windows(job))
-                earlier = finished.get(job.planned.id)
-                if earlier and not replace(earlier, point=job.planned.point).failed:
+                earlier = ended.get(job.planned.id)
+                if earlier and not earlier.failed:
                     stopping.add(job.planned, earlier)
                 elif stopping.should_run(job.planned):
                     trials.append(self._run_trial(job, trial_bar))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,19 +109,21 @@ class RunFolder:
         """Return the folder of a trial."""
         return TrialFolder(path=self.path / "trials" / trial_id)
 
-    def ended_trials(self) -> Mapping[str, Trial]:
-        """Return the trials that have ended, by id; trials with damaged files count as failed."""
-        names = sorted(path.parent.name for path in self.path.glob("trials/*/trial.json"))
+    def ended_trials(self, planned: Iterable[PlannedTrial]) -> Mapping[str, Trial]:
+        """Return the planned trials that have ended, by id; trials with damaged files count as failed."""
         return {
-            name: read_trial(
-                self.trial(name).path, PlannedTrial(id=name, workload="", device="", index=0, variants=())
-            )
-            for name in names
+            each.id: read_trial(folder.path, each)
+            for each in planned
+            if (folder := self.trial(each.id)).record.exists()
         }
 
     def finished(self) -> frozenset[str]:
         """Return the ids of successful trials with intact files."""
-        return frozenset(name for name, trial in self.ended_trials().items() if trial.status is Status.OK)
+        names = (path.parent.name for path in self.path.glob("trials/*/trial.json"))
+        planned = (PlannedTrial(id=name, workload="", device="", index=0, variants=()) for name in names)
+        return frozenset(
+            name for name, trial in self.ended_trials(planned).items() if trial.status is Status.OK
+        )
 
 
 def write_atomic(path: Path, content: str | bytes) -> Path:
