@@ -36,9 +36,9 @@ def read_prices(text: str) -> Prices:
     try:
         prices = msgspec.convert({**values, "source": "--price"}, Prices, strict=False)
         amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]
-        usable = prices.currency and amounts and all(0 <= value < math.inf for value in amounts)
         # A decimal comma gives two prices of the machine.
-        usable = usable and len(values) == len(items)
+        distinct = len(values) == len(items)
+        usable = distinct and prices.currency and amounts and all(0 <= each < math.inf for each in amounts)
     except ValueError:
         usable = False
     if not usable:
