@@ -42,6 +42,7 @@ SCALING_HELP = (
     "time to exchange all gradients with nothing else running, the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
+NOTHING_COMPARED = "nothing could be compared: no common measurements, or single trials only"
 _MAX_NOTES = 6  # incomplete runs that are named
 
 
@@ -137,7 +138,7 @@ def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
     if gate.missing:
         yield f"{counted(len(gate.missing), 'speed')} measured in {baseline} only"
     if gate.is_empty:
-        yield "nothing could be compared: no common measurements, or single trials only"
+        yield NOTHING_COMPARED
 
 
 def notes(versus: Versus) -> list[str]:

@@ -145,6 +145,8 @@ def _parse_limit(text: str) -> float:
 
 
 def _raise_if_failed(gate_result: Gate, comparison: Versus) -> None:
+    from reports.compare_messages import NOTHING_COMPARED  # noqa: PLC0415 - kept off the start of commands
+
     reasons = [
         f"slower than the baseline: {comparison.runs[each.run].label} {each.workload} {each.device} {each.variant} "
         f"({each.ratio.median:.2f}x)"
@@ -156,7 +158,7 @@ def _raise_if_failed(gate_result: Gate, comparison: Versus) -> None:
         for run, key in gate_result.missing
     ]
     if gate_result.is_empty:
-        reasons.append("nothing could be compared: no common measurements, or single trials only")
+        reasons.append(NOTHING_COMPARED)
     if reasons:
         raise SlowerError(
             f"The check failed: {'; '.join(reasons)}.",
