@@ -157,24 +157,21 @@ def scaling_summary(scaling: Scaling) -> RenderableType:
     parts: list[RenderableType] = []
     for (workload, device, variant), group in groupby(scaling.points, key=lambda point: point.key):
         parts.append(Text(f"multi-node training: {workload}, {device} {variant}", style="bold"))
-        parts.append(_scaling_table(tuple(group)))
+        parts.append(_table([_with_workers(point) for point in group], left=()))
     return Group(*parts, *map(Text, scaling_caveats(scaling.placements)))
 
 
-def _scaling_table(points: Sequence[ScalingPoint]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("workers", "samples/s", "efficiency", "interval", "ms/step", "exchange ms"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for point in points:
-        share = point.efficiency if point.workers > 1 else None
-        ends = (share.low, share.high) if share and share.n > 1 else ()
-        cells = (
-            str(point.workers),
-            numbers.estimate(point.throughput),
-            numbers.percent(share.median if share else None),
-            " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
-            numbers.milliseconds(point.step_time.median),
-            numbers.MISSING if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
-        )
-        table.add_row(*(cell.replace(numbers.SPACE, " ") for cell in cells))
-    return table
+def _with_workers(point: ScalingPoint) -> dict[str, str]:
+    """Return the cells of training with a number of workers by column."""
+    share = point.efficiency if point.workers > 1 else None
+    ends = (share.low, share.high) if share and share.n > 1 else ()
+    return {
+        "workers": str(point.workers),
+        "samples/s": numbers.estimate(point.throughput),
+        "efficiency": numbers.percent(share.median if share else None),
+        "interval": " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
+        "ms/step": numbers.milliseconds(point.step_time.median),
+        "exchange ms": numbers.MISSING
+        if point.exchange_s is None
+        else numbers.milliseconds(point.exchange_s),
+    }
