@@ -104,7 +104,7 @@ def test_missing_python_is_an_error_and_leaves_nothing(engine, make_spec, tempor
 
 def test_copy_in_shared_memory_is_removed_with_trial(engine, make_spec, tmp_path):
     data = write_files(tmp_path / "data", {"x": "payload"})
-    code = f"from workloads.storage import in_ram; print(in_ram({str(data)!r}))"
+    code = f"from workloads.driver.storage import in_ram; print(in_ram({str(data)!r}))"
     # As if /tmp were on a disk: the copy is then outside the trial's private folder.
     environment = {"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"}
     spec = make_spec("python3", "-c", code, environment=environment, mounts=(WORKLOADS,))

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads.storage import StorageError, in_ram
+from workloads.driver.storage import StorageError, in_ram
 
 
 def test_insufficient_memory_is_an_error(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from workloads.device_idle import Completions
+from workloads.driver.device_idle import Completions
 
 
 class Result:

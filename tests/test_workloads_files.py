@@ -1,14 +1,14 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.run import catalogue as catalog
-from workloads import tuning, workload_file
+from tests.conftest import ROOT
+from workloads.components.rescaling import unit_range
+from workloads.driver import tuning, workload_file
 from workloads.protocol import OPTIMIZATION_PREFIX, Spec
 
-FOLDER = Path(workload_file.__file__).parent
 BUILT_IN = {entry.workload.name: entry.workload for entry in catalog.built_in()}
 
 
@@ -22,7 +22,7 @@ def test_every_optimization_changes_the_baseline_on_some_device(name):
 
 
 def test_the_example_is_short_and_readable_by_the_host():
-    path = FOLDER.parent / "examples" / "my_workload.py"
+    path = ROOT / "examples" / "my_workload.py"
     assert len(path.read_text().splitlines()) <= 30
     assert [entry.workload.name for entry in catalog.external(path)] == ["my-cnn"]
 
@@ -32,7 +32,7 @@ def test_default_preprocessing_scales_integers_to_float32_in_0_to_1():
         "x_train": np.array([[0, 255]], np.uint8), "y_train": np.array([1], np.uint8),
         "x_test": np.array([[51, 102]], np.uint8), "y_test": np.array([0], np.uint8),
     }  # fmt: skip
-    (x_train, y_train), (x_test, _) = workload_file.scaled(arrays, {})
+    (x_train, y_train), (x_test, _) = unit_range(arrays, {})
     assert x_train.dtype == np.float32
     assert x_train.tolist() == [[0.0, 1.0]]
     assert x_test.tolist() == pytest.approx(np.array([[0.2, 0.4]], np.float32))

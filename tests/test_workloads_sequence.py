@@ -3,8 +3,8 @@ from contextlib import nullcontext
 import pytest
 
 from harness.run.events import read_log
+from workloads.driver.sequence import measure_each
 from workloads.protocol import BASELINE, EventWriter
-from workloads.sequence import measure_each
 
 
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])

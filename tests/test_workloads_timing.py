@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.driver.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter
 from workloads.protocol import EventWriter, Spec, read_events
-from workloads.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter
 
 MS = 1_000_000
 

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.builders import small_workload
+from workloads.driver.tuning import not_applicable, variant_changes, variant_params
 from workloads.protocol import Spec
-from workloads.tuning import not_applicable, variant_changes, variant_params
 
 WORKLOAD = small_workload(
     "w",

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import augment, image_files
+from workloads.components import augment, image_files
 from workloads.protocol import Data, Published, Workload
 
 # As in the article: 4,000 images of each class for training, 1,000 for testing.

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.augment import OnDevice
-from workloads.protocol import Data, Published, Workload
-from workloads.workload_file import Stage
+from workloads.components.augment import OnDevice
+from workloads.protocol import Data, Published, Stage, Workload
 
 SIDE = 24  # of a crop, in pixels
 CLASSES = 10

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import RARE, Data, Published, Workload
-from workloads.workload_file import Split, Stage
+from workloads.protocol import RARE, Data, Published, Split, Stage, Workload
 
 COLAB: dict[str, Any] = {
     "source": "Training article, 2020",

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.protocol import Data, Published, Workload
-from workloads.workload_file import Arrays, Split, scaled
+from workloads.components.rescaling import unit_range
+from workloads.protocol import Arrays, Data, Published, Split, Workload
 
 # Published with Keras 2, which uses XLA only on request; Keras 3 enables it on GPUs by default.
 PARAMS = {"jit_compile": False}
@@ -92,7 +92,7 @@ workloads = (cifar100, cifar10, fashion_mnist)
 
 def data(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
     """Scale to [0, 1]; with `one_hot`, make the labels float32[n, 100] as in the article."""
-    (x_train, y_train), (x_test, y_test) = scaled(arrays, params)
+    (x_train, y_train), (x_test, y_test) = unit_range(arrays, params)
     if params.get("one_hot"):
         one_hot = tf.keras.utils.to_categorical
         y_train, y_test = one_hot(y_train, 100), one_hot(y_test, 100)

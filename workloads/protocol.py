@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -115,6 +115,13 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # Last line of a successful trial.
     "end": {},
 }  # fmt: skip
+
+
+# What the functions of a workload file take and return: arrays by name, a split's samples and labels, and a stage
+# of the input pipeline, (name, function from the previous dataset to the next); the first has no argument.
+Arrays = Mapping[str, Any]
+Split = tuple[Any, Any]
+Stage = tuple[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,9 +79,9 @@ def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     """Return the SHA-256 of each workload's file by name, and of the shared files as "workloads"."""
     folder = Path(workloads.__file__).parent
     shared = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         if not declarations(parse_file(path)):
-            shared.update(f"{path.name} {file_sha256(path)}\n".encode())
+            shared.update(f"{path.relative_to(folder)} {file_sha256(path)}\n".encode())
     own = {entry.workload.name: file_sha256(entry.path) for entry in entries}
     return {"workloads": shared.hexdigest(), **own}
 

@@ -25,7 +25,7 @@ def prove_gpu(engine: Engine, image: ImageInfo, access: GpuAccess) -> str:
     with tempfile.TemporaryDirectory(prefix="tfbench-") as out:
         spec = ContainerSpec(
             image=image,
-            command=("python3", "-m", "workloads.probe", "gpu", str(len(access.uuids))),
+            command=("python3", "-m", "workloads.driver.probe", "gpu", str(len(access.uuids))),
             environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)},
             out=Path(out),
             mounts=(Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),),

@@ -9,7 +9,7 @@ import json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-from workloads import resident
+from workloads.driver import resident
 copies = resident.on_devices(SimpleNamespace(devices=["CPU:0", "CPU:1"]), (np.arange(6.0),))
 print(json.dumps([each.backing_device for (each,) in copies]))
 """
@@ -23,7 +23,7 @@ def test_resident_data_is_copied_to_every_device(script):
 SYNC = """
 import json, time
 import tensorflow as tf
-from workloads import devices
+from workloads.driver import devices
 tf.config.experimental.set_synchronous_execution(False)
 a = tf.random.normal((1500, 1500))
 product = tf.function(lambda x: tf.linalg.matmul(tf.linalg.matmul(tf.linalg.matmul(x, x), x), x))
@@ -43,7 +43,7 @@ def test_synchronise_waits_for_dispatched_work(script):
 
 PERMUTATIONS = """
 import itertools, json
-from workloads.resident import shuffled
+from workloads.driver.resident import shuffled
 print(json.dumps([taken.tolist() for taken in itertools.islice(shuffled(10, SIZE, seed=3), 40 // SIZE + 1)]))
 """
 
@@ -59,7 +59,9 @@ def test_every_sample_occurs_once_per_epoch_for_any_call_size(script, size):
 
 
 def test_the_probe_reports_device_and_rate(script, tf_python):
-    code = "import sys; from workloads import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
+    code = (
+        "import sys; from workloads.driver import probe; probe.MEASURE_S = 0; sys.exit(probe.main(['cpu']))"
+    )
     result = script(code)
     assert result["ok"] is True
     assert result["rates"]["CPU:0"]["device_fp32_tflops"] > 0.001

@@ -67,7 +67,7 @@ HOST_FED_STEPS = """
 import json
 from types import SimpleNamespace
 import tensorflow as tf
-from workloads import step_variants
+from workloads.driver import step_variants
 batches = []
 class ThreeSteps:
     samples = 0

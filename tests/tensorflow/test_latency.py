@@ -57,7 +57,7 @@ STALL = """
 import json, time
 from types import SimpleNamespace
 import numpy as np
-from workloads import latency
+from workloads.driver import latency
 from workloads.protocol import Spec
 batches, written = [], {}
 events = SimpleNamespace(write=lambda kind, **values: written.update(values))
@@ -90,7 +90,7 @@ SEARCHED = """
 import json, time
 from types import SimpleNamespace
 import numpy as np
-from workloads import latency
+from workloads.driver import latency
 from workloads.protocol import Spec
 latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.SERVER_REQUESTS = 0, 0, (100, 200)
 def searched(bounds_ms, latency_ms_by_size):

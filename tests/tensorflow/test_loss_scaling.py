@@ -8,7 +8,7 @@ SIX_STEPS = """
 import json
 import numpy as np
 import tensorflow as tf
-from workloads.loss_scaling import BranchFreeLossScaling
+from workloads.components.loss_scaling import BranchFreeLossScaling
 def trained(kind, jit, spoilt):
     variables = [tf.keras.Variable(np.ones((4, 3), np.float32)), tf.keras.Variable(np.zeros(3, np.float32))]
     optimizer = kind(tf.keras.optimizers.SGD(0.1, momentum=0.9), initial_scale=8.0, dynamic_growth_steps=3)

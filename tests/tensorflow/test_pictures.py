@@ -52,7 +52,8 @@ import json
 import numpy as np
 import tensorflow as tf
 from pathlib import Path
-from workloads import cats_dogs, pipeline
+from workloads import cats_dogs
+from workloads.driver import pipeline
 from workloads.cats_dogs import PARAMS
 tree = {tree!r}
 tf.keras.utils.set_random_seed(1)
@@ -95,7 +96,7 @@ WARP = """
 import json
 import numpy as np
 import tensorflow as tf
-from workloads import augment
+from workloads.components import augment
 from keras.src.legacy.preprocessing.image import apply_affine_transform
 tf.keras.utils.set_random_seed(3)
 # Square, because Keras swaps height and width when it computes the centre.

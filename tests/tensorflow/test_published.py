@@ -6,7 +6,7 @@ pytestmark = pytest.mark.tensorflow
 
 INSPECT = """
 import json
-from workloads import building, workload_file, tuning
+from workloads.driver import building, workload_file, tuning
 from workloads.protocol import Spec
 def described(layer):
     sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
@@ -97,8 +97,8 @@ RESNET = """
 import json
 import numpy as np
 import tensorflow as tf
-from workloads import resnet
-plain, fused = (resnet.resnet50(fused_batch_norm=value) for value in (False, True))
+from workloads import resnet50
+plain, fused = (resnet50.resnet50(fused_batch_norm=value) for value in (False, True))
 fused.set_weights(plain.get_weights())
 x = np.random.default_rng(0).standard_normal((2, 224, 224, 3), dtype=np.float32)
 def step(model):
@@ -107,7 +107,7 @@ def step(model):
     grads = tape.gradient(loss, model.trainable_variables)
     return float(loss), [float(tf.norm(g)) for g in grads], [w.numpy() for w in model.non_trainable_weights]
 first, second = step(plain), step(fused)
-folded = resnet.folded(plain)
+folded = resnet50.folded(plain)
 predicted = [model.predict(x, verbose=0) for model in (plain, folded)]
 moved = [float(np.max(np.abs(a - b)) / (np.max(np.abs(a)) + 1e-9)) for a, b in zip(first[2], second[2])]
 print(json.dumps({"parameters": plain.count_params(),
@@ -134,13 +134,13 @@ def test_resnet_v1_5_with_plain_fused_and_folded_normalisation_is_equivalent(scr
 POOLING = """
 import json
 import tensorflow as tf
-from workloads import resnet
+from workloads import resnet50
 differences = []
 for side in (8, 9, 112):
     x = tf.random.stateless_normal([2, side, side, 3], seed=(1, side))
     weights = tf.random.stateless_normal([2, (side + 1) // 2, (side + 1) // 2, 3], seed=(2, side))
     results = []
-    for pool in (lambda inputs: tf.nn.max_pool2d(inputs, 3, 2, "SAME"), resnet.SlicedMaxPooling()):
+    for pool in (lambda inputs: tf.nn.max_pool2d(inputs, 3, 2, "SAME"), resnet50.SlicedMaxPooling()):
         with tf.GradientTape() as tape:
             tape.watch(x)
             pooled = pool(x)

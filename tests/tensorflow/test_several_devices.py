@@ -10,19 +10,19 @@ TOGETHER = """
 import json, tempfile
 from pathlib import Path
 import tensorflow as tf
-from workloads import workload_file, trial
-from workloads.job import Job
+from workloads.driver import workload_file, tensorflow_trial
+from workloads.driver.job import Job
 from workloads.protocol import EventWriter, Spec, read_events
 file, name, folder, variants, steps, params = WHAT
 spec = Spec(variants=variants, device="cpu", gpus=2, steps=steps, windows=2, warmup_s=0.05, data_dir=folder,
             params=params)
 loaded, names = workload_file.load(file, name), ["CPU:0", "CPU:1"]
-train, test = trial.load_arrays(loaded, spec)
+train, test = tensorflow_trial.load_arrays(loaded, spec)
 path = Path(tempfile.mkdtemp()) / "events"
 with path.open("w") as file:
     job = Job(loaded=loaded, spec=spec, events=EventWriter(file), devices=names,
               strategy=tf.distribute.MirroredStrategy(names), train=train, test=test)
-    trial.run_variants(job)
+    tensorflow_trial.run_variants(job)
 print(json.dumps(list(read_events(path.open()))))
 """
 
@@ -80,8 +80,8 @@ import io, json
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-from workloads import building, replicas, steps, tuning
-from workloads.job import Job
+from workloads.driver import building, replicas, steps, tuning
+from workloads.driver.job import Job
 from workloads.protocol import EventWriter, Spec
 def factory(params):
     layers = tf.keras.layers
@@ -129,8 +129,8 @@ def test_replicas_stay_equal_and_match_mirrored_strategy(script, precision, jit,
 
 INFERRED = """
 import io, json
-from workloads import workload_file, trial
-from workloads.job import Job
+from workloads.driver import workload_file, tensorflow_trial
+from workloads.driver.job import Job
 from workloads.protocol import EventWriter, NoGpuError, Spec
 messages = []
 for name, more in (("resnet50-infer", {"gpus": 2}), ("resnet50-serve", {"workers": 2})):
@@ -138,7 +138,7 @@ for name, more in (("resnet50-infer", {"gpus": 2}), ("resnet50-serve", {"workers
     job = Job(loaded=workload_file.load("resnet50.py", name), spec=spec, events=EventWriter(io.StringIO()),
               devices=["CPU:0"])
     try:
-        trial.run_variants(job)
+        tensorflow_trial.run_variants(job)
     except NoGpuError as error:
         messages.append(str(error))
 print(json.dumps(messages))
@@ -154,7 +154,7 @@ def test_inference_on_several_devices_is_rejected(script):
 SPLIT_BATCHES = """
 import json
 import tensorflow as tf
-from workloads import devices, draining
+from workloads.driver import devices, draining
 names = ["CPU:0", "CPU:1", "CPU:2"]
 seen = {rows: float(devices.touch((tf.range(1, rows + 1), tf.constant(0.5)), names)) for rows in (2, 6, 7)}
 graph = tf.function(lambda part: devices.touch(part, names)).get_concrete_function(
@@ -176,7 +176,7 @@ def recording_function(**options):
         return traced[-1]
     return compiled
 tf.function = recording_function
-from workloads import draining
+from workloads.driver import draining
 numbers = tf.data.Dataset.range(7)
 pulls = [draining.samples(numbers), draining.batches(numbers.batch(5), ())]
 samples = [pull(4) for pull in pulls]

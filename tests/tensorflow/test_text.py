@@ -7,7 +7,8 @@ pytestmark = pytest.mark.tensorflow
 
 SAME = """
 import json, sys
-from workloads import imdb, pipeline
+from workloads import imdb
+from workloads.driver import pipeline
 folder = FOLDER
 params = {"words": 50, "length": 6, "batch_size": 4}
 x, y = imdb.in_memory(params, folder, "train")

@@ -8,7 +8,7 @@ COMPARED = """
 import json, tempfile
 import numpy as np
 import tensorflow as tf
-from workloads import building, workload_file, tuning
+from workloads.driver import building, workload_file, tuning
 from workloads.protocol import Spec
 def built(name, seed=1, **more):
     loaded = workload_file.load("transfer.py", name)

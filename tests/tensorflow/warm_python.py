@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any
 
-from workloads import driver, trial  # noqa: F401 - imports TensorFlow
+from workloads.driver import __main__ as driver
+from workloads.driver import tensorflow_trial  # noqa: F401 - imports TensorFlow
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import augment
-from workloads.workload_file import Stage
+from workloads.components import augment
+from workloads.protocol import Stage
 
 READ, DECODE, RESIZE, AUGMENT, BATCH = range(5)
 

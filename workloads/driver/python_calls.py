@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.patching import replaced
+from workloads.driver.patching import replaced
 
 # Keras calls these around every batch.
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")

@@ -14,9 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, pipeline, resident, steps
-from workloads.device_idle import Completions
-from workloads.job import Job
+from workloads.driver import building, pipeline, resident, steps
+from workloads.driver.device_idle import Completions
+from workloads.driver.job import Job
+from workloads.driver.tuning import factor
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
@@ -28,7 +29,6 @@ from workloads.protocol import (
     RETRACES,
     RETRACING,
 )
-from workloads.tuning import factor
 
 # next() on a ready batch takes tens of microseconds; the median of this many calls is subtracted from each
 # wait.

@@ -11,14 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
-from workloads.protocol import Workload
-
-Arrays = Mapping[str, Any]
-Split = tuple[Any, Any]
-# (name, function from the previous dataset to the next); the first function has no argument.
-Stage = tuple[str, Callable[..., Any]]
+from workloads.components.rescaling import unit_range
+from workloads.protocol import Arrays, Split, Stage, Workload
 
 
 class WorkloadFileError(TypeError):
@@ -54,7 +48,7 @@ def load(file: str, name: str = "") -> Loaded:
     loaded = Loaded(
         workload=workload,
         model=required(module, workload.builder),
-        data=getattr(module, "data", scaled),
+        data=getattr(module, "data", unit_range),
         dataset=getattr(module, "dataset", None),
         in_memory=getattr(module, "in_memory", None),
         callbacks=getattr(module, "callbacks", None),
@@ -118,19 +112,3 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def scaled(arrays: Arrays, params: Mapping[str, Any]) -> tuple[Split, Split]:
-    """Scale integer samples to float32 in [0, 1], as in the articles; labels are unchanged."""
-    del params
-    return (
-        (_unit(arrays["x_train"]), np.asarray(arrays["y_train"])),
-        (_unit(arrays["x_test"]), np.asarray(arrays["y_test"])),
-    )
-
-
-def _unit(x: Any) -> Any:
-    x = np.asarray(x)
-    if not np.issubdtype(x.dtype, np.integer):
-        return x.astype(np.float32, copy=False)
-    return x.astype(np.float32) / np.float32(np.iinfo(x.dtype).max)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, steps
-from workloads.job import Job
-from workloads.latency import Client, Serve
+from workloads.driver import building, steps
+from workloads.driver.job import Job
+from workloads.driver.latency import Client, Serve
+from workloads.driver.resident import drive, first_batch
+from workloads.driver.tuning import factor
 from workloads.protocol import BASELINE, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
-from workloads.resident import drive, first_batch
-from workloads.tuning import factor
 
 
 def infer(job: Job) -> None:

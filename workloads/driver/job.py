@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from workloads import tuning
-from workloads.protocol import BASELINE, EventWriter, Spec, Workload
-from workloads.storage import in_ram
-from workloads.timing import Meter
-from workloads.workload_file import Loaded, Split, Stage
+from workloads.driver import tuning
+from workloads.driver.storage import in_ram
+from workloads.driver.timing import Meter
+from workloads.driver.workload_file import Loaded
+from workloads.protocol import BASELINE, EventWriter, Spec, Split, Stage, Workload
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Run one trial of gradient-boosted trees with XGBoost; the counterpart of workloads.trial for TensorFlow.
+"""Run one trial of gradient-boosted trees with XGBoost.
 
 A step is one boosting round over all training rows, so that a step, a batch and an epoch are the same.
 """
@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 
-from workloads import tuning, workload_file
+from workloads.driver import tuning, workload_file
+from workloads.driver.sequence import measure_each
+from workloads.driver.timing import Meter
 from workloads.protocol import (
     ARRAYS,
     BUILD,
@@ -32,8 +34,6 @@ from workloads.protocol import (
     Workload,
     measures_speed,
 )
-from workloads.sequence import measure_each
-from workloads.timing import Meter
 
 
 @dataclass(frozen=True)

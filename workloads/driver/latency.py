@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.job import Job
+from workloads.driver.job import Job
 from workloads.protocol import SERVER, SINGLE_STREAM
 
 # A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.

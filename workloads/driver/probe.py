@@ -1,6 +1,6 @@
 """Check that TensorFlow uses a device, and measure its matrix product throughput.
 
-`python3 -m workloads.probe cpu` or `python3 -m workloads.probe gpu 2` prints one JSON line.
+`python3 -m workloads.driver.probe cpu` or `python3 -m workloads.driver.probe gpu 2` prints one JSON line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from workloads import devices
+from workloads.driver import devices
 from workloads.protocol import NO_GPU_EXIT, NoGpuError
 
 # Side of the square matrices: large enough to saturate a GPU, small enough for two cores.

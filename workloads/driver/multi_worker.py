@@ -14,8 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building, pipeline, steps
-from workloads.job import Job
+from workloads.driver import building, pipeline, steps
+from workloads.driver.job import Job
 
 # Timed all-reduces of all gradients.
 ALL_REDUCES = 20

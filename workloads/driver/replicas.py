@@ -15,9 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import building
-from workloads.job import Job
-from workloads.steps import Pick, looped
+from workloads.driver import building
+from workloads.driver.job import Job
+from workloads.driver.steps import Pick, looped
 
 # Keys of the collective, far from those of TensorFlow's strategies, which count from 1.
 GROUP_KEY = INSTANCE_KEY = 1_000_000

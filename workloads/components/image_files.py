@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import augment, keras_loader
-from workloads.workload_file import Stage
+from workloads.components import augment, keras_loader
+from workloads.protocol import Stage
 
 # Prefetched elements. Fixed, because an autotuned buffer grows while other variants run and makes the first
 # steps after them too fast.

@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads import pipeline
-from workloads.devices import touch
-from workloads.job import Job
+from workloads.driver import pipeline
+from workloads.driver.devices import touch
+from workloads.driver.job import Job
+from workloads.driver.tuning import factor
 from workloads.protocol import BUILD, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
-from workloads.tuning import factor
 
 # Target duration of a call: short compared with a window, long compared with call overhead.
 DRAIN_CALL_S = 0.02

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, multi_worker, pipeline, resident, workload_file
-from workloads.job import Job
+from workloads.driver import building, multi_worker, pipeline, resident, workload_file
+from workloads.driver.job import Job
+from workloads.driver.python_calls import Stopwatch
+from workloads.driver.timing import Meter
 from workloads.protocol import BASELINE, BUILD, CALLBACKS, EVALUATE, PYTHON_IN_STEP, RUN_EAGERLY, TUNED
-from workloads.python_calls import Stopwatch
-from workloads.timing import Meter
 
 # A callback stops fit long before this many epochs.
 ENDLESS = 1_000_000

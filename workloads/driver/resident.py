@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import building, pipeline, replicas, steps
-from workloads.job import Job
+from workloads.driver import building, pipeline, replicas, steps
+from workloads.driver.job import Job
+from workloads.driver.timing import Meter
 from workloads.protocol import BUILD, DATA
-from workloads.timing import Meter
 
 
 def train(job: Job) -> Any:

@@ -1,4 +1,4 @@
-"""Run one trial: set up devices and data, and measure the variants one after the other."""
+"""Run one trial with TensorFlow: set up devices and data, and measure the variants one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads import (
+from workloads.driver import (
     building,
     devices,
     draining,
@@ -22,7 +22,9 @@ from workloads import (
     tuning,
     workload_file,
 )
-from workloads.job import Job
+from workloads.driver.job import Job
+from workloads.driver.sequence import measure_each
+from workloads.driver.timing import Meter, local_readings
 from workloads.protocol import (
     ARRAYS,
     BASELINE,
@@ -46,8 +48,6 @@ from workloads.protocol import (
     Spec,
     measures_speed,
 )
-from workloads.sequence import measure_each
-from workloads.timing import Meter, local_readings
 
 # Larger batches and more steps per call are skipped if a call would take longer.
 LONGEST_CALL_S = 1.5

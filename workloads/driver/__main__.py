@@ -18,7 +18,7 @@ from pathlib import Path
 from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
 
 # Image family -> module that runs the variants. Only its own framework is imported.
-RUNNERS = {TENSORFLOW: "workloads.trial", TREES: "workloads.boosting"}
+RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
 
 USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
 

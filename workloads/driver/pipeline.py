@@ -11,9 +11,9 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from workloads import patching
-from workloads.job import Job
-from workloads.workload_file import Stage
+from workloads.driver import patching
+from workloads.driver.job import Job
+from workloads.protocol import Stage
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Parts that workloads share: augmentation, pipelines of JPEG files, loss scaling."""
