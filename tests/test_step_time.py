@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
 from harness.model.analysis import Cause, Part, StepTime
+from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
@@ -125,3 +126,22 @@ def test_a_variant_without_input_certainly_does_not_wait() -> None:
     (tuned,) = analyse(run({"cpu": variants}, trials=1, noise=0.1)).step_times
     wait = tuned.parts[Part.INPUT_WAIT]
     assert (wait.low, wait.median, wait.high) == (0, 0, 0)
+
+
+def test_time_taken_by_the_host_is_no_compute_of_baseline_or_tuned() -> None:
+    played = run({"cpu": CPU_SPEEDS}, noise=0.001)
+    trials = tuple(
+        replace(trial, telemetry=tuple(_with_steal(each, 20.0) for each in trial.telemetry))
+        for trial in played.trials
+    )
+    baseline, tuned = analyse(replace(played, trials=trials)).step_times
+    assert baseline.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
+    assert tuned.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
+
+
+def _with_steal(series: Series, percent: float) -> Series:
+    columns = {
+        name: np.full_like(values, percent) if name == "cpu_steal_pct" else values
+        for name, values in series.columns.items()
+    }
+    return replace(series, columns=columns)

@@ -12,30 +12,30 @@ MIN_FREE_CPUS = 0.15
 MIN_OTHERS = 0.05
 
 
-def host_shares(case: Case) -> dict[Cause, float]:
-    """Return the share of the baseline's time lost to each host cause, without unknown ones."""
+def host_shares(case: Case, variant: str = BASELINE) -> dict[Cause, float]:
+    """Return the share of a variant's time lost to each host cause, without unknown ones."""
     shares = {
-        Cause.QUOTA: _quota_share(case),
-        Cause.STEAL: _steal_share(case),
-        Cause.OTHER_PROGRAMS: _others_share(case),
+        Cause.QUOTA: _quota_share(case, variant),
+        Cause.STEAL: _steal_share(case, variant),
+        Cause.OTHER_PROGRAMS: _others_share(case, variant),
     }
     return {cause: share for cause, share in shares.items() if share is not None}
 
 
-def _quota_share(case: Case) -> float | None:
-    """Return the share of the baseline's time lost to its CPU quota; None without a quota.
+def _quota_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to its CPU quota; None without a quota.
 
-    Without the quota, a step would take at least its unthrottled time, and at least the unthrottled time of
-    the model alone: a device keeps computing while the CPU is throttled.
+    Without the quota, a step would take at least its unthrottled time, and the baseline at least the unthrottled
+    time of the model alone: a device keeps computing while the CPU is throttled.
     """
-    throttled = _throttled_share(case, BASELINE)
+    throttled = _throttled_share(case, variant)
     if throttled is None:
         return None
-    step_s = case.variants[BASELINE].step_time.median
+    step_s = case.variants[variant].step_time.median
     min_step_s = [step_s * (1.0 - throttled)]
-    for variant, summary in case.variants.items():
-        if variant == MODEL_ONLY or variant.startswith(CALLS_PREFIX):
-            other = _throttled_share(case, variant)
+    for name, summary in case.variants.items() if variant == BASELINE else ():
+        if name == MODEL_ONLY or name.startswith(CALLS_PREFIX):
+            other = _throttled_share(case, name)
             min_step_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
     return max(0.0, 1.0 - max(min_step_s) / step_s)
 
@@ -49,40 +49,40 @@ def _throttled_share(case: Case, variant: str) -> float | None:
     return min(throttled, throttled / (throttled + used))
 
 
-def _steal_share(case: Case) -> float | None:
-    """Return the share of the baseline's time lost to other guests of the hypervisor.
+def _steal_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to other guests of the hypervisor.
 
     Steal is related to the CPU time demanded by the whole machine. A workload loses no more than the time in
     which it needs a CPU.
     """
-    steal, busy = case.host(BASELINE, "host", "cpu_steal_pct"), case.host(BASELINE, "host", "cpu_util_pct")
+    steal, busy = case.host(variant, "host", "cpu_steal_pct"), case.host(variant, "host", "cpu_util_pct")
     if steal is None or not steal:
         return None if steal is None else 0.0
     # Stolen time is included in busy time.
     demand = max(busy or 0.0, steal)
-    return _limited_by_waiting(case, steal / demand)
+    return _limited_by_waiting(case, variant, steal / demand)
 
 
-def _others_share(case: Case) -> float | None:
-    """Return the share of the baseline's time lost to other programs; 0 if there are free CPUs."""
-    busy, used, cpus = host_busy(case, BASELINE), cpus_used(case, BASELINE), case.host_cpus
+def _others_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to other programs; 0 if there are free CPUs."""
+    busy, used, cpus = host_busy(case, variant), cpus_used(case, variant), case.host_cpus
     if busy is None or used is None or not cpus:
         return None
-    steal = (case.host(BASELINE, "host", "cpu_steal_pct") or 0.0) / 100
+    steal = (case.host(variant, "host", "cpu_steal_pct") or 0.0) / 100
     others = max(0.0, busy - used / cpus - steal)
     if 1.0 - busy >= MIN_FREE_CPUS * min(1.0, (case.cpus or cpus) / cpus) or others < MIN_OTHERS:
         return 0.0
-    return _limited_by_waiting(case, others / (others + used / cpus))
+    return _limited_by_waiting(case, variant, others / (others + used / cpus))
 
 
-def _limited_by_waiting(case: Case, share: float) -> float:
+def _limited_by_waiting(case: Case, variant: str, share: float) -> float:
     """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
 
     The container's CPU pressure measures this wait. Without it, CPU usage is the limit: with equal demand
     from others, a fair scheduler keeps nobody waiting longer than it runs.
     """
-    waited = case.host(BASELINE, "cgroup", "cpu_pressure_some_s_per_s")
-    waited = cpus_used(case, BASELINE) if waited is None else waited
+    waited = case.host(variant, "cgroup", "cpu_pressure_some_s_per_s")
+    waited = cpus_used(case, variant) if waited is None else waited
     return share if waited is None else min(share, waited)
 
 

@@ -92,8 +92,7 @@ class Times:
 def split(times: Times) -> dict[Part, Floats]:
     """Return the parts of the baseline's step, which always add up to it."""
     parts = dict(_split(times))
-    if times.host_share:
-        _move_host_share(parts, times)
+    _move_host_share(parts, times.baseline * times.host_share, on_gpu=times.on_gpu)
     unexplained = times.baseline - np.sum(list(parts.values()), axis=0)
     return {part: parts[part] for part in Part if part in parts} | {Part.UNEXPLAINED: unexplained}
 
@@ -149,14 +148,14 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
             yield Part.INPUT_SLOWDOWN, np.minimum(lost - wait, times.feed)
 
 
-def _move_host_share(parts: dict[Part, Floats], times: Times) -> None:
+def _move_host_share(parts: dict[Part, Floats], lost: Floats, *, on_gpu: bool) -> None:
     """Move the time lost to the host from the parts that need a CPU to Part.HOST."""
-    gpu_parts = (Part.COMPUTE, Part.COPY, Part.EXCHANGE) if times.on_gpu else ()
+    gpu_parts = (Part.COMPUTE, Part.COPY, Part.EXCHANGE) if on_gpu else ()
     cpu_parts = [part for part in parts if part not in gpu_parts]
-    cpu_time = (
-        np.sum([parts[part] for part in cpu_parts], axis=0) if cpu_parts else np.zeros_like(times.baseline)
-    )
-    lost = np.minimum(times.host_share * times.baseline, cpu_time)
+    if not cpu_parts or not np.any(lost):
+        return
+    cpu_time = np.sum([parts[part] for part in cpu_parts], axis=0)
+    lost = np.minimum(lost, cpu_time)
     with np.errstate(invalid="ignore", divide="ignore"):
         scale = np.where(cpu_time > 0, 1.0 - lost / cpu_time, 1.0)
     for part in cpu_parts:
@@ -210,7 +209,7 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
         exchange=_exchange(case, single_gpu, model),
         python=python,
         retracing=case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
-        host_share=1.0 - math.prod(1.0 - share for share in host_shares(case).values()),
+        host_share=_host_share(case, BASELINE),
         on_gpu=case.on_gpu,
     )
     parts = split(times)
@@ -238,8 +237,13 @@ def tuned_time(case: Case) -> StepTime | None:
         parts[Part.INPUT_WAIT] = wait
         if busy is not None:
             parts[Part.LAUNCH] = running - parts[Part.COMPUTE]
+    _move_host_share(parts, total * _host_share(case, TUNED), on_gpu=case.on_gpu)
     parts[Part.UNEXPLAINED] = total - np.sum(list(parts.values()), axis=0)
     return _step_time(case, TUNED, total, parts)
+
+
+def _host_share(case: Case, variant: str) -> float:
+    return 1.0 - math.prod(1.0 - share for share in host_shares(case, variant).values())
 
 
 def _step_time(case: Case, variant: str, total: Floats, parts: Mapping[Part, Floats]) -> StepTime:
