@@ -70,7 +70,7 @@ def _others_share(case: Case, variant: str) -> float | None:
         return None
     steal = (case.host(variant, "host", "cpu_steal_pct") or 0.0) / 100
     others = max(0.0, busy - used / cpus - steal)
-    if 1.0 - busy >= MIN_FREE_CPUS * min(1.0, (case.cpus or cpus) / cpus) or others < MIN_OTHERS:
+    if free_cpus(case, variant) is None or others < MIN_OTHERS:
         return 0.0
     return _limited_by_waiting(case, variant, others / (others + used / cpus))
 
@@ -91,8 +91,8 @@ def free_cpus(case: Case, variant: str) -> float | None:
 
     None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
     """
-    busy, total, cpus = host_busy(case, variant), case.host_cpus, case.cpus
-    if busy is None or not cpus or not total:
+    busy, total = host_busy(case, variant), case.host_cpus
+    if busy is None or not total:
         return None
-    free = 1.0 - busy if case.pinned else min(1.0, (1.0 - busy) * total / cpus)
+    free = min(1.0, (1.0 - busy) * total / (case.cpus or total))
     return free if free < MIN_FREE_CPUS else None
