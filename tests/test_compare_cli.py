@@ -11,6 +11,7 @@ import pytest
 
 from harness.cli.compare import filtered
 from harness.errors import UsageError
+from harness.model.analysis import Caveat, CaveatKind
 from harness.run.extracts import reference_path, references
 from tests import builders
 from tests.commands import Printed
@@ -156,6 +157,20 @@ def test_filtering_by_workload_and_device() -> None:
     (made,) = filtered([whole()], workloads=("resnet50",), devices=("gpu0",))
     assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
     assert filtered([whole()], workloads=(), devices=("cpu",))[0].speeds
+    caveats = tuple(
+        Caveat(kind=CaveatKind.WORKLOAD_WARNING, workload=workload, device=device)
+        for workload, device in (
+            ("", ""),
+            ("", "gpu0"),
+            ("", "gpu1"),
+            ("resnet50", "gpu0"),
+            ("other", "gpu0"),
+        )
+    )
+    (made,) = filtered([replace(whole(), caveats=caveats)], workloads=("resnet50",), devices=("gpu0",))
+    assert [(each.workload, each.device) for each in made.caveats] == [
+        ("", ""), ("", "gpu0"), ("resnet50", "gpu0"),
+    ]  # fmt: skip
     with pytest.raises(UsageError, match="measured cpu") as caught:
         filtered([whole()], workloads=("resnet50",), devices=("cpu",))
     assert caught.value.hint == "Choose from: gpu0."

@@ -15,6 +15,7 @@ from harness.cli.output import STDOUT, output_paths, write_outputs
 from harness.cli.render_comparison import NamedRun, page_path, parse_run, read_extracts, render_comparison
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
+from harness.model.analysis import Caveat
 from harness.model.comparison import Extract, Gate, Versus
 from harness.run.extracts import reference_path
 
@@ -78,7 +79,7 @@ def command(
 def filtered(
     runs: Sequence[Extract], workloads: Sequence[str], devices: Sequence[str]
 ) -> tuple[Extract, ...]:
-    """Keep only the speeds of the given workloads and devices; an empty list keeps all.
+    """Keep only the speeds and caveats of the given workloads and devices; an empty list keeps all.
 
     Raises:
         UsageError: no run measured one of them.
@@ -101,8 +102,17 @@ def filtered(
                 for speed in run.speeds
                 if (not workloads or speed.workload in workloads) and (not devices or speed.device in devices)
             ),
+            caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
         )
         for run in runs
+    )
+
+
+def _concerns(caveat: Caveat, workloads: Sequence[str], devices: Sequence[str]) -> bool:
+    """Return whether a caveat is about these workloads and devices; one about the whole machine always is."""
+    parts = {part for device in devices for part in (device, *device.split("+"))}
+    return (not workloads or caveat.workload in ("", *workloads)) and (
+        not devices or caveat.device in ("", *parts)
     )
 
 

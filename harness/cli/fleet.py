@@ -28,6 +28,7 @@ from harness.model.multi_node import Scaling
 from harness.model.options import Options
 from harness.paths import paths_here
 from harness.progress import Progress
+from harness.run.plan import split_devices
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.store import write_json
@@ -66,8 +67,9 @@ def command(
         if address != DEFAULTS.address:
             plan = replace(plan, address=address)
     else:
-        # Nodes check the rest, which depends on their hardware.
-        resolve(replace(options, device="cpu", cpus="", variants=""))
+        # Each node checks what depends on its hardware: its CPUs and number of GPUs.
+        split_devices(options.device)
+        resolve(replace(options, device="cpu", cpus=""))
         folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
         plan = FleetPlan(
             options=options,
