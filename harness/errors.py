@@ -134,5 +134,7 @@ def on_disk(path: Path) -> Iterator[None]:
         hint = "Free some space, or choose another disk with --out; finished trials are kept."
         raise StoreError(
             f"Cannot write {error.filename or path}: {reason}.",
-            hint=hint if full else "Change its permissions, or choose another folder with --out.",
+            hint=hint
+            if full
+            else "Change its permissions, or choose another folder: --out for runs, TFBENCH_CACHE for the cache.",
         ) from error

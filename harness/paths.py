@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+
+from harness.errors import on_disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +24,15 @@ def paths_here() -> Paths:
     """Return this process's checkout, and $TFBENCH_CACHE or the user's cache folder."""
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
     return Paths(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
+
+
+def require_writable(path: Path) -> Path:
+    """Check that a folder, or its nearest parent if it does not exist, is writable; return it.
+
+    Raises:
+        StoreError: it is not.
+    """
+    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    with on_disk(nearest):
+        tempfile.TemporaryFile(dir=nearest).close()
+    return path

@@ -88,6 +88,9 @@ class TestUsageErrors:
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),
             ("bench --workload-file none.py", 2, "none.py: No such file", "path"),
             ("fleet -w none", 2, "Unknown workload 'none'", "cifar10-mlp"),
+            ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
+            ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),
+            ("bench --resume none --trials 3", 2, "keeps its original options", "new run"),
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.cli.console import Terminal, err
 from harness.cli.run_trials import command_line, measure, stop_on_signals
-from harness.cli.shared_options import Resume, takes_options
+from harness.cli.shared_options import Resume, check_resume, takes_options
 from harness.model.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import prepare, resume
@@ -21,6 +21,7 @@ def command(options: Options, resume_run: Resume = None) -> None:
     progress = Terminal(err())
     with stop_on_signals():
         if resume_run:
+            check_resume(options)
             prepared = resume(resume_run, paths_here(), progress)
         else:
             prepared = prepare(resolve(options), paths_here(), progress, command=command_line())

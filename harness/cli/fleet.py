@@ -17,7 +17,7 @@ from harness.analysis.scaling import analyse_scaling
 from harness.cli.console import Terminal, err, out
 from harness.cli.render_comparison import NamedRun, write_comparison
 from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
-from harness.cli.shared_options import Resume, takes_options
+from harness.cli.shared_options import Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_plan import FleetPlan
@@ -62,6 +62,7 @@ def command(
     11 means that nodes are missing: all other results are kept, and --resume tries again.
     """  # fmt: skip
     if resume_fleet:
+        check_resume(options)
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
         if address != DEFAULTS.address:

@@ -73,6 +73,21 @@ Runs = Annotated[Path, _OUT]
 Resume = Annotated[
     Path | None, _how("--resume", help="Continue this interrupted run, with its original options.")
 ]
+
+
+def check_resume(options: Options) -> None:
+    """Reject options beside --resume, which would have no effect.
+
+    Raises:
+        UsageError: an option was given.
+    """
+    if options != Options():
+        raise UsageError(
+            "A resumed run keeps its original options.",
+            hint="Leave out all options but --resume, or start a new run with them.",
+        )
+
+
 # For commands that read finished runs.
 Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
 Target = Annotated[

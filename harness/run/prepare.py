@@ -37,7 +37,7 @@ from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment, library_variables
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial, Run, Trial
-from harness.paths import Paths
+from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import sources
 from harness.run.plan import spec_for
@@ -106,6 +106,9 @@ def prepare(
     if any(trial.gpus for trial in resolved.planned):
         for warning in check_driver(resolved.gpus):
             progress.line(warning)
+    if not run_id:
+        # Otherwise noticed only after the images are built, which takes minutes.
+        require_writable(resolved.options.out)
     engine = connect(resolved.options.engine, progress)
     engine.remove_stale()
     inputs = _inputs(resolved, engine, paths, progress)

@@ -16,7 +16,7 @@ from harness.errors import TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.platform import Gpu
-from harness.paths import Paths
+from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
@@ -53,6 +53,7 @@ SIZES: Mapping[str, tuple[int, int]] = {"cpu": (GIB, 3 * GIB), "cuda": (4 * GIB,
 def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Iterator[Check]:
     """Check everything that runs depend on."""
     yield from _host_checks()
+    yield _check("Cache", lambda: str(require_writable(paths.cache)))
     gpus, no_gpu = discover()
     for gpu in gpus:
         fact = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
