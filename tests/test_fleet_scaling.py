@@ -7,7 +7,8 @@ from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.fleet.fleet_plan import Written
 from harness.fleet.folder import FleetFolder
-from harness.fleet.multi_node_training import measure, parse_counts, placement, runs_by_workers, select_team
+from harness.fleet.multi_node_training import measure, parse_counts, placement, runs_by_workers
+from harness.fleet.nodes import select_team
 from harness.model.run import Placement, Status
 from tests.fakes import RecordingProgress
 from tests.fleets import IDS, RUN, done_trial, folder_in, node

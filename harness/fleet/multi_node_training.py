@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -28,22 +27,6 @@ def parse_counts(text: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"[1-9]\d{0,3}", number) for number in numbers):
         raise UsageError(f"--workers {text} is not a list of numbers.", hint="Write it as --workers 1,2,4.")
     return tuple(sorted({int(number) for number in numbers}))
-
-
-def select_team(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]:
-    """Return enough nodes for the largest count, all of the most frequent kind.
-
-    Raises:
-        UsageError: there are too few nodes of one kind.
-    """
-    kinds = Counter(node.kind for node in nodes).most_common()
-    if not kinds or kinds[0][1] < max(counts):
-        available = ", ".join(f"{count} of {kind or 'an unknown kind'}" for kind, count in kinds)
-        raise UsageError(
-            f"{max(counts)} workers need {max(counts)} nodes of one kind, but there are {available or 'none'}.",
-            hint="Use fewer --workers, or start more nodes.",
-        )
-    return tuple([node for node in nodes if node.kind == kinds[0][0]][: max(counts)])
 
 
 def measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,22 @@ def choose(nodes: Sequence[Node], selection: str) -> tuple[Node, ...]:
             f"Nodes and their labels: {available}.",
         )
     return result
+
+
+def select_team(nodes: Sequence[Node], counts: Sequence[int]) -> tuple[Node, ...]:
+    """Return enough nodes for the largest count, all of the most frequent kind.
+
+    Raises:
+        UsageError: there are too few nodes of one kind.
+    """
+    kinds = Counter(node.kind for node in nodes).most_common()
+    if not kinds or kinds[0][1] < max(counts):
+        available = ", ".join(f"{count} of {kind or 'an unknown kind'}" for kind, count in kinds)
+        raise UsageError(
+            f"{max(counts)} workers need {max(counts)} nodes of one kind, but there are {available or 'none'}.",
+            hint="Use fewer --workers, or start more nodes.",
+        )
+    return tuple([node for node in nodes if node.kind == kinds[0][0]][: max(counts)])
 
 
 def _labels(node: Node) -> str:

@@ -10,8 +10,8 @@ from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
 from harness.fleet.folder import FleetFolder
-from harness.fleet.multi_node_training import measure, select_team
-from harness.fleet.nodes import choose
+from harness.fleet.multi_node_training import measure
+from harness.fleet.nodes import choose, select_team
 from harness.model.options import Options
 from harness.model.run import Run
 from harness.progress import Progress, Task
