@@ -23,7 +23,7 @@ from harness.model.run import Run, Status
 from harness.wording import counted, some
 from reports import numbers
 from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
-from workloads.protocol import BASELINE, TUNED
+from workloads.protocol import BASELINE, MIN_SERVER_REQUESTS, TUNED
 
 # Largest half width / median of an interval for a speed to be called usable.
 USABLE_WIDTH = 0.15
@@ -350,7 +350,8 @@ def no_rate(capacity: Capacity) -> str:
         return ""
     if not capacity.kept and (capacity.alone_s or 0.0) > capacity.bound_s:
         return f"one request alone takes {numbers.duration(capacity.alone_s or 0.0)}"
-    return f"met in {capacity.kept} of {counted(capacity.trials, 'trial')} (with at least 100 requests)"
+    trials = counted(capacity.trials, "trial")
+    return f"met in {capacity.kept} of {trials} (with at least {MIN_SERVER_REQUESTS} requests)"
 
 
 def published_note(each: PublishedComparison) -> str:

@@ -11,13 +11,11 @@ from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.run import CPU, RequestTimes, Run, Status, Trial
-from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, TUNED
+from workloads.protocol import BASELINE, MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM, TUNED
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 # A quantile is reported only if at least this many requests lie beyond it.
 _MIN_BEYOND = 1.0
-_MIN_REQUESTS = 100
-_MAX_LATE_SHARE = 0.01
 
 
 def latencies(run: Run) -> tuple[Latency, ...]:
@@ -137,8 +135,8 @@ def _max_rate(series: Sequence[RequestTimes], bound_s: float) -> float:
     rates = [0.0]
     for each in series:
         late = int((each.latency_ns > bound_s * SECOND_NS).sum()) + each.planned - len(each.latency_ns)
-        enough = each.scenario == SERVER and each.planned >= _MIN_REQUESTS
-        if enough and late <= _MAX_LATE_SHARE * each.planned:
+        enough = each.scenario == SERVER and each.planned >= MIN_SERVER_REQUESTS
+        if enough and late <= MAX_LATE_SHARE * each.planned:
             rates.append(each.rate_per_s)
     return max(rates)
 

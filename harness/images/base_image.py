@@ -13,7 +13,7 @@ from docker.models.images import Image
 from requests.exceptions import ReadTimeout
 
 from harness.errors import ImageError, last_lines
-from harness.images.recipes import Base
+from harness.images.recipes import PYTHON_VERSION, Base
 from harness.progress import Progress
 
 # Timeout of a registry's first response.
@@ -51,7 +51,7 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
         if result.returncode != 0:
             raise ImageError(
                 f"The base image could be neither pulled nor built:\n{last_lines(result.stderr)}",
-                hint="Pull or load a Python 3.13 image and pass it with --base.",
+                hint=f"Pull or load a Python {PYTHON_VERSION} image and pass it with --base.",
             )
         client.api.import_image_from_file(tar, repository=repository, tag=tag, changes=['CMD ["python3"]'])
 

@@ -16,7 +16,7 @@ from docker.types import Mount
 from harness.engines.docker_calls import engine_call
 from harness.errors import ImageError, last_lines
 from harness.images.base_image import obtain, pull_missing
-from harness.images.recipes import TARGETS, Base, Recipes, building
+from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
@@ -189,6 +189,6 @@ def _build_error(target: str, log: Path) -> ImageError:
     tail = last_lines(log.read_text(encoding="utf-8", errors="replace"))
     return ImageError(
         f"Could not build the {target} image:\n{tail}\n",
-        hint=f"See the full log in {log}. A custom base needs Python 3.13 with venv; the CUDA image needs 12 GB "
-        "on the engine's disk (`docker system df`).",
+        hint=f"See the full log in {log}. A custom base needs Python {PYTHON_VERSION} with venv; the CUDA image "
+        "needs 12 GB on the engine's disk (`docker system df`).",
     )

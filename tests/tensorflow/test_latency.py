@@ -92,7 +92,7 @@ from types import SimpleNamespace
 import numpy as np
 from workloads.driver import latency
 from workloads.protocol import Spec
-latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.SERVER_REQUESTS = 0, 0, (100, 200)
+latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0, 200
 def searched(bounds_ms, latency_ms_by_size):
     requests, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from workloads.driver.job import Job
-from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.protocol import MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM
 
 # A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.
 REQUESTS = 200
 FEWEST_REQUESTS = 10
-SERVER_REQUESTS = (100, 20_000)
+MAX_SERVER_REQUESTS = 20_000
 PROBES = 5
 # A slightly overloaded server falls behind slowly, so a series lasts this many times the bound.
 LASTS_BOUNDS = 20
@@ -28,7 +28,6 @@ LASTS_BOUNDS = 20
 BATCH_WINDOWS, STOP_WINDOWS, PROBE_WINDOWS, LONGEST_PROBE_WINDOWS = 2.0, 20.0, 4.0, 30.0
 # Minimum rate worth reporting, as a share of the throughput of back-to-back batches.
 USEFUL_SHARE = 0.2
-LATE_SHARE = 0.01  # the bound holds for the 99th percentile
 _SPIN_NS = 200_000  # the end of a wait is spent spinning, because sleep is inaccurate
 
 # Takes a batch in host memory; returns when its predictions are in host memory.
@@ -104,23 +103,22 @@ class Client:
         low, high = 0.0, peak
         for probe in range(PROBES):
             rate = (low + high) / 2
-            if rate * LONGEST_PROBE_WINDOWS * self._window_s < SERVER_REQUESTS[0]:
+            if rate * LONGEST_PROBE_WINDOWS * self._window_s < MIN_SERVER_REQUESTS:
                 break
             low, high = (rate, high) if self.offer(sizes, rate, bound_ms, probe) else (low, rate)
         return low
 
     def offer(self, sizes: Sequence[int], rate: float, bound_ms: float, probe: int) -> bool:
         """Offer `rate` samples/s; return whether they meet the bound, stopping early once it is missed."""
-        minimum, maximum = SERVER_REQUESTS
         lasts_s = max(PROBE_WINDOWS * self._window_s, LASTS_BOUNDS * bound_ms / 1e3)
         lasts_s = min(lasts_s, LONGEST_PROBE_WINDOWS * self._window_s)
-        planned = min(max(round(rate * lasts_s), minimum), maximum)
+        planned = min(max(round(rate * lasts_s), MIN_SERVER_REQUESTS), MAX_SERVER_REQUESTS)
         random = np.random.default_rng((self._job.spec.seed, probe))
         began = time.monotonic_ns()
         due = began + np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
         latencies: list[int] = []
         late = served = 0
-        while served < planned and late <= LATE_SHARE * planned:
+        while served < planned and late <= MAX_LATE_SHARE * planned:
             _wait_until(int(due[served]))
             waiting = int(np.searchsorted(due, time.monotonic_ns(), side="right")) - served
             count = min(waiting, sizes[-1])
@@ -132,7 +130,7 @@ class Client:
             late += sum(latency > bound_ms * 1e6 for latency in own)
             served += count
         self._write(SERVER, sizes[-1], rate, began, latencies, planned=planned)
-        return late <= LATE_SHARE * planned
+        return late <= MAX_LATE_SHARE * planned
 
     def _warn(self, text: str) -> None:
         self._job.events.warning(f"{self._job.variant}: {text}")
