@@ -84,7 +84,7 @@ FOLDER_OF_WORKLOADS = (
     "harness.run.catalogue",
     "harness.run.declarations",
     "harness.system.gpu_proof",
-    "harness.run.prepare",
+    "harness.run.trial_container",
 )
 
 

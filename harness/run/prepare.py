@@ -11,40 +11,29 @@ from pathlib import Path
 
 import psutil
 
-import workloads
 from harness import __version__
-from harness.cpuset import cpu_numbers
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights
-from harness.defaults import MEMORY_SHARE, TMP_BYTES
+from harness.defaults import MEMORY_SHARE
 from harness.engines import (
-    CUDA_CACHE_DIR,
-    DATA_DIR,
-    FILE_DIR,
-    OUT_DIR,
-    WEIGHTS_DIR,
-    WORKLOADS_DIR,
-    ContainerSpec,
     Engine,
-    GpuAccess,
-    Mount,
 )
 from harness.engines.connect import connect
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.errors import StoreError, UsageError
 from harness.images.builder import ImageBuilder
-from harness.images.local_environment import ensure_environment, library_variables
-from harness.model.platform import EngineInfo, ImageInfo
-from harness.model.run import DataInfo, Manifest, PlannedTrial, Run, Trial
+from harness.images.local_environment import ensure_environment
+from harness.model.platform import ImageInfo
+from harness.model.run import Manifest, Run, Trial
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import sources
-from harness.run.plan import spec_for
 from harness.run.prices import read_prices
 from harness.run.resolve import Resolved, resolve
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
+from harness.run.trial_container import Inputs, make_job
 from harness.system.cloud import cloud_facts
 from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
@@ -71,17 +60,6 @@ class Prepared:
             planned=self.resolved.planned,
             trials=(),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Inputs:
-    """Inputs of containers: GPU access by device, images by target, data by workload, folder and hash of weights."""
-
-    engine: EngineInfo
-    access: Mapping[str, GpuAccess]
-    images: Mapping[str, ImageInfo]
-    data: Mapping[str, tuple[Path, DataInfo]]
-    weights: tuple[Path, str] | None
 
 
 def prepare(
@@ -118,7 +96,7 @@ def prepare(
         engine=engine,
         folder=RunFolder(resolved.options.out / manifest.run_id),
         manifest=replace(manifest, command=command, rerun_of=rerun_of),
-        jobs=tuple(_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
+        jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
     )
 
 
@@ -200,14 +178,14 @@ def make_runner(
     )
 
 
-def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> _Inputs:
+def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:
     options = resolved.options
     devices = {trial.device: trial.gpus for trial in resolved.planned if trial.gpus}
     access = {
         device: choose_access(engine.info, tuple(resolved.gpus[i] for i in positions))
         for device, positions in devices.items()
     }
-    return _Inputs(
+    return Inputs(
         engine=replace(engine.info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
         access=access,
         images=_images(resolved, engine, paths, progress),
@@ -240,7 +218,7 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
     }
 
 
-def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) -> Manifest:
+def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
     current = datetime.datetime.now(datetime.UTC)
     software = {target: image.reference for target, image in inputs.images.items()}
@@ -263,68 +241,6 @@ def _manifest(resolved: Resolved, inputs: _Inputs, paths: Paths, run_id: str) ->
         weights_sha256=inputs.weights[1] if inputs.weights else "",
         sources=sources(resolved.entries),
     )
-
-
-def _job(resolved: Resolved, trial: PlannedTrial, inputs: _Inputs, manifest: Manifest, paths: Paths) -> Job:
-    options = resolved.options
-    entry = resolved.entry(trial.workload)
-    image = inputs.images[resolved.target(trial)]
-    data, info = inputs.data[trial.workload]
-    mounts = [
-        Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
-        Mount(container=DATA_DIR, host=data),
-    ]
-    environment = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
-    file, weights = entry.path.name, ""
-    if entry.external:
-        mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
-        file = f"{FILE_DIR}/{file}"
-    if inputs.weights and options.weights and entry.workload.takes_weights:
-        mounts.append(Mount(container=WEIGHTS_DIR, host=inputs.weights[0]))
-        weights = f"{WEIGHTS_DIR}/{options.weights.name}"
-    if trial.gpus:
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
-        # Images configure their library path; the local environment does not.
-        environment |= {} if inputs.engine.isolated else library_variables(Path(image.reference))
-        environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    else:
-        environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    container = ContainerSpec(
-        image=image,
-        command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
-        environment=environment,
-        out=paths.cache,
-        mounts=tuple(mounts),
-        trial_id=trial.id,
-        run_id=manifest.run_id,
-        cpus=",".join(map(str, cpu_numbers(options.cpus))),
-        cpu_quota=options.cpu_quota,
-        memory_bytes=manifest.memory_limit_bytes,
-        # Leaves space for workloads that copy their data into memory (storage=ram).
-        tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
-        gpu=inputs.access.get(trial.device),
-    )
-    return Job(
-        planned=trial,
-        spec=spec_for(
-            trial,
-            resolved.profile,
-            file=file,
-            data_dir=DATA_DIR,
-            weights=weights,
-            seed=options.seed,
-            image=entry.workload.image,
-        ),
-        container=container,
-        gpus={f"gpu{i}": resolved.gpus[i].cuda_id for i in trial.gpus},
-    )
-
-
-def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:
-    """Create the cache for code that the driver compiles from PTX, which takes minutes on a new GPU."""
-    cache = paths.cache / "cuda" / image.digest.rpartition(":")[2][:16]
-    cache.mkdir(parents=True, exist_ok=True)
-    return cache
 
 
 def new_run_id(current: datetime.datetime) -> str:
