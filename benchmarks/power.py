@@ -33,7 +33,7 @@ from harness.analysis.stats import narrow_enough, t_quantile
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES, Profile
 from harness.model.comparison import Extract, Outcome, Speed
-from harness.run.extracts import SUFFIX, from_json
+from harness.run.extract_files import SUFFIX, from_json
 from harness.run.recording import open_run
 from tests.recordings import DATA, NAMES, recording
 

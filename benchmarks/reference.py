@@ -15,7 +15,7 @@ import harness.run
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.model.comparison import Extract, Section
-from harness.run.extracts import SUFFIX, Document
+from harness.run.extract_files import SUFFIX, Document
 from harness.run.recording import open_run
 
 # Hashes of code, which changes after the release. Versions, data, batches and settings decide what is

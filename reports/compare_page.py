@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.analysis.results import comparison_document
+from harness.analysis.results_json import comparison_document
 from harness.model.analysis import Key, find_by_key
 from harness.model.comparison import Extract, Gate, Result, Speed, Standing, Versus
 from harness.wording import short_digests, some

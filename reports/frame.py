@@ -19,7 +19,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.analysis.facts import facts
+from harness.analysis.compared_facts import facts
 from harness.wording import counted, scalar_word
 from reports import compare_messages, escaping, messages, numbers, palette
 from reports.charts import Figure, still

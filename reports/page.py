@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.analysis.facts import machine_name
-from harness.analysis.results import results_document
+from harness.analysis.compared_facts import machine_name
+from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from reports import numbers

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.analysis.facts import machine_name
+from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Key, PublishedComparison, find_by_key
 from harness.model.comparison import Extract
 from reports import charts, numbers

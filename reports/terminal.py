@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.facts import machine_name
+from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
 from harness.model.run import CPU, Run

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from harness.fleet.fleet_folder import FleetFolder, read_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.folder import FleetFolder, read_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.run.store import RunFolder

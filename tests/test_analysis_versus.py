@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from benchmarks.reference import to_json
 from harness.analysis import analyse
+from harness.analysis.compared_facts import facts
 from harness.analysis.extract import extract
-from harness.analysis.facts import facts
 from harness.analysis.gate import gate
 from harness.analysis.stats import estimate
 from harness.analysis.versus import MANY, versus
 from harness.errors import StoreError, UsageError
 from harness.model.comparison import Decision, Extract, Outcome, Section
 from harness.model.options import Options
-from harness.run.extracts import from_json, reference_path, references
+from harness.run.extract_files import from_json, reference_path, references
 from tests import builders
 from tests.comparisons import again, fleet, whole
 from tests.report_pages import RUNS

@@ -12,7 +12,7 @@ import pytest
 from harness.cli.compare import filtered
 from harness.errors import UsageError
 from harness.model.analysis import Caveat, CaveatKind
-from harness.run.extracts import reference_path, references
+from harness.run.extract_files import reference_path, references
 from tests import builders
 from tests.commands import Printed
 from tests.comparisons import whole

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.gate import gate
-from harness.analysis.results import comparison_document
+from harness.analysis.results_json import comparison_document
 from harness.analysis.versus import versus
 from harness.model.comparison import Decision
 from reports.compare_charts import figures_of, shown_runs

@@ -15,8 +15,8 @@ import pytest
 from harness.cli.run_trials import raise_for_trials
 from harness.errors import FleetError, StoreError, TfbenchError, TrialError, UsageError
 from harness.fleet.cluster import alive, connected
+from harness.fleet.fleet_folder import FleetFolder, read_files, write_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.folder import FleetFolder, read_files, write_files
 from harness.fleet.node_worker import kind, scratch_folder
 from harness.fleet.nodes import choose
 from harness.fleet.session import Ready, collect, lost_nodes, prepare, run, user_files

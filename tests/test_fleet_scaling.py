@@ -5,8 +5,8 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import UsageError
+from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import Written
-from harness.fleet.folder import FleetFolder
 from harness.fleet.multi_node_training import measure, parse_counts, placement, runs_by_workers
 from harness.fleet.nodes import select_team
 from harness.model.run import Placement, Status

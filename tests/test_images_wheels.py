@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.images.locks import Pin, is_wheel_of, read_lock
+from harness.images.lock_files import Pin, read_lock
 from harness.images.recipes import TARGETS
-from harness.images.wheels import fetch_wheels
+from harness.images.wheels import fetch_wheels, is_wheel_of
 from harness.progress import Progress, Silent, Task
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import ROOT, make_wheel, sha256, use_only, write_lock

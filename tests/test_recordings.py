@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.align import steady_means
-from harness.analysis.results import results_document
+from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis, Cause
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in

@@ -3,8 +3,8 @@ import io
 
 import pytest
 
+from reports.csv_table import cell, render_csv
 from reports.escaping import harmless
-from reports.table import cell, render_csv
 from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import re
 import threading
 
 from harness.telemetry import Target
-from harness.telemetry.metrics import BIT_MASKS, COUNTERS
+from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from harness.telemetry.nvml import fast_readings, slow_readings
 from harness.telemetry.sampler import Clock, TickLoop
 from harness.telemetry.sources import default_sources

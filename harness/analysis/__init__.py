@@ -8,7 +8,6 @@ from harness.analysis.case import cases
 from harness.analysis.caveats import caveats
 from harness.analysis.cost import costs
 from harness.analysis.findings import findings
-from harness.analysis.measures import measures
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
 from harness.analysis.ratios import comparisons
@@ -16,6 +15,7 @@ from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import sweeps
+from harness.analysis.trial_measures import measures
 from harness.model.analysis import Analysis
 from harness.model.run import Run
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.run import CPU, Series, Trial
-from harness.telemetry.metrics import BIT_MASKS, COUNTERS
+from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 
 SECOND_NS = 1_000_000_000
 # The device with one column per CPU: hundreds on a large host, and threads migrate between them.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.analysis.align import core_mean, gpu_names
-from harness.analysis.measures import Measure, Measures
+from harness.analysis.trial_measures import Measure, Measures
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.run import CPU, Run, Trial

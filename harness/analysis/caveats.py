@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from harness.analysis.measures import Measures
 from harness.analysis.stats import drift
+from harness.analysis.trial_measures import Measures
 from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Summary
 from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.align import gpu_names
-from harness.analysis.measures import Measure
 from harness.analysis.stats import estimate
+from harness.analysis.trial_measures import Measure
 from harness.model.analysis import Estimate
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"

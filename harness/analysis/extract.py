@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.facts import facts, machine_name
+from harness.analysis.compared_facts import facts, machine_name
 from harness.model.analysis import Analysis, find_by_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Status

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.align import gpu_names
-from harness.analysis.measures import Measures, by_index
 from harness.analysis.stats import estimate, t_quantile
+from harness.analysis.trial_measures import Measures, by_index
 from harness.model.analysis import Comparison, Estimate, Key, RatioKind
 from harness.model.run import CPU
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from harness.analysis.measures import Measure, by_index, measures
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
+from harness.analysis.trial_measures import Measure, by_index, measures
 from harness.model.analysis import Key
 from harness.model.multi_node import Scaling, ScalingPoint
 from harness.model.run import Run

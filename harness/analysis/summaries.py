@@ -11,8 +11,8 @@ import numpy as np
 from harness.analysis.align import steady_means
 from harness.analysis.energy import energy_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
-from harness.analysis.measures import Measure, Measures
 from harness.analysis.stats import estimate
+from harness.analysis.trial_measures import Measure, Measures
 from harness.model.analysis import Key, Summary
 from harness.model.run import Run
 from workloads.protocol import BASELINE, EVALUATE, STEADY, TUNED, Change, Workload

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.analysis.best import may_be_best
-from harness.analysis.measures import Measure, by_index, measure_of
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
+from harness.analysis.trial_measures import Measure, by_index, measure_of
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Point, Run, Status, Trial
 

@@ -11,13 +11,13 @@ import typer
 from rich.text import Text
 
 from harness.cli.console import Terminal, err
-from harness.cli.output import STDOUT, output_paths, write_outputs
+from harness.cli.output_files import STDOUT, output_paths, write_outputs
 from harness.cli.render_comparison import NamedRun, page_path, parse_run, read_extracts, render_comparison
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import Caveat
 from harness.model.comparison import Extract, Gate, Versus
-from harness.run.extracts import reference_path
+from harness.run.extract_files import reference_path
 
 
 def command(

@@ -20,8 +20,8 @@ from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signa
 from harness.cli.shared_options import Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
+from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import FleetPlan
-from harness.fleet.folder import FleetFolder
 from harness.fleet.multi_node_training import parse_counts, runs_by_workers
 from harness.fleet.session import prepare, run, run_scaling, user_files
 from harness.model.multi_node import Scaling

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from harness import __version__
-from harness.cli.output import charts_code
+from harness.cli.output_files import charts_code
 from harness.cli.render_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.multi_node import Scaling
 from harness.model.run import Prices
 from harness.progress import Progress
-from harness.run.extracts import SUFFIX, from_json
+from harness.run.extract_files import SUFFIX, from_json
 from harness.run.prices import read_prices
 from harness.run.store import write_atomic
 from harness.untrusted import printable, read_file
@@ -71,9 +71,9 @@ def read_extracts(runs: Sequence[NamedRun], *, price: str, progress: Progress) -
 
 def render_comparison(comparison: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
     """Render a comparison in each format."""
-    from harness.analysis.results import comparison_document  # noqa: PLC0415
+    from harness.analysis.results_json import comparison_document  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
-    from reports.table import comparison_csv  # noqa: PLC0415
+    from reports.csv_table import comparison_csv  # noqa: PLC0415
 
     renderers: Mapping[str, Callable[[], str]] = {
         "html": lambda: render_html(comparison, gate=gate, version=__version__, code=charts_code),

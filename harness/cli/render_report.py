@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.output import charts_code
+from harness.cli.output_files import charts_code
 from harness.model.analysis import Analysis
 from harness.model.run import Prices
-from harness.run.extracts import from_json, reference_path, references
+from harness.run.extract_files import from_json, reference_path, references
 from harness.run.prices import read_prices
 from harness.run.recording import open_recording, pack_for_page
 
@@ -59,9 +59,9 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
         StoreError: not a run folder or report file.
         UsageError: the price is not valid.
     """
-    from harness.analysis.results import results_document  # noqa: PLC0415
+    from harness.analysis.results_json import results_document  # noqa: PLC0415
+    from reports.csv_table import render_csv  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
-    from reports.table import render_csv  # noqa: PLC0415
 
     analysis, whole = read_analysis(run, read_prices(price) if price else None)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import out
-from harness.cli.output import STDOUT, output_paths, write_outputs
+from harness.cli.output_files import STDOUT, output_paths, write_outputs
 from harness.cli.render_report import FILES, newest, report_texts
 from harness.cli.shared_options import Formats, Price, Target
 

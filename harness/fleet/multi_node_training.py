@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.errors import UsageError
+from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import Node, Written
-from harness.fleet.folder import FleetFolder
 from harness.model.run import Placement, Run
 from harness.progress import Progress
 from harness.run.store import read_run

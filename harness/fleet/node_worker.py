@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
+from harness.fleet.fleet_folder import STOPS, read_files, write_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.folder import STOPS, read_files, write_files
 from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
+from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.folder import FleetFolder
 from harness.fleet.multi_node_training import measure
 from harness.fleet.nodes import choose, select_team
 from harness.model.options import Options

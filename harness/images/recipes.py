@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.locks import read_lock
+from harness.images.lock_files import read_lock
 from harness.images.wheels import fetch_wheels
 from harness.model.platform import target_for
 from harness.progress import Progress

@@ -16,13 +16,25 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from harness.digests import file_sha256
 from harness.errors import ImageError
-from harness.images.locks import PLATFORMS, Pin, is_wheel_of
+from harness.images.lock_files import Pin
 from harness.progress import Progress, Task
 
+# Up to the newest tag of TensorFlow's wheels; newest first, like pip's ranking.
+PLATFORMS = (
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)),
+    "manylinux2014_x86_64",
+    "manylinux2010_x86_64",
+    "manylinux1_x86_64",
+)
 _PARALLEL = 4
 _POLL_S = 0.1
 
@@ -143,3 +155,26 @@ def _pip_error(log: str) -> ImageError:
         hint="Check free space, the network and pip's configuration (`pip config list`: index, proxy, "
         "certificates), or copy the wheels from another machine to the cache's folder `wheels` ($TFBENCH_CACHE).",
     )
+
+
+@cache
+def wheel_tags(python_version: str) -> frozenset[Tag]:
+    """Return the wheel tags compatible with CPython `python_version` ("3.13") on x86_64 Linux."""
+    major, minor = (int(part) for part in python_version.split("."))
+    interpreter = f"cp{major}{minor}"
+    return frozenset(
+        (
+            *cpython_tags(python_version=(major, minor), abis=[interpreter], platforms=PLATFORMS),
+            *compatible_tags(python_version=(major, minor), interpreter=interpreter, platforms=PLATFORMS),
+        )
+    )
+
+
+def is_wheel_of(filename: str, pin: Pin, python_version: str) -> bool:
+    """Return whether a file name is that of a wheel of `pin` for `python_version`."""
+    try:
+        name, version, _, tags = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return False
+    matches = name == pin.name and version == Version(pin.version)
+    return matches and not tags.isdisjoint(wheel_tags(python_version))

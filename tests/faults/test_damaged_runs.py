@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.analysis.results import results_document
+from harness.analysis.results_json import results_document
 from harness.analysis.versus import versus
 from harness.model.run import Run, Status
-from harness.run.extracts import from_json
+from harness.run.extract_files import from_json
 from harness.run.recording import open_run, pack_for_page
 from harness.run.repeat import rerun_options, resolve_rerun
 from harness.run.store import RunFolder
