@@ -19,7 +19,6 @@ from harness.model.multi_node import Scaling
 from harness.model.run import Placement
 from harness.wording import counted, some
 from reports import numbers
-from reports.messages import listed
 from reports.names import device_name, device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
@@ -64,7 +63,7 @@ def reference_name(versus: Versus) -> str:
 def title(versus: Versus) -> str:
     """Return the title of a comparison."""
     if versus.scaling is not None:
-        return f"Training over {listed([str(workers) for workers in versus.scaling.placements])} workers"
+        return "Multi-node training"
     if len(versus.runs) == 2:
         base = versus.reference
         return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"

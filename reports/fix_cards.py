@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from harness.model.analysis import Cause, Finding, Remedy
+from harness.model.analysis import Cause, Finding
 from reports.names import is_gpu
 from reports.overview import Row
 
@@ -40,21 +40,18 @@ class Fix:
     finding: Finding
 
     @property
-    def tried(self) -> Remedy | None:
-        """The measured variant of this fix, if it was not faster."""
-        remedy = self.finding.remedy
-        return remedy if remedy is not None and remedy.gain.median <= 1 else None
-
-    @property
     def diff(self) -> tuple[str, ...]:
-        """Lines of the change, which begin with "+", "-" or a space; () if no code is offered."""
+        """Lines of the change, which begin with "+", "-" or a space; () without code or if it was not faster."""
+        remedy = self.finding.remedy
+        if remedy is not None and remedy.gain.median <= 1:
+            return ()
         name = SNIPPETS.get(self.finding.cause, "")
         changes = self.row.tuned.changes if self.row.tuned else ()
         if self.finding.cause is Cause.INPUT and any(change.what == "loader" for change in changes):
             name = LOADER
         elif self.finding.cause is Cause.COMPUTE and not is_gpu(self.finding.device):
             name = ON_CPU
-        return tuple(snippet(name).splitlines()) if name and not self.tried else ()
+        return tuple(snippet(name).splitlines()) if name else ()
 
 
 def fixes(rows: Sequence[Row]) -> list[list[Fix]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.model.analysis import (
     MIN_TRIALS,
@@ -41,10 +40,6 @@ PART_TEXTS: Mapping[Part, str] = {
 }
 
 
-# Causes that are named in addition to their part of the step.
-_NAMED = (Cause.DISK, Cause.OVERLAP, Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGRAMS)
-
-
 def limit(finding: Finding | None, time: StepTime | None) -> str:
     """Return what limits a workload in a few words: "input 94 % (decode)".
 
@@ -52,98 +47,60 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     """
     if finding is None:
         return "not analysed"
-    share = f" {numbers.percent(finding.share.median)}" if finding.share else ""
-    if finding.cause is Cause.IMPOSSIBLE:
-        return "measurement is wrong"
-    if finding.cause is Cause.NOT_LEARNING:
-        return "model does not learn"
-    name = finding.cause.value
-    if finding.parts and finding.cause not in (Cause.HEAT, Cause.POWER, Cause.MEMORY_BANDWIDTH):
-        name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
-    detail = ", ".join(finding.stages)
-    if Part.FRAMEWORK in finding.parts or finding.cause in _NAMED:
-        detail = finding.cause.value
-    text = f"{name}{share}{f' ({detail})' if detail else ''}"
+    cause = finding.cause.value
+    if not finding.parts or finding.share is None:
+        return cause
+    name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
+    if finding.cause in (Cause.HEAT, Cause.POWER):
+        name = cause  # they cost less than the part that they lengthen
+    detail = ", ".join(finding.stages) if name == cause else cause
+    text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     compute = time.share(Part.COMPUTE) if time else 0.0
-    if finding.share and finding.share.median < compute and Part.COMPUTE not in finding.parts:
+    if finding.share.median < compute and Part.COMPUTE not in finding.parts:
         return f"compute {numbers.percent(compute)}; removable: {text}"
     return text
-
-
-# Explanations of findings; names in braces are their facts.
-_EXPLANATIONS: Mapping[Cause, str] = {
-    Cause.OVERLAP: "The pipeline alone is fast enough, but input and compute do not overlap.",
-    Cause.COPY: "Batches are copied to the device while it waits.",
-    Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
-    Cause.EXCHANGE: "{gpus} GPUs exchange gradients in every step.",
-    Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
-    Cause.PYTHON_IN_STEP: "The step calls Python functions: {python_s} of each step.",
-    Cause.RETRACING: "The step was recompiled for {shapes} batch shapes.",
-    Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a bare loop.",
-    Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
-    Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
-    Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
-    Cause.MEMORY_BANDWIDTH: "GPU memory bandwidth is the limit: {dram} is used; 80 % is achievable.",
-    Cause.HEAT: "Heat lowered the clock for {time} of the time.",
-    Cause.POWER: "The power limit lowered the clock for {time} of the time.",
-    Cause.UNEXPLAINED: "No measured part accounts for this time.",
-}
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names: "a, b and c"."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def explanation(finding: Finding) -> str:
     """Explain a finding in one or two sentences."""
     facts = finding.facts
-    special: Mapping[Cause, Callable[[], str]] = {
-        Cause.INPUT: lambda: _input(finding),
-        Cause.DISK: lambda: f"The input waits for storage{_rate(facts)}.",
-        Cause.CALLBACKS: lambda: _callbacks(facts),
-        Cause.COMPUTE: lambda: _compute(facts),
-        Cause.IMPOSSIBLE: lambda: _impossible(finding),
-        Cause.NOT_LEARNING: lambda: _not_learning(facts),
+    memory, slowed, accuracy, needed = (
+        numbers.percent(facts.get(name)) for name in ("dram", "time", "accuracy", "needed")
+    )
+    failing = variant_name(TUNED if facts.get("tuned") else BASELINE)
+    texts: Mapping[Cause, str] = {
+        Cause.INPUT: _input(facts),
+        Cause.OVERLAP: "The pipeline alone is fast enough, but input and compute do not overlap.",
+        Cause.DISK: "The input waits for storage.",
+        Cause.COPY: "Batches are copied to the device while it waits.",
+        Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
+        Cause.EXCHANGE: "The GPUs exchange gradients in every step.",
+        Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
+        Cause.CALLBACKS: "Callbacks run around every batch; Keras waits for each step's results.",
+        Cause.PYTHON_IN_STEP: "The step calls Python functions.",
+        Cause.RETRACING: "The step is compiled again for each new batch shape.",
+        Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a bare loop.",
+        Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
+        Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
+        Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
+        Cause.COMPUTE: _compute(facts),
+        Cause.MEMORY_BANDWIDTH: f"GPU memory bandwidth is the limit: {memory} is used; 80 % is achievable.",
+        Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
+        Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
+        Cause.NOT_LEARNING: f"Held-out accuracy of {failing} is only {accuracy} ({needed} expected). Ignore its speed.",
+        Cause.UNEXPLAINED: "No measured part accounts for this time.",
+        Cause.IMPOSSIBLE: _impossible(finding),
     }
-    if finding.cause in special:
-        return special[finding.cause]()
-    written = {name: _fact(name, value) for name, value in facts.items()}
-    return _EXPLANATIONS[finding.cause].format_map(defaultdict(lambda: numbers.MISSING, written))
+    return texts[finding.cause]
 
 
-def _fact(name: str, value: float) -> str:
-    if name.endswith("_s"):
-        return numbers.duration(value)
-    return f"{value:.0f}" if name in ("gpus", "shapes") else numbers.percent(value)
-
-
-def _input(finding: Finding) -> str:
-    facts = finding.facts
-    stages = listed(finding.stages)
-    where = ""
-    if len(finding.stages) == 1:
-        where = f" The slowest stage is {stages}."
-    elif finding.stages:
-        where = f" The slowest stages are {stages}, with overlapping intervals."
+def _input(facts: Mapping[str, float]) -> str:
+    used, cpus = facts.get("cpus_used"), facts.get("cpus")
     if facts.get("serial"):
-        cpus = f" on {facts['cpus']:.0f} CPUs" if "cpus" in facts else ""
-        return f"The loader is serial: it prepares one sample at a time{cpus}.{where}"
-    used, cpus_ = facts.get("cpus_used"), facts.get("cpus")
-    if used and cpus_ and used >= 0.85 * cpus_:
-        return f"The pipeline keeps all {cpus_:.0f} CPUs busy and is still too slow.{where}"
-    return f"The input pipeline is slower than the model.{where}"
-
-
-def _rate(facts: Mapping[str, float]) -> str:
-    rate = facts.get("read_bytes_per_s")
-    return f", which delivers {numbers.size(rate)}/s" if rate else ""
-
-
-def _callbacks(facts: Mapping[str, float]) -> str:
-    spent = facts.get("callbacks_s", 0.0)
-    took = f" and take {numbers.duration(spent)} per step" if spent else ""
-    return f"Callbacks run around every batch{took}; Keras waits for each step's results."
+        return "The loader is serial: it prepares one sample at a time."
+    if used and cpus and used >= 0.85 * cpus:
+        return f"The pipeline keeps all {cpus:.0f} CPUs busy and is still too slow."
+    return "The input pipeline is slower than the model."
 
 
 def _compute(facts: Mapping[str, float]) -> str:
@@ -156,20 +113,14 @@ def _compute(facts: Mapping[str, float]) -> str:
 
 def _impossible(finding: Finding) -> str:
     facts = finding.facts
-    excess = numbers.percent(finding.share.median if finding.share else 0.0)
     if finding.variants:
-        faster, ceiling = (variant_name(name) for name in finding.variants)
-        return f"{faster[0].upper()}{faster[1:]} is {excess} faster than {ceiling}, which does less. Repeat the run."
+        excess = numbers.percent(finding.share.median if finding.share else None)
+        faster, ceiling = map(variant_name, finding.variants)
+        return f"{faster.capitalize()} is {excess} faster than {ceiling}, which does less."
     if "bytes_per_s" in facts:
         rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
-        return f"The copy would need {rate:.0f} GB/s over a {link:.0f} GB/s link. Repeat the run."
-    return "A speed is higher than any device can reach. Repeat the run."
-
-
-def _not_learning(facts: Mapping[str, float]) -> str:
-    variant = TUNED if facts.get("tuned") else BASELINE
-    accuracy, needed = (numbers.percent(facts.get(name)) for name in ("accuracy", "needed"))
-    return f"Held-out accuracy of {variant_name(variant)} is only {accuracy} ({needed} expected). Ignore its speed."
+        return f"The copy would need {rate:.0f} GB/s over a {link:.0f} GB/s link."
+    return "A speed is higher than any device can reach."
 
 
 FIXES: Mapping[Cause, str] = {
@@ -211,19 +162,8 @@ def gain_alone(finding: Finding | None) -> str:
         return ""
     factor = numbers.factor(remedy.gain.median)
     if remedy.gain.median <= 1:
-        return f"tried: {factor}, not faster"
-    if not remedy.alone or remedy.variant == TUNED:
-        return ""
-    name = variant_name(remedy.variant)
-    return f"{'by itself' if name == fix(finding) else name}: {factor}"
-
-
-def expected(finding: Finding) -> str:
-    """Return the expected gain of a fix and how it was obtained."""
-    if finding.remedy is None:
-        return f"{numbers.factor(finding.gain or 1.0)} predicted"
-    others = "all fixes" if finding.remedy.variant == TUNED else "other changes"
-    return gain_alone(finding) or f"{numbers.factor(finding.remedy.gain.median)} with {others}"
+        return f"tried: {factor}, do not apply"
+    return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:
@@ -241,8 +181,8 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
             predicted = ""
     elif finding.gain:
         parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
-    if by_itself := gain_alone(finding):
-        parts.append(f"{by_itself[0].upper()}{by_itself[1:]}{predicted}.")
+    if alone := gain_alone(finding):
+        parts.append(f"{alone[0].upper()}{alone[1:]}{predicted}.")
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
     return " ".join(parts)
@@ -282,13 +222,12 @@ def banners(run: Run) -> Iterator[str]:
 
 
 def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
-    """Return the warnings or the notes, grouped by kind, as (sentence, first few subjects)."""
+    """Return the warnings or the notes, grouped by kind and text, as (sentence, first few subjects)."""
     groups: dict[tuple[CaveatKind, str], list[Caveat]] = {}
     devices = device_names(caveat.device for caveat in caveats if caveat.device)
     for caveat in caveats:
         if caveat.is_note is notes:
-            distinct = caveat.text if caveat.kind in _BY_TEXT else ""
-            groups.setdefault((caveat.kind, distinct), []).append(caveat)
+            groups.setdefault((caveat.kind, caveat.text), []).append(caveat)
     return [
         (
             _caveat(group),
@@ -304,13 +243,6 @@ def _subject(caveat: Caveat, devices: Mapping[str, str]) -> str:
     where = f"{caveat.workload} on {device}" if caveat.workload and device else caveat.workload or device
     variant = variant_name(caveat.variant) if caveat.variant else ""
     return ", ".join(filter(None, (where, variant, caveat.source)))
-
-
-# Kinds that are grouped by their text as well.
-_BY_TEXT = frozenset(
-    {CaveatKind.FAILED_TRIALS, CaveatKind.WORKLOAD_WARNING, CaveatKind.TELEMETRY_GAP,
-     CaveatKind.POWER_LIMIT, CaveatKind.DATA}
-)  # fmt: skip
 
 
 def _caveat(group: Sequence[Caveat]) -> str:
@@ -365,7 +297,6 @@ PUBLISHED_CAVEAT = (
 )
 
 TERMS: Mapping[str, str] = {
-    "Sample, step, batch": "A sample is one example. A step trains on one batch of them.",
     "Variant": "One way to run a workload: baseline is the published code; tuned is the same model on the same data "
     "with optimizations applied, including batch size and precision where listed; others isolate input or model.",
     "Trial, window": "A trial is one container. It measures each variant in a few windows of steps, "
@@ -376,5 +307,4 @@ TERMS: Mapping[str, str] = {
     "with overlapping intervals can still differ: comparisons test the ratio.",
     "GPU utilisation, SM activity": "Utilisation is the share of time in which any kernel ran, however small. SM "
     "activity is the share of streaming multiprocessors in use.",
-    "XLA, jit_compile": "TensorFlow's compiler, which fuses many small kernels into a few.",
 }

@@ -120,7 +120,7 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
     fix = first_fix(overview)
     if fix is not None:
         row, finding = fix
-        yield "Fix first", f"{row.name}: {messages.fix(finding)} -> {messages.expected(finding)}"
+        yield "Fix first", f"{row.name}: {messages.fix(finding)}. {messages.gain(finding, row.gain)}"
     if overview or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
     warnings = [text for text, _ in messages.caveat_lines(analysis.caveats, notes=False)]

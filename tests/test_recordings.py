@@ -138,10 +138,10 @@ class TestFindings:
     def test_slower_changes_are_not_offered_as_fixes(self, folder):
         """A pipeline without parallel maps reached 1,624 instead of 2,248 samples/s."""
         (slower,) = cards(replay(folder("h200-input-bound")))
-        assert slower.tried.gain.median == pytest.approx(0.72, abs=0.01)
+        assert slower.finding.remedy.gain.median == pytest.approx(0.72, abs=0.01)
         assert slower.diff == ()
         (faster,) = (each for each in cards(replay(folder("h200-launch-bound"))) if each.row.device == "gpu0")
-        assert faster.tried is None and faster.diff
+        assert faster.diff
 
     def test_the_gpu_is_idle_as_in_the_article(self, folder):
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)

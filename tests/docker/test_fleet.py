@@ -110,6 +110,6 @@ def test_distributed_training(nodes: Nodes, tmp_path: Path) -> None:
     assert point["efficiency"]["median"] > 0
     assert "multi-node training" in out
     page = (path / "comparison.html").read_text()
-    assert "Training over 1 and 2 workers" in page
+    assert "Multi-node training" in page
     assert "2 workers shared 1 machine" in page
     assert running(path) == []
