@@ -72,7 +72,7 @@ class Page:
         manifest = run.manifest
         words = (
             f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else "",
-            run.system["framework"],
+            run.framework,
             manifest.engine.name,
             manifest.profile.name,
             numbers.when(manifest.created),

@@ -44,7 +44,7 @@ def summary(analysis: Analysis) -> RenderableType:
 def _title(run: Run) -> str:
     words = (
         machine_name(run.manifest),
-        run.system["framework"],
+        run.framework,
         run.manifest.engine.name,
         run.manifest.profile.name,
         numbers.duration(run.duration_s) if run.trials else "",

@@ -170,8 +170,7 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
         system={
             "system_name": "example host", "host_processor_model_name": "AMD EPYC 9354",
             "host_processor_core_count": "16", "host_processor_vcpu_count": "16",
-            "host_memory_capacity": "125.8 GiB", "accelerators_per_node": str(gpus),
-            "accelerator_model_name": installed[0].name if installed else "", "framework": "TensorFlow 2.21.0",
+            "host_memory_capacity": "125.8 GiB",
             "operating_system": "Debian GNU/Linux 13 (trixie)", "cooling": "",
         },
         host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,

@@ -32,10 +32,9 @@ def whole(kind: int = 0) -> Extract:
         {"gpu0": builders.COMPUTE_BOUND} if name else {"cpu": builders.CPU_RESNET}, name="resnet50", trials=3
     )
     gpus = tuple(replace(gpu, name=name) for gpu in run.manifest.gpus)
-    system = {**run.manifest.system, "accelerator_model_name": name}
     both = replace(
         run,
-        manifest=replace(run.manifest, gpus=gpus, system=system),
+        manifest=replace(run.manifest, gpus=gpus),
         workloads=run.workloads + other.workloads,
         planned=run.planned + other.planned,
         trials=run.trials + other.trials,

@@ -33,7 +33,7 @@ def recorded(name: str) -> Run:
 
 def priced_run() -> Run:
     run = builders.four_gpu_run()
-    prices = Prices(cpu=0.4, each_gpu=3.5, electricity_per_kwh=0.3, source="--price")
+    prices = Prices(cpu=0.4, each_gpu=3.5, electricity_per_kwh=0.3)
     return replace(run, manifest=replace(run.manifest, prices=prices))
 
 

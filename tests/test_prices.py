@@ -8,11 +8,11 @@ from harness.run.prices import read_prices
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("0.526", Prices(machine=0.526, source="--price")),
-        ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526, source="--price")),
+        ("0.526", Prices(machine=0.526)),
+        ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526)),
         (
             "each-gpu=3, electricity=0.3, currency=EUR",
-            Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR", source="--price"),
+            Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR"),
         ),
     ],
 )

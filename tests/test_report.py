@@ -180,9 +180,9 @@ def test_banners_come_first(name, banners):
     [
         ("failed", ("no-gpu", "TensorFlow registered 0 of 1 GPUs."), ()),
         ("bare", ("NVML is not installed",), ("figure-telemetry-1",)),
-        ("gpu", ("host_processor_model_name", "accelerator_model_name", "sha256:" + "ab" * 32, "Power limit",
+        ("gpu", ("host_processor_model_name", "sha256:" + "ab" * 32, "Power limit",
                  "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),
-        ("cpu", ("host_processor_model_name",), ("accelerator_model_name",)),
+        ("cpu", ("host_processor_model_name",), ("Power limit",)),
         ("four-gpus", ("USD",), ()),
         ("serving", ("CudnnRNNV3 on GPU:0", "901/s", "Offered", "900/s"), ()),
     ],

@@ -17,8 +17,6 @@ from harness.model.run import Manifest, Run
 _VOLATILE = frozenset(
     {"boot_id", "load_1min", "free_disk_bytes", "own_memory_limit_bytes", "own_cpu_limit_cpus"}
 )
-# Host facts that other sections hold in more detail.
-_IN_OTHER_SECTIONS = frozenset({"framework", "other_software_stack", "operating_system"})
 # Fields that identify a single GPU rather than its model.
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
@@ -64,7 +62,7 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
 
 def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     for name, value in manifest.system.items():
-        if name not in _IN_OTHER_SECTIONS:
+        if name != "operating_system":
             yield Section.MACHINE, name, value
     for name, fact in manifest.host_facts.items():
         if name not in _VOLATILE and name != "kernel":

@@ -19,7 +19,6 @@ import psutil
 
 from harness.fleet.fleet_folder import STOPS, read_files, write_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.model.platform import EngineInfo
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Silent, Task
@@ -43,7 +42,6 @@ def describe(node: Node, cloud: bool) -> Node:
         cloud: whether to query the cloud's metadata service.
     """
     gpus, _ = discover()
-    system = system_description(gpus, EngineInfo(name="", version="", isolated=False), {})
     host = host_facts()
     cpus = int(host.get("cpus", 0))
     return replace(
@@ -51,7 +49,7 @@ def describe(node: Node, cloud: bool) -> Node:
         kind=kind(
             str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
             [gpu.name for gpu in gpus],
-            system["host_processor_model_name"],
+            system_description()["host_processor_model_name"],
             cpus,
             int(host.get("memory_bytes", 0)),
         ),

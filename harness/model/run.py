@@ -256,7 +256,6 @@ class Prices:
         each_gpu: each GPU used by a trial.
         electricity_per_kwh: price of a kilowatt-hour.
         currency: of all prices, e.g. "USD".
-        source: description of where the prices come from.
     """
 
     machine: float | None = None
@@ -265,7 +264,6 @@ class Prices:
     each_gpu: float | None = None
     electricity_per_kwh: float | None = None
     currency: str = "USD"
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,11 +345,9 @@ class Run:
     stops: tuple[Stop, ...] = ()
 
     @property
-    def system(self) -> Mapping[str, str]:
-        """MLPerf system description, with the framework as reported by the containers."""
-        versions = dict.fromkeys(trial.framework for trial in self.trials if trial.framework)
-        framework = self.manifest.system.get("framework") or ", ".join(versions)
-        return {**self.manifest.system, "framework": framework}
+    def framework(self) -> str:
+        """Names and versions of the frameworks, as reported by the containers."""
+        return ", ".join(dict.fromkeys(trial.framework for trial in self.trials if trial.framework))
 
     @property
     def duration_s(self) -> float:

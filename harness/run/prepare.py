@@ -221,7 +221,6 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
 def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
     current = datetime.datetime.now(datetime.UTC)
-    software = {target: image.reference for target, image in inputs.images.items()}
     return Manifest(
         run_id=run_id or new_run_id(current),
         created=current.isoformat(timespec="seconds"),
@@ -232,7 +231,7 @@ def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> 
         images=tuple(inputs.images.values()),
         data=tuple(info for _, info in inputs.data.values()),
         gpus=resolved.gpus,
-        system=system_description(resolved.gpus, inputs.engine, software),
+        system=system_description(),
         host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
         options=options,
         profile=resolved.profile,

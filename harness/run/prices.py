@@ -17,7 +17,7 @@ from harness.errors import UsageError, unknown
 from harness.model.run import Prices
 
 _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."
-_NAMES = tuple(each.name for each in fields(Prices) if each.name != "source")
+_NAMES = tuple(each.name for each in fields(Prices))
 
 
 def read_prices(text: str) -> Prices:
@@ -34,7 +34,7 @@ def read_prices(text: str) -> Prices:
     for name in values.keys() - set(_NAMES):
         raise unknown("price", name, ("machine", "cpu", "gpu", "each-gpu", "electricity", "currency"))
     try:
-        prices = msgspec.convert({**values, "source": "--price"}, Prices, strict=False)
+        prices = msgspec.convert(values, Prices, strict=False)
         amounts = [value for name in _NAMES if isinstance(value := getattr(prices, name), float)]
         # A decimal comma gives two prices of the machine.
         distinct = len(values) == len(items)

@@ -144,7 +144,7 @@ def expected_run(run: Run, options: Options, paths: Paths) -> Run:
         ),
         data=(),
         gpus=gpus,
-        system=system_description(gpus, engine, {}),
+        system=system_description(),
         host_facts=host_facts(),
         sources=sources(entries),
     )

@@ -1,4 +1,4 @@
-"""MLPerf's system description of this machine, and the state of the host; `root` is / except in tests."""
+"""The hardware of this machine and the state of the host; `root` is / except in tests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from harness.cgroups import own_limits
-from harness.model.platform import EngineInfo, Gpu
 from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
@@ -51,21 +50,10 @@ def lscpu() -> dict[str, str]:
     return {field: value.strip() for field, _, value in (line.partition(":") for line in lines)}
 
 
-def system_description(
-    gpus: Sequence[Gpu], engine: EngineInfo, software: Mapping[str, str], root: Path = Path("/")
-) -> dict[str, str]:
-    """Return the fields of MLPerf's system description that can be detected; "" if unknown.
-
-    Args:
-        software: name -> version or image; "framework" goes into a separate field.
-    """
+def system_description(root: Path = Path("/")) -> dict[str, str]:
+    """Return the fields of MLPerf's system description that GPUs and host facts do not have; "" if unknown."""
     cpu, frequency = lscpu(), psutil.cpu_freq()
     disks = tuple(_disks(root))
-    hypervisor = cpu.get("Hypervisor vendor")
-    stack = {"Python": platform.python_version(), engine.name: engine.version}
-    if gpus:
-        stack |= {"NVIDIA driver": gpus[0].driver_version, "CUDA driver API": gpus[0].cuda_version}
-    stack |= {name: value for name, value in software.items() if name != "framework"}
     caches = {name.removesuffix(" cache"): size for name, size in cpu.items() if name.endswith(" cache")}
     try:
         distribution = platform.freedesktop_os_release()["PRETTY_NAME"]
@@ -75,36 +63,19 @@ def system_description(
     return {
         # On some clouds this is the instance type.
         "system_name": f"{text(dmi / 'sys_vendor')} {text(dmi / 'product_name')}".strip(),
-        "number_of_nodes": "1",
         "host_processors_per_node": cpu.get("Socket(s)", ""),
         "host_processor_model_name": cpu.get("Model name", ""),
         "host_processor_core_count": str(psutil.cpu_count(logical=False) or ""),
         "host_processor_vcpu_count": str(psutil.cpu_count() or ""),
         "host_processor_frequency": f"{frequency.max or frequency.current:.0f} MHz" if frequency else "",
         "host_processor_caches": ", ".join(f"{name} {size}" for name, size in caches.items()),
-        "host_memory_capacity": _gib(psutil.virtual_memory().total),
+        "host_memory_capacity": f"{psutil.virtual_memory().total / GIB:.1f} GiB",
         "host_storage_type": ", ".join(sorted({kind for _, kind, _ in disks})),
-        "host_storage_capacity": ", ".join(f"{name} {_gib(size_bytes)}" for name, _, size_bytes in disks),
+        "host_storage_capacity": ", ".join(
+            f"{name} {size_bytes / GIB:.1f} GiB" for name, _, size_bytes in disks
+        ),
         "host_networking": _networks(root),
-        "hw_notes": f"virtual machine, {hypervisor}" if hypervisor else "",
-        **_accelerators(gpus),
-        "framework": software.get("framework", ""),
-        "other_software_stack": ", ".join(f"{name} {value}" for name, value in stack.items() if value),
         "operating_system": f"{distribution} {platform.release()}".strip(),
-    }
-
-
-def _accelerators(gpus: Sequence[Gpu]) -> dict[str, str]:
-    if not gpus:
-        return {"accelerators_per_node": "0"}
-    first = gpus[0]
-    pcie = f"PCIe {first.pcie_gen}.0 x{first.pcie_width}" if first.pcie_gen and first.pcie_width else ""
-    return {
-        "accelerators_per_node": str(len(gpus)),
-        "accelerator_model_name": ", ".join(dict.fromkeys(gpu.name for gpu in gpus)),
-        "accelerator_host_interconnect": pcie,
-        "accelerator_frequency": f"{first.clock_max_sm_mhz} MHz" if first.clock_max_sm_mhz else "",
-        "accelerator_memory_capacity": _gib(first.memory_bytes),
     }
 
 
@@ -174,7 +145,3 @@ def _networks(root: Path) -> str:
             mbit = text(folder / "speed")
             result[f"{int(mbit) / 1000:g} Gb/s" if mbit.isdigit() else "unknown speed"] += 1
     return ", ".join(f"{count}x {speed}" for speed, count in sorted(result.items()))
-
-
-def _gib(size_bytes: int | None) -> str:
-    return f"{size_bytes / GIB:.1f} GiB" if size_bytes else ""
