@@ -20,11 +20,12 @@ from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
+from harness.model.platform import ImageInfo
 from harness.model.run import Run
 from harness.paths import Paths, paths_here
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
-from harness.run.repeat import compare_images, expected_run, requested_resources, rerun_options, resolve_rerun
+from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.wording import short_digests
 
 _ABSENT = "none"
@@ -74,9 +75,8 @@ def command(
         for name, value in requested.items():
             progress.line(f"The run uses {name} {value}")
         if check:
-            _print_differences(progress, recorded, expected_run(recorded, options, paths))
-            for target, verdict in _compare_images(recorded, paths, progress).items():
-                progress.line(f"{target} image: {verdict}.")
+            images = _existing_images(recorded, paths, progress)
+            _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
             return
         if requested and not yes:
             _confirm(requested)
@@ -139,10 +139,12 @@ def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
         progress.line("No differences known before the run.")
 
 
-def _compare_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping[str, str]:
+def _existing_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping[str, ImageInfo]:
+    """Return this host's up-to-date images by target, for those that the run built from locks."""
+    targets = [image.target for image in recorded.manifest.images if image.contents and image.lock_sha256]
     try:
         with closing(DockerEngine.connect()) as engine:
             builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
-            return compare_images(recorded, builder.existing)
+            return {target: image for target in targets if (image := builder.existing(target))}
     except EngineError:
         return {}

@@ -98,7 +98,6 @@ class ImageBuilder:
             base="",
             lock_sha256="",
             contents=image_contents(image.attrs),
-            note="custom image, not built from this repository's locks",
         )
 
     def _build(self, target: str, base: Base, context: Path) -> None:
@@ -152,7 +151,7 @@ class ImageBuilder:
     def _custom_base(self, reference: str) -> Base:
         """Return a custom base, pulled if necessary; its identity includes the image id."""
         image = pull_missing(self._engine, reference, self._progress)
-        return Base(reference=reference, identity=f"{reference}@{image.id}", note="custom base image")
+        return Base(reference=reference, identity=f"{reference}@{image.id}")
 
     @property
     def _engine(self) -> docker.DockerClient:
@@ -169,7 +168,6 @@ class ImageBuilder:
             base=base.reference,
             lock_sha256=self._recipes.lock_sha256(target),
             contents=image_contents(image.attrs),
-            note=base.note,
         )
 
 

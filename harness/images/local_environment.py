@@ -47,7 +47,6 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
         digest=f"sha256:{key}",
         base=f"{interpreter} ({version})",
         lock_sha256=lock_sha256,
-        note="virtual environment on the host, without isolation",
     )
 
 

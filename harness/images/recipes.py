@@ -32,7 +32,6 @@ class Base:
 
     reference: str
     identity: str
-    note: str = ""
 
 
 class Recipes:
@@ -49,8 +48,7 @@ class Recipes:
     def bootstrapped_base(self) -> Base:
         """Return the base that images/base.sh builds, named by a hash of the script and its package lock."""
         reference = f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
-        note = "base image built from distribution packages, because no image registry was reachable"
-        return Base(reference=reference, identity=reference, note=note)
+        return Base(reference=reference, identity=reference)
 
     def settings(self) -> list[str]:
         """Return the Dockerfile's ENV, ENTRYPOINT, CMD and USER instructions."""

@@ -62,7 +62,6 @@ class ImageInfo:
     digest: str
     base: str
     lock_sha256: str
-    note: str = ""
     contents: str = ""
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
 from harness.defaults import RUNS
-from harness.digests import file_sha256
 from harness.engines.connect import DOCKER, LOCAL
 from harness.errors import UsageError
+from harness.images.recipes import Recipes
 from harness.model.options import Options
-from harness.model.platform import EngineInfo, ImageInfo, target_for
+from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Run, Status
 from harness.paths import Paths
-from harness.run.catalogue import built_in, external, sources
+from harness.run.catalogue import sources
 from harness.run.prepare import git_commit
-from harness.run.resolve import Resolved, resolve
+from harness.run.resolve import Resolved, resolve, selected_entries
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
@@ -113,34 +113,27 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     return {name: str(value) for name, value in requested.items() if value}
 
 
-def expected_run(run: Run, options: Options, paths: Paths) -> Run:
-    """Return the run as it would be on this host, without connecting to an engine or building an image.
+def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo]) -> Run:
+    """Return the run as it would be on this host; unknown fields, such as data and engine, are empty.
 
-    Unknown fields, such as data and engine, are empty.
+    Args:
+        options: result of `rerun_options`.
+        images: target -> up-to-date image, as far as the engine has them; of others only the lock is known.
     """
-    external_entries = tuple(entry for path in options.files for entry in external(path))
-    entries = tuple(
-        entry for entry in (*built_in(), *external_entries) if entry.workload.name in options.workloads
-    )
+    entries = selected_entries(options)
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
-    targets = {
-        target_for(workload.image, gpu=bool(planned.gpus))
-        for planned in run.planned
-        for workload in run.workloads
-        if workload.name == planned.workload
-    }
-    locks = {target: paths.checkout / "images" / f"{target}.lock" for target in sorted(targets)}
-    engine = EngineInfo(name="", version="", isolated=run.manifest.engine.isolated)
+    recipes = Recipes(paths.checkout / "images")
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
-        engine=engine,
+        engine=EngineInfo(name="", version="", isolated=run.manifest.engine.isolated),
         images=tuple(
-            ImageInfo(target=target, reference="", digest="", base="", lock_sha256=file_sha256(lock))
-            for target, lock in locks.items()
-            if target not in options.images and lock.is_file()
+            images.get(each.target)
+            or replace(each, base="", lock_sha256=recipes.lock_sha256(each.target), digest="", contents="")
+            for each in run.manifest.images
+            if each.target not in options.images
         ),
         data=(),
         gpus=gpus,
@@ -151,28 +144,3 @@ def expected_run(run: Run, options: Options, paths: Paths) -> Run:
     return replace(
         run, manifest=manifest, workloads=tuple(entry.workload for entry in entries), trials=(), stops=()
     )
-
-
-def compare_images(recorded: Run, find: Callable[[str], ImageInfo | None]) -> dict[str, str]:
-    """Describe for each image of a run whether the local one has the same content.
-
-    Args:
-        recorded: the run.
-        find: returns the local image of a target, or None.
-    """
-    verdicts = {}
-    for image in recorded.manifest.images:
-        if not (image.contents and image.lock_sha256):
-            continue
-        here = find(image.target)
-        if here is None:
-            verdicts[image.target] = "not built yet"
-        elif here.contents == image.contents:
-            verdicts[image.target] = "same content"
-        elif here.lock_sha256 != image.lock_sha256:
-            verdicts[image.target] = "different content, from a different lock file"
-        elif here.base != image.base:
-            verdicts[image.target] = f"different content, on base {here.base} instead of {image.base}"
-        else:
-            verdicts[image.target] = "different content, from the same lock file and base"
-    return verdicts
