@@ -54,14 +54,6 @@ def test_trial_without_record_is_interrupted(folder):
     assert run.stops == ()
 
 
-def test_only_successful_trials_are_finished(folder):
-    assert folder.finished() == frozenset()
-    write_trial(folder, RUN.planned[0])
-    write_trial(folder, RUN.planned[1], Status.FAILED)
-    assert folder.finished() == {RUN.planned[0].id}
-    assert [trial.status for trial in folder.ended_trials(RUN.planned).values()] == [Status.OK, Status.FAILED]
-
-
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
@@ -140,7 +132,6 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
     first, second = read_run(folder.path).trials
     assert (first.status, second.status) == (Status.BAD_EVENTS, Status.OK)
     assert "damaged" in first.message
-    assert folder.finished() == {second.id}
     again = folder.open_trial(RUN.planned[0], SPEC)
     assert not os.path.lexists(again.record)
     assert not again.events.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from harness.fleet.multi_node_training import parse_counts, runs_by_workers
 from harness.fleet.session import prepare, run, run_scaling, user_files
 from harness.model.multi_node import Scaling
 from harness.model.options import Options
+from harness.model.run import Status
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.plan import split_devices
@@ -134,9 +136,11 @@ def _table(folder: FleetFolder) -> Table:
     plan = folder.read_plan()
     table = Table("node", "kind", "plan", "trials", box=None, pad_edge=False)
     kinds = {node.key: node.kind for node in plan.nodes}
+    names = (name for name, trial in folder.trials().items() if trial.status is Status.OK)
+    finished = Counter(name.partition("/")[0] for name in names)
     for key in plan.chosen:
         state = "done" if folder.done(key) else "not finished"
-        table.add_row(Text(key), Text(kinds.get(key, "")), state, str(len(folder.run(key).finished())))
+        table.add_row(Text(key), Text(kinds.get(key, "")), state, str(finished[key]))
     return table
 
 

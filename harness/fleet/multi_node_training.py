@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.errors import UsageError
 from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import Node, Written
-from harness.model.run import Placement, Run
+from harness.model.run import Placement, Run, Status
 from harness.progress import Progress
 from harness.run.store import read_run
 
@@ -56,10 +56,15 @@ def measure(
             run.manifest, run_id=f"{run.manifest.run_id}-{workers}", placement=placement(nodes, workers)
         )
         folder.begin(_name(workers), replace(run, manifest=manifest, planned=trials))
-    finished = {workers: folder.run(_name(workers)).finished() for workers in counts}
+    finished = {
+        (trial.id, workers)
+        for workers in counts
+        for trial in folder.run(_name(workers)).trials(trials)
+        if trial.status is Status.OK
+    }
     with progress.task("Multi-node training", float(len(trials) * len(counts))) as bar:
         for trial, workers in itertools.product(trials, counts):
-            if trial.id not in finished[workers]:
+            if (trial.id, workers) not in finished:
                 bar.note(f"{trial.id}, workers: {workers}")
                 results = train(trial.id, workers)
                 _store(folder, workers, nodes, results)

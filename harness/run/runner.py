@@ -71,7 +71,7 @@ class Runner:
             StoreError: the run folder cannot be written.
         """
         stopping = Stopping(self.profile)
-        ended = self.folder.ended_trials(job.planned for job in jobs)
+        ended = {trial.id: trial for trial in self.folder.trials(job.planned for job in jobs)}
         trials: list[Trial] = []
         with self.progress.task("Trials", sum(map(self._windows, jobs))) as bar:
             for job in jobs:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,20 +109,10 @@ class RunFolder:
         """Return the folder of a trial."""
         return TrialFolder(path=self.path / "trials" / trial_id)
 
-    def ended_trials(self, planned: Iterable[PlannedTrial]) -> Mapping[str, Trial]:
-        """Return the planned trials that have ended, by id; trials with damaged files count as failed."""
-        return {
-            each.id: read_trial(folder.path, each)
-            for each in planned
-            if (folder := self.trial(each.id)).record.exists()
-        }
-
-    def finished(self) -> frozenset[str]:
-        """Return the ids of successful trials with intact files."""
-        names = (path.parent.name for path in self.path.glob("trials/*/trial.json"))
-        planned = (PlannedTrial(id=name, workload="", device="", index=0, variants=()) for name in names)
-        return frozenset(
-            name for name, trial in self.ended_trials(planned).items() if trial.status is Status.OK
+    def trials(self, planned: Iterable[PlannedTrial]) -> tuple[Trial, ...]:
+        """Return the trials that have started; those with damaged files count as failed."""
+        return tuple(
+            _read_trial(folder, each) for each in planned if (folder := self.trial(each.id)).path.is_dir()
         )
 
 
@@ -169,22 +159,20 @@ def read_run(path: Path) -> Run:
         manifest = from_plain(raw, Manifest)
         workloads = from_plain(plan["workloads"], tuple[Workload, ...])
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
-        trials = tuple(
-            read_trial(folder, trial)
-            for trial in planned
-            if (folder := RunFolder(path).trial(trial.id).path).is_dir()
-        )
     except _READ_ERRORS as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
     return Run(
-        manifest=manifest, workloads=workloads, planned=planned, trials=trials, stops=_read_stops(path)
+        manifest=manifest,
+        workloads=workloads,
+        planned=planned,
+        trials=RunFolder(path).trials(planned),
+        stops=_read_stops(path),
     )
 
 
-def read_trial(path: Path, planned: PlannedTrial) -> Trial:
-    """Read a trial's folder; a trial with damaged files counts as failed."""
+def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     try:
-        return _read_valid_trial(TrialFolder(path=path), planned)
+        return _read_valid_trial(folder, planned)
     except _READ_ERRORS as error:
         message = f"The trial's files are damaged: {_reason(error)}. Repeat it with `tfbench bench --resume`."
         return planned.trial(Status.BAD_EVENTS, message)

@@ -18,7 +18,6 @@ from harness.model.run import Run, Status
 from harness.run.extract_files import from_json
 from harness.run.recording import open_run, pack_for_page
 from harness.run.repeat import rerun_options, resolve_rerun
-from harness.run.store import RunFolder
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
 from tests import builders
@@ -30,7 +29,6 @@ from tests.faults.injecting import (
     damaged,
     faults,
     succeeds_or_user_error,
-    time_limit,
     truncate,
 )
 from tests.folders import write_run
@@ -83,8 +81,6 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
         resolve_rerun(run, rerun_options(run, out=path))
         others = [trial.status for trial in run.trials if trial.id not in str(file)]
         assert others.count(Status.OK) >= 2, "other trials are not affected"
-    with time_limit():
-        assert len(RunFolder(path).finished()) >= 2
     shutil.rmtree(path)
 
 
