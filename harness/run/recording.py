@@ -29,7 +29,6 @@ from harness.run.json_values import from_plain, to_plain
 from harness.run.store import read_run
 from harness.untrusted import MAX_BYTES, read_file, sanitized
 
-FORMAT = "tfbench-run"
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
 _MIN_VALUES = 20_000  # below this, downsampling no longer shrinks the page
 _PRESET = 3  # takes a fifth of the default's time, for 4 % more bytes
@@ -47,10 +46,7 @@ def open_run(path: Path) -> Run:
 
 
 def open_recording(path: Path) -> tuple[Run, Analysis | None]:
-    """Read a run from a run folder or report file.
-
-    Returns:
-        The run, and the analysis computed before it was downsampled (None if the run is complete).
+    """Read a run, and the analysis computed before it was downsampled (None if the run is complete).
 
     Raises:
         StoreError: it is neither.
@@ -68,11 +64,10 @@ def open_recording(path: Path) -> tuple[Run, Analysis | None]:
 
 
 def pack_for_page(analysis: Analysis, *, whole: bool) -> tuple[str, Analysis]:
-    """Pack a run and its analysis for a page; downsample the run if it is too long.
+    """Pack an analysis and its run for a page; downsample the run if it is too long.
 
     Args:
-        analysis: the analysis, which contains the run.
-        whole: whether the run is complete, that is, not downsampled before.
+        whole: whether the run is complete, so that the analysis can be recomputed from it.
 
     Returns:
         The text for the page, and the analysis with the run as packed. Drawing the page from the latter ensures that
@@ -89,14 +84,8 @@ def pack_for_page(analysis: Analysis, *, whole: bool) -> tuple[str, Analysis]:
 
 
 def pack(analysis: Analysis, *, whole: bool) -> str:
-    """Encode a run and its analysis as text that is safe in HTML.
-
-    Args:
-        analysis: the analysis, which contains the run.
-        whole: whether the run is complete, so that the analysis can be recomputed from it.
-    """
+    """Encode an analysis and its run as text that is safe in HTML; `whole` as in `pack_for_page`."""
     document = {
-        "format": FORMAT,
         "schema": SCHEMA_VERSION,
         "whole": whole,
         "analysis": to_plain(analysis, _encode_array),
@@ -109,7 +98,6 @@ def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | No
     """Decode text from `pack`.
 
     Args:
-        text: result of `pack`.
         max_bytes: limit of the decompressed size, because a small page must not fill the memory.
 
     Raises:
@@ -118,23 +106,18 @@ def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | No
     content = _content(text, max_bytes)
     try:
         document = sanitized(msgspec.msgpack.decode(content))
-        if document["format"] != FORMAT:
-            raise StoreError("The report does not contain a tfbench run.", hint=_HINT)
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(
                 f"The embedded run has schema version {document['schema']!r}; "
                 f"this tfbench reads {SCHEMA_VERSION}.",
                 hint="Use the tfbench version named at the end of the report.",
             )
-        analysis = None
         if document["whole"] is True:
-            run = from_plain(document["analysis"]["run"], Run, _decode_array)
-        else:
-            analysis = from_plain(document["analysis"], Analysis, _decode_array)
-            run = analysis.run
+            return from_plain(document["analysis"]["run"], Run, _decode_array), None
+        analysis = from_plain(document["analysis"], Analysis, _decode_array)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"The embedded run is damaged: {error}.", hint=_HINT) from error
-    return run, analysis
+    return analysis.run, analysis
 
 
 def _content(text: str, max_bytes: int) -> bytes:
