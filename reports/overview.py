@@ -28,7 +28,6 @@ class Row:
 
     Attributes:
         name: the workload, with the device if it ran on several besides the CPU.
-        scaled: whether the workload also ran on several GPUs at once.
         cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
         over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
@@ -39,7 +38,6 @@ class Row:
     name: str
     workload: str
     device: str
-    scaled: bool
     baseline: Summary | None
     tuned: Summary | None
     cpu: Estimate | None
@@ -58,28 +56,25 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
     names = devices_of(analysis)
     pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
     on_gpu = Counter(workload for workload, device in pairs if device != CPU)
-    scaled = {workload for workload, device in pairs if "+" in device}
     return tuple(
         _row(
             analysis,
             workload,
             device,
             name=f"{workload} ({names[device]})" if on_gpu[workload] > 1 else workload,
-            scaled=workload in scaled,
         )
         for workload, device in pairs
         if device != CPU or workload not in on_gpu
     )
 
 
-def _row(analysis: Analysis, workload: str, device: str, *, name: str, scaled: bool) -> Row:
+def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
     cpu = find_by_key(analysis.summaries, baseline._replace(device=CPU)) if device != CPU else None
     return Row(
         name=name,
         workload=workload,
         device=device,
-        scaled=scaled,
         baseline=find_by_key(analysis.summaries, baseline),
         tuned=find_by_key(analysis.summaries, tuned),
         cpu=cpu.throughput if cpu else None,

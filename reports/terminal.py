@@ -5,35 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
-from harness.model.run import CPU, Run
+from harness.model.run import Run
 from reports import messages, numbers
 from reports.compare_messages import scaling_caveats
 from reports.escaping import harmless
-from reports.names import device_name, variant_name
+from reports.names import device_name, devices_of, variant_name
 from reports.overview import Row, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
+_WORDS = frozenset({"workload", "on", "limited by", "outcome"})  # left-aligned columns
 
 
 def summary(analysis: Analysis) -> RenderableType:
     """Return speeds, limits, the first fix and caveats."""
-    overview = rows(analysis)
-    tables = (
-        [_speeds(row) for row in overview if row.device != CPU and not row.scaled],
-        [_speeds(row) for row in overview if row.device == CPU],
-        [_scaled(row) for row in overview if row.scaled],
-    )
+    overview, devices = rows(analysis), devices_of(analysis)
     parts: list[RenderableType] = [Text(_title(analysis.run), style="bold")]
-    for cells in filter(None, tables):
-        parts += ["", _table(cells, left=("samples/s", list(cells[0])[-1]))]
+    if overview:
+        parts += ["", _table([_cells(row, devices[row.device]) for row in overview])]
     for sweep in analysis.sweeps:
         parts += _sweep(sweep)
     if lines := list(_lines(analysis, overview)):
@@ -52,44 +48,30 @@ def _title(run: Run) -> str:
     return _plain(" · ".join(word for word in words if word))
 
 
-def _speeds(row: Row) -> dict[str, str]:
-    """Return the cells of a workload on one device by column."""
-    device = "CPU" if row.device == CPU else "GPU"
+def _cells(row: Row, device: str) -> dict[str, str]:
+    """Return the cells of a row of the overview by column."""
     return {
-        "samples/s": row.name,
-        "CPU": numbers.speed(row.cpu),
-        device: _speed(row.baseline),
-        "GPU/CPU": _factor(row.over_cpu),
-        f"tuned {device}": _speed(row.tuned),
-        "gain": _factor(row.gain),
-        f"limited by ({device})": messages.limit(row.finding, row.step_time),
-    }
-
-
-def _scaled(row: Row) -> dict[str, str]:
-    """Return the cells of a workload on one or more GPUs by column."""
-    return {
-        "samples/s": row.name,
+        "workload": row.workload,
+        "on": device,
         "baseline": _speed(row.baseline),
         "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
+        "CPU": numbers.speed(row.cpu),
+        "GPU/CPU": _factor(row.over_cpu),
         "tuned": _speed(row.tuned),
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
+        "gain": _factor(row.gain),
         "limited by": messages.limit(row.finding, row.step_time),
     }
 
 
-def _table(cells: Sequence[Mapping[str, str]], *, left: Sequence[str]) -> Table:
-    """Return a table without empty columns; those in `left` are left-aligned."""
+def _table(cells: Sequence[Mapping[str, str]]) -> Table:
+    """Return a table without empty columns."""
     names = [name for name in cells[0] if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
-        # Workload names never wrap; other columns do in a narrow terminal.
-        table.add_column(
-            name,
-            justify="left" if name in left else "right",
-            overflow="fold",
-            no_wrap=name == names[0],
-        )
+        # The first column never wraps; others do in a narrow terminal.
+        justify: JustifyMethod = "left" if name in _WORDS else "right"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == names[0])
     for row in cells:
         table.add_row(*(Text(_plain(row[name])) for name in names))
     return table
@@ -132,13 +114,10 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
-    table.add_column()
-    previous = ""
     for name, text in lines:
-        table.add_row("" if name == previous else name, Text(_plain(text)))
-        previous = name
+        table.add_row(name, Text(_plain(text)))
     return table
 
 
@@ -147,7 +126,7 @@ def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
     table = sweep_table(sweep)
     name = f"{sweep.workload} on {device_name(sweep.device)}, {variant_name(sweep.variant)}"
     cells = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-    yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS], left=table.header[-1:]))
+    yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS]))
     if cells[SWEEP_ROWS:]:
         yield f"... {len(cells) - SWEEP_ROWS} more points in the report"
 
@@ -157,7 +136,7 @@ def scaling_summary(scaling: Scaling) -> RenderableType:
     parts: list[RenderableType] = []
     for (workload, device, variant), group in groupby(scaling.points, key=lambda point: point.key):
         parts.append(Text(f"multi-node training: {workload}, {device} {variant}", style="bold"))
-        parts.append(_table([_with_workers(point) for point in group], left=()))
+        parts.append(_table([_with_workers(point) for point in group]))
     return Group(*parts, *map(Text, scaling_caveats(scaling.placements)))
 
 
@@ -167,7 +146,7 @@ def _with_workers(point: ScalingPoint) -> dict[str, str]:
     ends = (share.low, share.high) if share and share.n > 1 else ()
     return {
         "workers": str(point.workers),
-        "samples/s": numbers.estimate(point.throughput),
+        "speed": numbers.speed(point.throughput),
         "efficiency": numbers.percent(share.median if share else None),
         "interval": " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
         "ms/step": numbers.milliseconds(point.step_time.median),
