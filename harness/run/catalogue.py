@@ -11,7 +11,7 @@ from pathlib import Path
 import workloads
 from harness.digests import file_sha256
 from harness.errors import StoreError, UsageError, unknown
-from harness.run.declarations import HINT, declarations, evaluate, parse_file
+from harness.run.declarations import HINT, declarations, evaluate
 from harness.untrusted import printable, read_file
 from workloads.protocol import Workload
 
@@ -30,10 +30,11 @@ class Entry:
 
 def built_in() -> tuple[Entry, ...]:
     """Return the built-in workloads, sorted by name."""
-    folder = Path(workloads.__file__).parent
-    entries: list[Entry] = []
-    for path in sorted(folder.glob("*.py")):
-        entries += _entries(parse_file(path), path, is_external=False)
+    entries = (
+        entry
+        for path in Path(workloads.__file__).parent.glob("*.py")
+        for entry in _entries(ast.parse(path.read_bytes()), path, is_external=False)
+    )
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
@@ -80,7 +81,7 @@ def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     folder = Path(workloads.__file__).parent
     shared = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        if not declarations(parse_file(path)):
+        if not declarations(ast.parse(path.read_bytes())):
             shared.update(f"{path.relative_to(folder)} {file_sha256(path)}\n".encode())
     own = {entry.workload.name: file_sha256(entry.path) for entry in entries}
     return {"workloads": shared.hexdigest(), **own}

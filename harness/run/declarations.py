@@ -2,7 +2,7 @@
 
 The host has no TensorFlow and must not run user code. Therefore `workload = Workload(...)`, or `workloads = (...)`
 in a file with several, contains only literals, the types of the protocol, and names assigned to literals at the top
-level of the same file or of a module of `workloads` from which the name is imported.
+level of the file.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-import workloads
 from harness.errors import UsageError
 from harness.untrusted import printable, sanitized
 from workloads.protocol import IMAGES, Data, Published, Requests, Workload
 
-_PACKAGE = "workloads"
 # Syntax tree nodes in one declaration; characters in a text or values in a tuple.
 MAX_NODES = 100_000
 MAX_TEXT = 10_000
@@ -33,30 +30,11 @@ HINT = "Declare it as in examples/my_workload.py, with literals only: the host p
 _TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in (Workload, Data, Published, Requests)}
 
 
-def parse_file(path: Path) -> ast.Module:
-    """Return a file's syntax tree, cached by content; callers must not modify it."""
-    return _tree(path.read_bytes(), str(path))
-
-
-@lru_cache(maxsize=128)
-def _tree(content: bytes, name: str) -> ast.Module:
-    return ast.parse(content, filename=name)
-
-
 class Evaluator:
-    """Evaluates expressions of one module.
+    """Evaluates expressions of one module."""
 
-    Args:
-        tree: the module.
-        folder: folder of the package `workloads`.
-        types: types that a declaration may construct, by name.
-    """
-
-    def __init__(self, tree: ast.Module, folder: Path, types: Mapping[str, Any]) -> None:
-        self._tree = tree
-        self._folder = folder
-        self._types = types
-        self._resolving: set[str] = set()
+    def __init__(self, tree: ast.Module) -> None:
+        self._assigned = _assigned(tree)
         self._nodes = 0
 
     def value(self, node: ast.expr) -> Any:
@@ -64,18 +42,16 @@ class Evaluator:
 
         Raises:
             ValueError, TypeError: not a literal, or invalid arguments; the message has the line number.
-            RecursionError: the expression is nested too deeply.
+            RecursionError: the expression is nested too deeply, or refers to itself.
         """
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise ValueError(f"line {node.lineno}: the declaration is too large")
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=keywords):
-                if name not in self._types:
-                    raise ValueError(
-                        f"line {node.lineno}: {name}(...) is not one of {', '.join(self._types)}"
-                    )
-                return self._types[name](**self._arguments(keywords))
+                if name not in _TYPES:
+                    raise ValueError(f"line {node.lineno}: {name}(...) is not one of {', '.join(_TYPES)}")
+                return _TYPES[name](**self._arguments(keywords))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return tuple(self.value(part) for part in parts)
             case ast.Dict(keys=keys, values=values):
@@ -85,8 +61,8 @@ class Evaluator:
                 if isinstance(total, (str, tuple)) and len(total) > MAX_TEXT:
                     raise ValueError(f"line {node.lineno}: the declaration is too large")
                 return total
-            case ast.Name(id=name):
-                return self._named(name, node)
+            case ast.Name(id=name) if name in self._assigned:
+                return self.value(self._assigned[name])
             case _:
                 try:
                     return sanitized(ast.literal_eval(node), MAX_TEXT)
@@ -109,49 +85,27 @@ class Evaluator:
                 result[self.value(key)] = self.value(value)
         return result
 
-    def _named(self, name: str, node: ast.expr) -> Any:
-        if name in self._resolving:
-            raise ValueError(f"line {node.lineno}: `{name}` refers to itself")
-        self._resolving.add(name)
-        try:
-            for statement in self._tree.body:
-                match statement:
-                    case (
-                        ast.Assign(targets=[ast.Name(id=target)], value=value)
-                        | ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value)
-                    ) if target == name:
-                        return self.value(value)
-                    case ast.ImportFrom(module=str(module), names=aliases, level=0):
-                        for alias in aliases:
-                            if (alias.asname or alias.name) == name:
-                                return self._imported(module, alias, node)
-            raise ValueError(f"line {node.lineno}: `{name}` is not a literal")
-        finally:
-            self._resolving.discard(name)
-
-    def _imported(self, module: str, alias: ast.alias, node: ast.expr) -> Any:
-        package, _, rest = module.partition(".")
-        path = self._folder / f"{rest}.py"
-        if package != _PACKAGE or not rest.isidentifier() or not path.is_file():
-            raise ValueError(
-                f"line {node.lineno}: `{alias.name}` is imported from {module}; only modules of workloads are supported"
-            )
-        imported = Evaluator(parse_file(path), self._folder, self._types)
-        return imported.value(ast.Name(id=alias.name, lineno=node.lineno))
-
 
 def declarations(tree: ast.Module) -> Sequence[ast.expr]:
     """Return the expressions in a module that declare workloads."""
-    for node in tree.body:
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id="workload")], value=ast.Call() as call)
-                | ast.AnnAssign(target=ast.Name(id="workload"), value=ast.Call() as call)
-            ):
-                return (call,)
-            case ast.Assign(targets=[ast.Name(id="workloads")], value=ast.Tuple(elts=calls)):
-                return calls
+    match _assigned(tree):
+        case {"workload": ast.Call() as call}:
+            return (call,)
+        case {"workloads": ast.Tuple(elts=calls)}:
+            return calls
     return ()
+
+
+def _assigned(tree: ast.Module) -> Mapping[str, ast.expr]:
+    result = {}
+    for statement in tree.body:
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                result[name] = value
+    return result
 
 
 def evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
@@ -161,7 +115,7 @@ def evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
         UsageError: not literals, wrong types or values out of range.
     """
     try:
-        value = Evaluator(tree, Path(workloads.__file__).parent, _TYPES).value(node)
+        value = Evaluator(tree).value(node)
         if not isinstance(value, Workload):
             raise TypeError(f"it is a {type(value).__name__}, not a Workload")
         msgspec.convert(msgspec.to_builtins(value), Workload)
@@ -169,7 +123,9 @@ def evaluate(tree: ast.Module, node: ast.expr, path: Path) -> Workload:
             raise ValueError(problems)
     except (TypeError, ValueError, RecursionError) as error:
         reason = (
-            "it is nested too deeply" if isinstance(error, RecursionError) else printable(str(error), 500)
+            "it is nested too deeply, or refers to itself"
+            if isinstance(error, RecursionError)
+            else printable(str(error), 500)
         )
         text = f"{path}: the declaration of a workload is not valid: {reason}."
         raise UsageError(text, hint=HINT) from error
