@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from harness.defaults import PROFILES
-from harness.errors import UsageError
+from harness.errors import GpuError, UsageError
 from harness.run.params import check_params, params_for
 from harness.run.plan import (
     PIPELINE_VARIANTS,
@@ -45,8 +45,8 @@ def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "gpus"),
-    [("gpu", 0), ("scaling", 0), ("gpu0", 0), ("gpu1", 1), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
-     ("gpu0+", 1), ("GPU0", 1)],
+    [("gpu1", 1), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
+     ("gpu0+", 1), ("GPU0", 1), ("tpu", 0)],
 )  # fmt: skip
 def test_unavailable_devices(wanted: str, gpus: int) -> None:
     with pytest.raises(UsageError) as caught:
@@ -54,6 +54,12 @@ def test_unavailable_devices(wanted: str, gpus: int) -> None:
     assert repr(wanted) in caught.value.message
     assert "cpu" in caught.value.hint
     assert wanted != "gpu1" or "--gpus all" in caught.value.hint
+
+
+@pytest.mark.parametrize("wanted", ["gpu", "scaling", "gpu0", "gpu0+gpu1"])
+def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
+    with pytest.raises(GpuError, match=f"{wanted!r}.* no driver[.]".replace("+", "[+]")):
+        resolve_devices(wanted, 0, "no driver.")
 
 
 def test_params_are_converted_to_the_type_of_the_default() -> None:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from harness.defaults import Profile
-from harness.errors import UsageError, unknown
+from harness.errors import GpuError, UsageError, unknown
 from harness.model.run import CPU, PlannedTrial, Point, Scalar
 from harness.run.params import params_for
 from workloads.protocol import (
@@ -64,14 +64,18 @@ def split_devices(text: str) -> tuple[str, ...]:
     return devices
 
 
-def resolve_devices(text: str, gpu_count: int) -> tuple[str, ...]:
+def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, ...]:
     """Resolve a device list such as "auto", "cpu,gpu", "gpu0+gpu1" or "cpu,scaling".
 
     auto is the CPU and each selected GPU; gpu is each selected GPU alone; scaling is 1, 2, 4, ... of the
     selected GPUs together.
 
+    Args:
+        no_gpu: why there is no GPU, if `gpu_count` is 0.
+
     Raises:
         UsageError: invalid device name, or a GPU that is not selected or does not exist.
+        GpuError: a GPU is requested but there is none.
     """
     singles = tuple(f"gpu{index}" for index in range(gpu_count))
     powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]
@@ -87,6 +91,11 @@ def resolve_devices(text: str, gpu_count: int) -> tuple[str, ...]:
             result += groups[device]
         elif set(names := device.split("+")) <= set(singles) and len(set(names)) == len(names):
             result.append(device)
+        elif not gpu_count:
+            raise GpuError(
+                f"Device {device!r} was requested, but no GPU is usable: {no_gpu.rstrip('.')}.",
+                hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
+            )
         else:
             raise UsageError(
                 f"Unknown device {device!r}.",

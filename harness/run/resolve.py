@@ -21,20 +21,14 @@ from harness.defaults import (
     PROFILES,
     Profile,
 )
-from harness.errors import GpuError, UsageError, unknown
+from harness.errors import UsageError, unknown
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
-from harness.model.run import PlannedTrial
+from harness.model.run import CPU, PlannedTrial
 from harness.run.catalogue import Entry, built_in, external, select
 from harness.run.params import check_params
-from harness.run.plan import (
-    grid,
-    plan_trials,
-    resolve_devices,
-    resolve_variants,
-    split_devices,
-)
+from harness.run.plan import grid, plan_trials, resolve_devices, resolve_variants
 from harness.run.prices import read_prices
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
@@ -89,8 +83,10 @@ def resolve(options: Options) -> Resolved:
     _check_cpus(options.cpus)
     profile = _profile(options)
     entries = selected_entries(options)
-    gpus = _gpus(options)
-    devices = resolve_devices(options.device, len(gpus))
+    # A CPU run does not query the driver.
+    available, no_gpu = ((), "") if options.device == CPU else discover()
+    gpus = select_gpus(available, options.gpus) if available else ()
+    devices = resolve_devices(options.device, len(gpus), no_gpu)
     workloads = tuple(entry.workload for entry in entries)
     check_weights(options.weights, workloads)
     params = check_params(options.fixed_params, workloads)
@@ -120,7 +116,7 @@ def resolve(options: Options) -> Resolved:
     )
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
-    return Resolved(options=options, profile=profile, entries=entries, gpus=tuple(gpus), planned=planned)
+    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
 
 
 def _check_numbers(options: Options) -> None:
@@ -150,22 +146,6 @@ def _check_cpus(text: str) -> None:
             f"--cpus {text} does not name CPUs of this machine.",
             hint=f"It has {counted(count, 'CPU')}, numbered from 0: write --cpus 0-{count - 1} or --cpus 0.",
         )
-
-
-def _gpus(options: Options) -> tuple[Gpu, ...]:
-    """Return the selected GPUs; a CPU run does not query the driver."""
-    devices = split_devices(options.device)
-    if set(devices) <= {"cpu"}:
-        return ()
-    gpus, reason = discover()
-    if gpus:
-        return select_gpus(gpus, options.gpus)
-    if set(devices) <= {"auto", "cpu"}:
-        return ()
-    raise GpuError(
-        f"Device {options.device!r} was requested, but no GPU is usable: {reason.rstrip('.')}.",
-        hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
-    )
 
 
 def _profile(options: Options) -> Profile:
