@@ -7,7 +7,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.align import counter_increases, steady_means
 from harness.analysis.energy import CPU_COUNTER
-from harness.model.analysis import Key, Summary, find_by_key
+from harness.model.analysis import CaveatKind, Key, Summary, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
 from tests.builders_telemetry import without_columns
@@ -185,3 +185,11 @@ class TestEnergy:
         result = summary(replace(run, trials=(trial,)), "cpu", BASELINE)
         assert result.energy_source == CPU_COUNTER
         assert result.energy_j_per_sample.median == pytest.approx(150 / 100)
+
+
+def test_windows_outside_their_trial_were_measured_by_another_clock() -> None:
+    run = cpu_run(trials=1)
+    later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
+    for trials, apart in ((run.trials, False), ((later,), True)):
+        kinds = {each.kind for each in analyse(replace(run, trials=trials)).caveats}
+        assert (CaveatKind.CLOCKS_APART in kinds) is apart

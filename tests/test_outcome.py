@@ -9,7 +9,7 @@ from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
 MEMORY_BYTES = 3 << 29
 WINDOW = Window(variant=BASELINE, index=0, start_ns=0, end_ns=9, steps=1, samples=1, wait_ns=-1)
-GOOD = EventLog(start={"kind": "start"}, ended=True, windows=[WINDOW])
+GOOD = EventLog(ended=True, windows=[WINDOW])
 
 
 def ended(code: int = 0, *, out_of_memory: bool = False) -> Exit:
@@ -17,7 +17,7 @@ def ended(code: int = 0, *, out_of_memory: bool = False) -> Exit:
 
 
 def raised(message: str, kind: str = "ValueError") -> EventLog:
-    return EventLog(start={"kind": "start"}, error={"type": kind, "message": message})
+    return EventLog(error={"type": kind, "message": message})
 
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
@@ -38,7 +38,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
-        (ended(0), EventLog(start={}), None, Status.BAD_EVENTS, "the last event is missing"),
+        (ended(0), EventLog(), None, Status.BAD_EVENTS, "the last event is missing"),
     ],
 )
 def test_trial_outcome(how, log, cause, status, expected):
@@ -59,7 +59,7 @@ def test_trial_outcome(how, log, cause, status, expected):
     ],
 )
 def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(windows, left_out, planned, status):
-    log = EventLog(start={"kind": "start"}, ended=True, windows=windows, left_out=left_out)
+    log = EventLog(ended=True, windows=windows, left_out=left_out)
     result, message = trial_outcome(ended(), log, None, MEMORY_BYTES, planned)
     assert result is status
     assert ("--variants" in message) == (bool(left_out) and status is Status.BAD_EVENTS)

@@ -39,7 +39,7 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     )
     profile = replace(PROFILES["smoke"], **settings)
     manifest = replace(run.manifest, options=options, profile=profile, sources=sources(resolved.entries))
-    stops = (Stop(workload="cifar100-mlp", device="cpu", trials=len(run.trials), reason="narrow"),)
+    stops = (Stop(workload="cifar100-mlp", device="cpu", reason="narrow"),)
     workloads = tuple(entry.workload for entry in resolved.entries)
     return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)
 

@@ -26,7 +26,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
-from workloads.protocol import BASELINE, boot_id
+from workloads.protocol import BASELINE
 
 WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)
@@ -74,7 +74,7 @@ class Bench:
     def _job(self, planned: PlannedTrial) -> Job:
         spec = spec_for(planned, self.profile, file="mlp.py", data_dir="/data", seed=1)
         container = container_spec(trial_id=planned.id, memory_bytes=2 << 30)
-        return Job(planned=planned, spec=spec, container=container, gpus={})
+        return Job(planned=planned, spec=spec, container=container)
 
 
 @pytest.fixture
@@ -128,15 +128,6 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
         assert trial.started_ns <= series.t_ns[0] <= series.t_ns[-1] <= trial.ended_ns
         assert [gap.reason for gap in trial.gaps] == ["There is no disk."]
         assert trial.sampling["ticks"] >= 3
-
-
-def test_clock_offset_is_recorded_as_a_gap(bench):
-    ahead = line("start", wall_ns=time.time_ns() + 10**11, boot_id=boot_id())
-    run_all(bench, Script(), Script(writes=(ahead, *good_events()[1:])), Script())
-    gaps = {trial.id: [gap for gap in trial.gaps if gap.source == "clock"] for trial in bench.read().trials}
-    assert gaps["mlp.cpu.0"] == gaps["mlp.cpu.2"] == []
-    (gap,) = gaps["mlp.cpu.1"]
-    assert "differs from the host's by 100 s" in gap.reason
 
 
 @pytest.mark.parametrize(
@@ -247,7 +238,6 @@ def test_resume_runs_only_missing_and_failed_trials(bench):
     records = bench.run()
     assert bench.engine.started == [record.id for record in records] == ["mlp.cpu.1", "mlp.cpu.2"]
     assert bench.statuses == [Status.OK] * 3
-    assert bench.read().stops[0].trials == 3
     assert bench.run() == (), "a complete run has nothing to resume"
 
 

@@ -140,7 +140,7 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
 
 @pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
 def test_runs_round_trip_through_the_store(build, tmp_path):
-    stop = Stop(workload="cifar100-mlp", device="cpu", trials=2, reason="time budget spent")
+    stop = Stop(workload="cifar100-mlp", device="cpu", reason="time budget spent")
     run = replace(build(), stops=(stop,))
     back = read_run(write_run(tmp_path / "run", run).path)
     assert back.manifest == run.manifest

@@ -325,11 +325,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why no more trials of a workload were run on a device, and how many had succeeded."""
+    """Why no more trials of a workload were run on a device."""
 
     workload: str
     device: str
-    trials: int
     reason: str
     point: Point = ()
 
@@ -361,15 +360,6 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the run is still going on or was cut short.
-
-        A trial was cut short, or a planned one is missing without a recorded stop.
-        """
-        if any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials):
-            return True
-        ended = {trial.id for trial in self.trials}
-        settled = {(stop.workload, stop.device, stop.point) for stop in self.stops}
-        return any(
-            planned.id not in ended and (planned.workload, planned.device, planned.point) not in settled
-            for planned in self.planned
-        )
+        """Whether the run is still going on or was cut short."""
+        cut_short = any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials)
+        return cut_short or (not self.stops and len(self.trials) < len(self.planned))

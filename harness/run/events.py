@@ -53,7 +53,7 @@ class EventLog:
         needless: planned variants that the driver skipped as uninformative.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
-        start: the "start" event, or None.
+        started: whether there is a "start" event, which is the first.
         error: the last error event, or None.
         ended: whether there is an "end" event, which successful trials write.
     """
@@ -69,7 +69,7 @@ class EventLog:
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)
-    start: Mapping[str, Any] | None = None
+    started: bool = False
     error: Mapping[str, Any] | None = None
     ended: bool = False
     problem: str = ""
@@ -109,7 +109,7 @@ class EventLog:
             return
         match kind:
             case "start":
-                self.start = event
+                self.started = True
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
@@ -179,7 +179,7 @@ def read_log(path: Path) -> EventLog:
         log.problem = f"the event file cannot be read: {error.strerror}"
     except _MALFORMED as error:
         log.problem = sanitized(str(error), MAX_TEXT)
-    if not log.problem and log.start is None:
+    if not log.problem and not log.started:
         log.problem = "the workload wrote no events"
     return log
 

@@ -17,29 +17,24 @@ from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status, Trial
 from harness.progress import Progress, Task
-from harness.run.clocks import clock_gap
 from harness.run.events import EventTail, read_log
 from harness.run.outcome import trial_outcome
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from workloads.protocol import Spec, boot_id
+from workloads.protocol import Spec
 
 _KILLED = Exit(code=-9, out_of_memory=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A planned trial with its container and spec; `container.out` is set when it starts.
-
-    `gpus` maps the trial's device names ("gpu0") to NVML's UUIDs.
-    """
+    """A planned trial with its container and spec; `container.out` is set when it starts."""
 
     planned: PlannedTrial
     spec: Spec
     container: ContainerSpec
-    gpus: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +97,6 @@ class Runner:
         label = f"{planned.workload} on {planned.device}{point}, trial {planned.index + 1}{suffix}"
         bar.note(label)
         started_ns = time.monotonic_ns()
-        clocks = {"t_ns": started_ns, "wall_ns": time.time_ns(), "boot_id": boot_id()}
         container: Container | None = None
         exit_: Exit | None = None
         stopped: tuple[Status, str] | None = None
@@ -110,7 +104,8 @@ class Runner:
         cause: BaseException | None = None
         try:
             container = self.engine.start(replace(job.container, out=folder.out))
-            target = Target(pid=container.pid, gpus=job.gpus)
+            uuids = job.container.gpu.uuids if job.container.gpu else ()
+            target = Target(pid=container.pid, gpus=dict(zip(planned.device.split("+"), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
                 exit_, stopped = self._watch(container, folder, job, bar, label)
         except (EngineError, KeyboardInterrupt) as error:
@@ -127,7 +122,7 @@ class Runner:
             exit_code=exit_.code if exit_ else None,
             started_ns=started_ns,
             ended_ns=ended_ns,
-            gaps=(*sampling.gaps, *clock_gap(clocks, log.start, started_ns, ended_ns)),
+            gaps=sampling.gaps,
             sampling=sampling.cost,
             **log.parts(),
         )

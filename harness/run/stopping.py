@@ -69,9 +69,9 @@ class Stopping:
             Stop(
                 workload=workload,
                 device=device,
-                trials=len(values := self._values[workload, device, point]),
-                reason=self._reasons.get((workload, device, point)) or (EXHAUSTED if values else NO_SUCCESS),
+                reason=self._reasons.get(key) or (EXHAUSTED if self._values[key] else NO_SUCCESS),
                 point=point,
             )
-            for workload, device, point in self._last_s
+            for key in self._last_s
+            for workload, device, point in (key,)
         )

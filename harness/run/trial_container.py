@@ -94,7 +94,6 @@ def make_job(
             image=entry.workload.image,
         ),
         container=container,
-        gpus={f"gpu{i}": resolved.gpus[i].cuda_id for i in trial.gpus},
     )
 
 

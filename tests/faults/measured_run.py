@@ -61,7 +61,6 @@ def main(path: Path, reference: str, run_id: str) -> None:
                 planned=planned,
                 spec=spec_for(planned, PROFILE, file="short.py", data_dir="", seed=1),
                 container=replace(container, trial_id=planned.id),
-                gpus={},
             )
             for planned in PLANNED
         )
