@@ -21,7 +21,7 @@ from harness.run.recording import open_run
 # Hashes of code, which changes after the release. Versions, data, batches and settings decide what is
 # comparable.
 HASHED = (" declaration", " file", "workloads package", "image contents")
-FOLDER = Path(harness.run.__file__).parent / "references"
+FOLDER = Path(harness.run.__file__).with_name("references")
 
 
 def main(run: str, name: str) -> None:

@@ -80,7 +80,7 @@ class TestCompare:
     def test_the_reference_comes_first_unless_a_baseline_is_given(self, tfbench: Call, pair) -> None:
         reference = references()[0]
         more = ("--baseline", pair[1])
-        for words, places in (((), [reference, "run-1"]), (more, ["run-2", "run-1", reference])):
+        for words, places in (((), [reference, "run-1"]), (more, ["run-2", reference, "run-1"])):
             printed = tfbench("compare", pair[0], *words, "--reference", reference, "-f", "json", "-o", "-")
             document = json.loads(printed.out)
             for run, name in zip(document["runs"], places, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,12 +13,13 @@ from rich.text import Text
 
 from harness.cli.console import Terminal, err
 from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_comparison import NamedRun, page_path, parse_run, read_extracts, render_comparison
+from harness.cli.render_comparison import NamedRun, read_extracts, render_comparison
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import Caveat
 from harness.model.comparison import Extract, Gate, Versus
 from harness.run.extract_files import reference_path
+from harness.untrusted import printable
 
 
 def command(
@@ -57,18 +59,25 @@ def command(
     from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
 
     limit = _parse_limit(fail_if_slower) if fail_if_slower is not None else None
-    requested, baseline_index = _runs_to_compare(runs, baseline, reference)
-    paths = output_paths(formats, target, page_path, inputs=[run.path for run in requested])
-    if limit is not None and baseline_index is None:
+    requested = _runs_to_compare(runs, baseline, reference)
+    first_is_reference = baseline is not None or reference is not None
+    paths = output_paths(
+        formats,
+        target,
+        lambda folder, form: (folder or Path()) / f"comparison.{form}",
+        inputs=[run.path for run in requested],
+    )
+    if limit is not None and not first_is_reference:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
         )
-    extracted = read_extracts(requested, price=price, progress=Terminal(err()))
+    extracted = read_extracts(requested, Terminal(err()), price=price)
     comparison = versus(
-        filtered(extracted, split(workload or ()), split(device or ())), reference=baseline_index
+        filtered(extracted, split(workload or ()), split(device or ())),
+        reference=0 if first_is_reference else None,
     )
     gate_result = gate(comparison, limit) if limit is not None else None
-    write_outputs(render_comparison(comparison, gate_result, tuple(paths)), paths)
+    write_outputs(render_comparison(comparison, tuple(paths), gate_result), paths)
     if STDOUT not in paths.values():
         for line in (headline(comparison), *warnings(comparison, gate_result), *notes(comparison)):
             err().print(Text(line), soft_wrap=True)
@@ -116,28 +125,30 @@ def _concerns(caveat: Caveat, workloads: Sequence[str], devices: Sequence[str]) 
     )
 
 
-def _runs_to_compare(
-    runs: Sequence[str], baseline: str | None, reference: str | None
-) -> tuple[list[NamedRun], int | None]:
-    """Return the runs to read and the index of the baseline, which is put first unless it is one of the runs."""
-    requested = [parse_run(text) for text in runs]
-    references = [NamedRun(path=reference_path(reference), label=reference)] if reference is not None else []
-    if baseline is None:
-        selected, position = [*references, *requested], 0 if references else None
-    else:
-        base = parse_run(baseline)
-        selected = [*requested, *references]
-        same = (run.path.resolve() == base.path.resolve() or run.label == baseline for run in requested)
-        position = next((index for index, is_base in enumerate(same) if is_base), None)
-        if position is None:
-            selected, position = [base, *selected], 0
-        elif base.label:
-            selected[position] = base
-    if len(selected) < 2:
+def _runs_to_compare(runs: Sequence[str], baseline: str | None, reference: str | None) -> list[NamedRun]:
+    """Return the runs to read: the baseline first, which may be one of the runs, else the reference."""
+    requested = [_parse_run(text) for text in runs]
+    if reference is not None:
+        requested.insert(0, NamedRun(path=reference_path(reference), label=reference))
+    if baseline is not None:
+        base = next((run for run in requested if baseline in (run.label, str(run.path))), None) or _parse_run(
+            baseline
+        )
+        others = (run for run in requested if run.path.resolve() != base.path.resolve())
+        requested = [base, *others]
+    if len(requested) < 2:
         raise UsageError(
             "Only one run to compare.", hint="Name two or more, or add --baseline RUN or --reference NAME."
         )
-    return selected, position
+    return requested
+
+
+def _parse_run(text: str) -> NamedRun:
+    """Parse PATH or NAME=PATH; an existing path may contain "="."""
+    label, equals, path = text.partition("=")
+    if equals and label and not Path(text).exists():
+        return NamedRun(path=Path(path), label=printable(label, 100))
+    return NamedRun(path=Path(text))
 
 
 def _parse_limit(text: str) -> float:

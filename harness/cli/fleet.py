@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.analysis.scaling import analyse_scaling
 from harness.cli.console import Terminal, err, out
-from harness.cli.render_comparison import NamedRun, write_comparison
+from harness.cli.render_comparison import NamedRun, read_extracts, render_comparison
 from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
 from harness.cli.shared_options import Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
@@ -25,7 +25,6 @@ from harness.fleet.fleet_folder import FleetFolder
 from harness.fleet.fleet_plan import FleetPlan
 from harness.fleet.multi_node_training import parse_counts, runs_by_workers
 from harness.fleet.session import prepare, run, run_scaling, user_files
-from harness.model.multi_node import Scaling
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.paths import paths_here
@@ -33,7 +32,7 @@ from harness.progress import Progress
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
-from harness.run.store import write_json
+from harness.run.store import write_atomic, write_json
 from harness.wording import counted
 
 DEFAULTS = FleetPlan(options=Options())
@@ -120,15 +119,19 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     runs = folder.runs()
     if not runs:
         return
-    scaling = _read_scaling(folder)
-    if scaling is None:
-        out().print(_table(folder))
-    else:
-        from reports.terminal import scaling_summary  # noqa: PLC0415 - kept off the start of commands
+    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
+    from reports.terminal import scaling_summary  # noqa: PLC0415
 
+    comparison = versus(read_extracts([NamedRun(path=path, label=path.name) for path in runs], progress))
+    scaling = analyse_scaling(runs_by_workers(folder))
+    if scaling.points:
+        write_json(folder.path / "scaling.json", scaling.points)
+        comparison = replace(comparison, scaling=scaling)
         out().print(scaling_summary(scaling))
-    named_runs = [NamedRun(path=path, label=path.name) for path in runs]
-    page = write_comparison(named_runs, folder.path, progress=progress, scaling=scaling)
+    else:
+        out().print(_table(folder))
+    texts = render_comparison(comparison, ("html",))
+    page = write_atomic(folder.path / "comparison.html", texts["html"])
     out().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 
@@ -142,12 +145,3 @@ def _table(folder: FleetFolder) -> Table:
         state = "done" if folder.done(key) else "not finished"
         table.add_row(Text(key), Text(kinds.get(key, "")), state, str(finished[key]))
     return table
-
-
-def _read_scaling(folder: FleetFolder) -> Scaling | None:
-    """Analyse multi-node training and write scaling.json; return None if there was none."""
-    scaling = analyse_scaling(runs_by_workers(folder))
-    if not scaling.points:
-        return None
-    write_json(folder.path / "scaling.json", scaling.points)
-    return scaling

@@ -15,21 +15,14 @@ from harness import __version__
 from harness.cli.output_files import charts_code
 from harness.cli.render_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
-from harness.model.multi_node import Scaling
 from harness.model.run import Prices
 from harness.progress import Progress
 from harness.run.extract_files import SUFFIX, from_json
 from harness.run.prices import read_prices
-from harness.run.store import write_atomic
-from harness.untrusted import printable, read_file
+from harness.untrusted import read_file
 
 # Starting a process takes as long as reading this many runs.
 _RUNS_PER_PROCESS = 4
-
-
-def page_path(folder: Path | None, form: str) -> Path:
-    """Return the path of a comparison in a format, in `folder` or the current folder."""
-    return (folder or Path()) / f"comparison.{form}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +33,10 @@ class NamedRun:
     label: str = ""
 
 
-def parse_run(text: str) -> NamedRun:
-    """Parse PATH or NAME=PATH; an existing path may contain "="."""
-    label, equals, path = text.partition("=")
-    if equals and label and not Path(text).exists():
-        return NamedRun(path=Path(path), label=printable(label, 100))
-    return NamedRun(path=Path(text))
-
-
-def read_extracts(runs: Sequence[NamedRun], *, price: str, progress: Progress) -> tuple[Extract, ...]:
-    """Return an extract of each run, in order.
+def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = "") -> tuple[Extract, ...]:
+    """Return an extract of each run folder, report file or extract, in order.
 
     Args:
-        runs: run folders, report files or extracts.
         price: value of --price; "" for the runs' own.
 
     Raises:
@@ -69,7 +53,7 @@ def read_extracts(runs: Sequence[NamedRun], *, price: str, progress: Progress) -
     return tuple(result)
 
 
-def render_comparison(comparison: Versus, gate: Gate | None, formats: Sequence[str]) -> dict[str, str]:
+def render_comparison(comparison: Versus, formats: Sequence[str], gate: Gate | None = None) -> dict[str, str]:
     """Render a comparison in each format."""
     from harness.analysis.results_json import comparison_document  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
@@ -82,23 +66,6 @@ def render_comparison(comparison: Versus, gate: Gate | None, formats: Sequence[s
         "json": lambda: json.dumps(comparison_document(comparison, gate), indent=1) + "\n",
     }
     return {form: renderers[form]() for form in formats}
-
-
-def write_comparison(
-    runs: Sequence[NamedRun], folder: Path, *, progress: Progress, scaling: Scaling | None = None
-) -> Path:
-    """Compare runs, write the page into a folder, and return its path.
-
-    Args:
-        scaling: results of multi-node training, shown in a separate section.
-
-    Raises:
-        StoreError: a run cannot be read, or the page cannot be written.
-    """
-    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
-
-    comparison = replace(versus(read_extracts(runs, price="", progress=progress)), scaling=scaling)
-    return write_atomic(page_path(folder, "html"), render_comparison(comparison, None, ("html",))["html"])
 
 
 def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,7 @@ from harness.untrusted import parse_json
 
 # File name suffix of extracts.
 SUFFIX = ".extract.json"
-_FOLDER = "references"
+_FOLDER = Path(__file__).with_name("references")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,7 @@ def from_json(text: str | bytes) -> Extract:
 
 def references() -> tuple[str, ...]:
     """Return the names of the reference machines."""
-    return tuple(sorted(path.name.removesuffix(SUFFIX) for path in _folder().glob(f"*{SUFFIX}")))
+    return tuple(sorted(path.name.removesuffix(SUFFIX) for path in _FOLDER.glob(f"*{SUFFIX}")))
 
 
 def reference_path(name: str) -> Path:
@@ -54,8 +53,4 @@ def reference_path(name: str) -> Path:
     """
     if name not in references():
         raise unknown("reference machine", name, references())
-    return _folder() / f"{name}{SUFFIX}"
-
-
-def _folder() -> Path:
-    return Path(str(resources.files("harness.run") / _FOLDER))
+    return _FOLDER / f"{name}{SUFFIX}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 from harness.run.json_values import from_plain
 
@@ -38,5 +38,5 @@ class Footprint:
 
 def footprints() -> Mapping[str, tuple[Footprint, ...]]:
     """Return footprints by workload; workloads that were not measured are missing."""
-    path = resources.files("harness.run") / "footprint.json"
+    path = Path(__file__).with_suffix(".json")
     return from_plain(json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[Footprint, ...]])
