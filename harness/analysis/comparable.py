@@ -38,7 +38,7 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
 
     Only fields known on both sides count.
     """
-    image, gpu = run.image(speed.workload), speed.device != CPU
+    image, gpu = run.images.get(speed.workload, TENSORFLOW), speed.device != CPU
     fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
     fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
     fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]

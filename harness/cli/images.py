@@ -11,12 +11,7 @@ from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, unknown
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
-from harness.model.platform import target_for
 from harness.paths import paths_here
-from workloads.protocol import TENSORFLOW
-
-# Needed by the default suite; other images are built when a workload first needs them.
-TENSORFLOW_TARGETS = tuple(target_for(TENSORFLOW, gpu=gpu) for gpu in (False, True))
 
 
 def command(
@@ -41,7 +36,8 @@ def command(
         client = None
     paths = paths_here()
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
-    targets = tuple(target or TENSORFLOW_TARGETS)
+    # The default suite needs these; the others are built when a workload first needs them.
+    targets = target or ("cpu", "cuda")
     for name in targets:
         if name not in TARGETS:
             raise unknown("image target", name, TARGETS)

@@ -28,8 +28,6 @@ from harness.run.recording import open_run
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.wording import short_digests
 
-_ABSENT = "none"
-
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
@@ -68,7 +66,11 @@ def command(
     with stop_on_signals():
         path = newest(run)
         recorded = open_run(path)
-        progress.line(_summary(recorded))
+        manifest = recorded.manifest
+        progress.line(
+            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
+            f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
+        )
         devices = split([device])
         options = rerun_options(recorded, out=runs, engine=engine, devices=devices, files=files, price=price)
         requested = requested_resources(recorded, options)
@@ -85,21 +87,12 @@ def command(
             paths,
             progress,
             command=command_line(),
-            rerun_of=recorded.manifest.run_id,
+            rerun_of=manifest.run_id,
         )
         _print_differences(progress, recorded, prepared.run)
         measure(prepared, progress)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
     out().print(f"Compare with: {compared}", soft_wrap=True)
-
-
-def _summary(run: Run) -> str:
-    manifest = run.manifest
-    commit = manifest.commit or "unknown"
-    return (
-        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit {commit}: "
-        f"{len(run.trials)} of {len(run.planned)} planned trials ran."
-    )
 
 
 def _confirm(requested: Mapping[str, str]) -> None:
@@ -119,7 +112,7 @@ def differences_between(recorded: Run, current: Run) -> Fields:
 
     before, after = facts(recorded), facts(current)
     values = {
-        (section, name): (value, after.get(section, {}).get(name, _ABSENT if _names_gpu(name) else value))
+        (section, name): (value, after.get(section, {}).get(name, "none" if _names_gpu(name) else value))
         for section, fields in before.items()
         for name, value in fields.items()
     }

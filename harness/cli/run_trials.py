@@ -65,14 +65,7 @@ def _write_report(folder: RunFolder) -> None:
 
 
 def raise_for_trials(trials: Mapping[str, Trial]) -> None:
-    """Raise if a trial failed.
-
-    Args:
-        trials: name -> trial.
-
-    Raises:
-        TrialError: at least one trial failed.
-    """
+    """Raise TrialError if a trial failed; `trials` has them by name."""
     failed = {name: trial.message for name, trial in trials.items() if trial.failed}
     if failed:
         first, message = next(iter(failed.items()))

@@ -12,7 +12,6 @@ from enum import StrEnum
 from harness.model.analysis import Caveat, Estimate, Finding, Key, Keyed, StepTime
 from harness.model.multi_node import Scaling
 from harness.model.run import SMOKE
-from workloads.protocol import TENSORFLOW
 
 
 class Section(StrEnum):
@@ -94,10 +93,6 @@ class Extract:
     def smoke(self) -> bool:
         """Whether this is a smoke run, whose numbers mean nothing."""
         return self.facts.get(Section.SETTINGS, {}).get("profile") == SMOKE
-
-    def image(self, workload: str) -> str:
-        """Return a workload's image family, TensorFlow by default."""
-        return self.images.get(workload, TENSORFLOW)
 
 
 class Outcome(StrEnum):

@@ -19,21 +19,26 @@ from workloads.protocol import Workload
 MAX_BYTES = 1 << 20
 
 
+_FOLDER = Path(workloads.__file__).parent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and the file that implements it; `external` marks files of the user."""
+    """A workload and the file that implements it."""
 
     workload: Workload
     path: Path
-    external: bool
+
+    @property
+    def external(self) -> bool:
+        """Whether the file is the user's."""
+        return self.path.parent != _FOLDER
 
 
 def built_in() -> tuple[Entry, ...]:
     """Return the built-in workloads, sorted by name."""
     entries = (
-        entry
-        for path in Path(workloads.__file__).parent.glob("*.py")
-        for entry in _entries(ast.parse(path.read_bytes()), path, is_external=False)
+        entry for path in _FOLDER.glob("*.py") for entry in _entries(ast.parse(path.read_bytes()), path)
     )
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
@@ -53,7 +58,7 @@ def external(path: Path) -> tuple[Entry, ...]:
         raise UsageError(
             f"{path} is not Python: {reason}.", hint="Run it with python3 to see why."
         ) from error
-    entries = _entries(tree, path.resolve(), is_external=True)
+    entries = _entries(tree, path.resolve())
     if not entries:
         raise UsageError(f"{path} declares no workload.", hint=HINT)
     return entries
@@ -66,7 +71,7 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
         UsageError: unknown name; the message lists the available ones.
     """
     if not names:
-        return tuple(entry for entry in entries if entry.external or entry.workload.suite == "default")
+        return tuple(entry for entry in entries if entry.workload.suite == "default")
     if "all" in names:
         return entries
     available = {entry.workload.name: entry for entry in entries}
@@ -78,17 +83,13 @@ def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, .
 
 def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
     """Return the SHA-256 of each workload's file by name, and of the shared files as "workloads"."""
-    folder = Path(workloads.__file__).parent
     shared = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(_FOLDER.rglob("*.py")):
         if not declarations(ast.parse(path.read_bytes())):
-            shared.update(f"{path.relative_to(folder)} {file_sha256(path)}\n".encode())
+            shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
     own = {entry.workload.name: file_sha256(entry.path) for entry in entries}
     return {"workloads": shared.hexdigest(), **own}
 
 
-def _entries(tree: ast.Module, path: Path, *, is_external: bool) -> tuple[Entry, ...]:
-    return tuple(
-        Entry(workload=evaluate(tree, node, path), path=path, external=is_external)
-        for node in declarations(tree)
-    )
+def _entries(tree: ast.Module, path: Path) -> tuple[Entry, ...]:
+    return tuple(Entry(workload=evaluate(tree, node, path), path=path) for node in declarations(tree))

@@ -34,12 +34,7 @@ def rerun_options(
     """Return the options for repeating a recorded run on this host.
 
     Args:
-        run: the recorded run.
-        out: parent of the new run folder.
-        engine: "" for the engine of the run.
-        devices: subset of the run's devices; empty for all.
-        files: local paths of the workload files, if they differ.
-        price: value of --price; "" for the prices of the run.
+        engine, devices, files, price: replace those of the run unless empty.
 
     Raises:
         UsageError: the run did not use a device, or a workload file is missing.
@@ -73,7 +68,6 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
     hosts. For an interrupted run it is the complete plan.
 
     Args:
-        run: the recorded run.
         options: result of `rerun_options`.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import psutil
@@ -164,16 +165,15 @@ def selected_entries(options: Options) -> tuple[Entry, ...]:
         UsageError: unknown workload, or duplicate name.
     """
     external_entries = tuple(entry for path in options.files for entry in external(path))
-    available = built_in()
-    names = {entry.workload.name for entry in available}
+    available = (*built_in(), *external_entries)
+    counts = Counter(entry.workload.name for entry in available)
     for entry in external_entries:
-        if entry.workload.name in names:
+        if counts[entry.workload.name] > 1:
             raise UsageError(
                 f"{entry.path} declares {entry.workload.name!r}, but a workload of this name already exists.",
                 hint="Rename the workload in your file.",
             )
-        names.add(entry.workload.name)
     if external_entries and not options.workloads:
         return external_entries
-    chosen = select(available + external_entries, options.workloads)
+    chosen = select(available, options.workloads)
     return (*chosen, *(entry for entry in external_entries if entry not in chosen))

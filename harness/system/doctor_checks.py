@@ -87,7 +87,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
         if gpus:
             yield _check("GPU access", lambda: _gpu_access(gpus, engine, builder))
     yield from _telemetry(gpus, isolated=isolated)
-    yield _other_runs()
+    yield _check("Other runs", _no_other_run, State.NOTE)
 
 
 def _host_checks() -> Iterator[Check]:
@@ -133,12 +133,12 @@ def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
     )
 
 
-def _check(name: str, get_fact: Callable[[], str]) -> Check:
+def _check(name: str, get_fact: Callable[[], str], failed: State = State.FAIL) -> Check:
     """Return a check with the result or the error of `get_fact`."""
     try:
         return Check(name, State.OK, get_fact())
     except TfbenchError as error:
-        return Check(name, State.FAIL, error.message, error.hint)
+        return Check(name, failed, error.message, error.hint)
 
 
 def _gpu_access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) -> str:
@@ -167,9 +167,6 @@ def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
             yield Check(f"Telemetry {source.name}", state, missing or "readable")
 
 
-def _other_runs() -> Check:
-    try:
-        with measuring(default_path()):
-            return Check("Other runs", State.OK, "none on this machine")
-    except TfbenchError as error:
-        return Check("Other runs", State.NOTE, error.message, error.hint)
+def _no_other_run() -> str:
+    with measuring(default_path()):
+        return "none on this machine"

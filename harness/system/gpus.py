@@ -141,8 +141,6 @@ def _find(usable: Sequence[Gpu], name: str, gpus: Sequence[Gpu]) -> Gpu:
 
 
 def _list(gpus: Sequence[Gpu]) -> str:
-    if not gpus:
-        return "none"
     return "; ".join(
         f"{gpu.index} {gpu.name} {gpu.cuda_id}" + (" (in MIG mode)" if gpu.mig_enabled else "")
         for gpu in gpus
