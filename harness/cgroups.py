@@ -92,25 +92,6 @@ def limits(cgroup: Cgroup) -> Limits:
     )
 
 
-def own_limits(root: Path) -> tuple[int | None, Limits]:
-    """Return the cgroup version (None without cgroups) and the effective limits of this process."""
-    try:
-        own, mounts = find(root, "self"), _mounts(root)
-    except NoCgroupError:
-        return None, Limits()
-    levels: list[Limits] = []
-    for controller, (mount, _) in mounts.items():
-        # Inside a container the cgroup's own folder may be missing.
-        folder = own.folders.get(controller, mount)
-        groups = (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
-        levels += [limits(Cgroup(version=own.version, folders={controller: level})) for level in groups]
-    return own.version, Limits(
-        cpus=min((level.cpus for level in levels if level.cpus), default=None),
-        memory_bytes=min((level.memory_bytes for level in levels if level.memory_bytes), default=None),
-        pids=min((level.pids for level in levels if level.pids), default=None),
-    )
-
-
 def _relative_path(path: str, branch: str) -> str:
     if branch != "/" and (path == branch or path.startswith(branch + "/")):
         path = path[len(branch) :]

@@ -174,7 +174,7 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
             "operating_system": "Debian GNU/Linux 13 (trixie)", "cooling": "",
         },
         host_facts={"kernel": "6.12.0", "cpu_governor": "performance", "turbo": True, "cpus": 16,
-                    "smt": True, "load_1min": 0.2},
+                    "smt": True},
         options=Options(seed=seed),
         profile=PROFILES["quick"],
     )  # fmt: skip

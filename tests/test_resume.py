@@ -64,13 +64,6 @@ def test_containers_get_a_plain_list_of_cpus(environment):
     assert {job.container.cpus for job in prepared.jobs} == {"0"}
 
 
-def test_free_disk_space_is_that_of_the_run_folder(environment):
-    # /proc has no free space; nothing is written before the run starts.
-    options = replace(environment.options, out=Path("/proc/runs"))
-    prepared = session.prepare(resolve(options), environment.paths, Silent(), run_id="20260101-000000-abcd")
-    assert prepared.manifest.host_facts["free_disk_bytes"] == 0
-
-
 def test_a_new_run_needs_a_writable_folder_before_anything_is_built(environment):
     options = replace(environment.options, out=Path("/proc/runs"))
     with pytest.raises(StoreError, match="Cannot write /proc"):

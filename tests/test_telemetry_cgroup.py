@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cgroups import Limits, locate, own_limits
+from harness.cgroups import locate
 from harness.telemetry import Target
 from harness.telemetry.cgroup import CgroupSource
 from harness.telemetry.process import ProcessSource
@@ -115,28 +115,6 @@ def test_both_versions_give_same_metrics(tmp_path, make):
 def test_cgroup_is_located_below_mounted_root(tmp_path):
     v2(tmp_path, own="/pod/self", path="/pod/trial", mounted="/pod")
     assert locate(tmp_path, PID).folders[""] == tmp_path / "sys/fs/cgroup/trial"
-
-
-def test_own_limits_are_minimum_of_all_ancestors(tmp_path):
-    v2(tmp_path, own="/user.slice/job")
-    write_files(tmp_path, {
-        "sys/fs/cgroup/user.slice/cpu.max": "200000 100000\n",
-        "sys/fs/cgroup/user.slice/memory.max": "max\n",
-        "sys/fs/cgroup/user.slice/job/cpu.max": "max 100000\n",
-        "sys/fs/cgroup/user.slice/job/memory.max": "1073741824\n",
-    })  # fmt: skip
-    assert own_limits(tmp_path) == (2, Limits(cpus=2.0, memory_bytes=1 << 30))
-
-
-@pytest.mark.parametrize(("quota", "cpus"), [("150000\n", 1.5), ("-1\n", None)])
-def test_own_limits_with_version_1(tmp_path, quota, cpus):
-    v1(tmp_path)
-    write_files(tmp_path / "sys/fs/cgroup", {
-        "cpu,cpuacct/cpu.cfs_quota_us": quota,
-        "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-        "memory/memory.limit_in_bytes": NO_LIMIT,
-    })  # fmt: skip
-    assert own_limits(tmp_path) == (1, Limits(cpus=cpus))
 
 
 def test_missing_files_are_gaps(tmp_path):

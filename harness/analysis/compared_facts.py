@@ -13,10 +13,6 @@ from harness.cpuset import cpu_numbers
 from harness.model.comparison import Section
 from harness.model.run import Manifest, Run
 
-# Host facts that change from run to run on one machine.
-_VOLATILE = frozenset(
-    {"boot_id", "load_1min", "free_disk_bytes", "own_memory_limit_bytes", "own_cpu_limit_cpus"}
-)
 # Fields that identify a single GPU rather than its model.
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
 _LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
@@ -65,7 +61,7 @@ def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
         if name != "operating_system":
             yield Section.MACHINE, name, value
     for name, fact in manifest.host_facts.items():
-        if name not in _VOLATILE and name != "kernel":
+        if name not in ("boot_id", "kernel"):
             yield Section.MACHINE, name, fact
     for name in _LIMITS:
         yield Section.LIMITS, name, getattr(manifest.options, name)

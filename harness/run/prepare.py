@@ -232,7 +232,7 @@ def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> 
         data=tuple(info for _, info in inputs.data.values()),
         gpus=resolved.gpus,
         system=system_description(),
-        host_facts={**host_facts(folder=options.out), **(cloud_facts() if options.cloud_metadata else {})},
+        host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
         options=options,
         profile=resolved.profile,
         memory_limit_bytes=options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,7 @@ from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
 from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
-from harness.system.machine import GIB, free_bytes, text
+from harness.system.machine import GIB, text
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
 
@@ -124,7 +125,9 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
 
 
 def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
-    free = free_bytes(folder)
+    # The folder need not exist yet.
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(nearest).free
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:
         return Check("Disk", State.OK, fact)

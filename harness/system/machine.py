@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from harness.cgroups import own_limits
 from harness.model.run import Scalar
 from workloads.protocol import boot_id
 
@@ -29,14 +26,6 @@ def text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \n\t")
     except OSError:
         return ""
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free space on the disk of a folder or, if it does not exist, of its nearest parent."""
-    for path in (folder, *folder.absolute().parents):
-        with suppress(OSError):
-            return shutil.disk_usage(path).free
-    raise FileNotFoundError(folder)
 
 
 def lscpu() -> dict[str, str]:
@@ -79,10 +68,9 @@ def system_description(root: Path = Path("/")) -> dict[str, str]:
     }
 
 
-def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scalar]:
-    """Return the state of the host, without unavailable facts; `folder` is where runs are written."""
+def host_facts(root: Path = Path("/")) -> dict[str, Scalar]:
+    """Return the state of the host, without unavailable facts."""
     cpu = lscpu()
-    cgroup_version, limits = own_limits(root)
     cores = root / "sys/devices/system/cpu"
     thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     result: dict[str, Scalar | None] = {
@@ -102,11 +90,6 @@ def host_facts(root: Path = Path("/"), folder: Path = Path()) -> dict[str, Scala
         "clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
         or None,
         "memory_bytes": psutil.virtual_memory().total,
-        "cgroup_version": cgroup_version,
-        "own_cpu_limit_cpus": limits.cpus,
-        "own_memory_limit_bytes": limits.memory_bytes,
-        "free_disk_bytes": free_bytes(folder),
-        "load_1min": os.getloadavg()[0],
     }
     return {name: value for name, value in result.items() if value is not None}
 
