@@ -90,6 +90,10 @@ def test_files_are_never_executed(tmp_path: Path) -> None:
         (with_arguments(tuned="('batch_size', 64)"), "tuned"),
         (with_arguments(stages="('read', 'read')"), "stages"),
         (with_arguments(**{"**{'a'": "1}"}), "is not Python"),
+        (f"from os import sep\n{with_arguments(title='sep')}", "`sep` is not a literal"),
+        (f"import os\n{with_arguments(title='os.sep')}", "is not a literal"),
+        (with_arguments(stages="[str(n) for n in (1, 2)]"), "is not a literal"),
+        (f"A = B\nB = A\n{with_arguments(title='A')}", "refers to itself"),
     ],
 )
 def test_invalid_declarations(tmp_path: Path, text: str, expected: str) -> None:
@@ -105,6 +109,13 @@ def test_several_workloads_in_a_file(tmp_path: Path) -> None:
     first = with_arguments().removeprefix("workload = ")
     path.write_text(f"first = {first}\nworkloads = (first, {first.replace('mine', 'other')})\n")
     assert names(external(path)) == ["mine", "other"]
+
+
+def test_names_of_literals_of_the_file(tmp_path: Path) -> None:
+    shared = "WIDE: dict = {'rate': 1, 'width': 2}\nSIDE = 64\nSHARED = {'epochs': 3}\n"
+    text = with_arguments(params="{**WIDE, 'width': SIDE}").replace("epochs=1", "**SHARED")
+    workload = declared(tmp_path, shared + text).workload
+    assert (workload.params, workload.epochs) == ({"rate": 1, "width": 64}, 3)
 
 
 def test_missing_or_binary_file(tmp_path: Path) -> None:

@@ -85,6 +85,8 @@ class TestUsageErrors:
             ("bench --param epochs=1 --param epochs=2", 2, "a name twice", "batch_size=32,64"),
             ("bench -d cpu --data dreams", 2, "Unknown data mode 'dreams'", "auto, real, procedural"),
             ("bench -d cpu --cpus 0-99999", 2, "--cpus 0-99999", "--cpus 0"),
+            ("bench -d cpu --image tpu=x", 2, "Unknown image target 'tpu'", "cuda"),
+            ("bench -d ,", 2, "Nothing to run.", "tfbench list"),
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),
             ("bench --workload-file none.py", 2, "none.py: No such file", "path"),
             ("fleet -w none", 2, "Unknown workload 'none'", "cifar10-mlp"),

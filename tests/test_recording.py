@@ -29,13 +29,6 @@ def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
     assert again.run is run
 
 
-def test_a_complete_run_is_analysed_again() -> None:
-    analysis = analyse(builders.bare_run())
-    run, again = unpack(pack(analysis, whole=True))
-    assert again is None
-    assert comparable(analyse(run)) == comparable(analysis)
-
-
 def as_read(run):
     """Return a simulated run as read from a recording, with the types of the model."""
     return unpack(pack(analyse(run), whole=True))[0]

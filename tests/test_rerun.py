@@ -118,7 +118,7 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
 
 UNTRUSTED = replace(
     OPTIONS, images={"cpu": "evil.example/x"}, base="elsewhere", gpus="all", cpus="0", cpu_quota=0.5,
-    memory_bytes=3 << 29, weights=Path("/home/me/w.h5"),
+    memory_gib=1.5, weights=Path("/home/me/w.h5"),
 )  # fmt: skip
 
 

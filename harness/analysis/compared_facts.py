@@ -15,7 +15,7 @@ from harness.model.run import Manifest, Run
 
 # Fields that identify a single GPU rather than its model.
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
-_LIMITS = ("cpus", "cpu_quota", "memory_bytes", "gpus")
+_LIMITS = ("cpus", "cpu_quota", "gpus")
 _OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
 _NOT_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")

@@ -7,7 +7,6 @@ which receives them as one `Options` value.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from harness.defaults import MAX_MEMORY_GIB
 from harness.errors import UsageError
 from harness.model.options import Options
 
@@ -47,11 +45,6 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
             hint="Give each name once; a sweep is --param batch_size=32,64.",
         )
     return pairs
-
-
-def _memory_bytes(gib: float) -> int:
-    # Anything out of range, including inf and NaN, becomes a huge value that is rejected later.
-    return math.ceil(gib * 2**30) if 0 <= gib <= MAX_MEMORY_GIB else 1 << 62
 
 
 def _folder(path: Path) -> Path:
@@ -117,7 +110,7 @@ OPTIONS: Mapping[str, Any] = {
     "base": _where(help="Base image to build on."),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
-    "memory_bytes": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
+    "memory_gib": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
     "trials": _how(help="Fixed number of trials. Default: depends on the profile."),
     "rate_hz": _how("--rate", help="Telemetry samples per second; 0 turns telemetry off."),
     "stall_s": _how("--stall", help="Kill a trial after this many seconds without an event."),
@@ -133,7 +126,6 @@ _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
     "weights": (Path, Path.absolute),
-    "memory_bytes": (float, _memory_bytes),
 }
 
 

@@ -20,7 +20,7 @@ class Options:
         rate_hz: telemetry samples per second, 0 for none.
         price: in the format of harness.run.prices, or "".
         cloud_metadata: query the cloud's metadata service if the firmware identifies a cloud.
-        cpus: cpuset syntax; memory_bytes, cpu_quota: limits of each container, None for the default.
+        cpus: cpuset syntax; memory_gib, cpu_quota: limits of each container, None for the default.
     """
 
     profile: str = PROFILE
@@ -41,7 +41,7 @@ class Options:
     rate_hz: float = RATE_HZ
     cpus: str = ""
     cpu_quota: float | None = None
-    memory_bytes: int | None = None
+    memory_gib: float | None = None
     stall_s: float | None = None
     seed: int = 1
     price: str = ""

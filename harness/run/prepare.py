@@ -235,7 +235,9 @@ def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> 
         host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
         options=options,
         profile=resolved.profile,
-        memory_limit_bytes=options.memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE),
+        memory_limit_bytes=int(
+            options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
+        ),
         prices=read_prices(options.price) if options.price else None,
         weights_sha256=inputs.weights[1] if inputs.weights else "",
         sources=sources(resolved.entries),

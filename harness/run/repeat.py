@@ -102,7 +102,7 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,
         "--cpus": options.cpus,
         "--cpu-quota": options.cpu_quota,
-        "--memory": options.memory_bytes and f"{options.memory_bytes / 2**30:.4g} GiB",
+        "--memory": options.memory_gib and f"{options.memory_gib:.4g} GiB",
     }
     return {name: str(value) for name, value in requested.items() if value}
 

@@ -128,13 +128,11 @@ def _check_numbers(options: Options) -> None:
         ("--rate", options.rate_hz, 0, MAX_RATE_HZ),
         ("--stall", options.stall_s, 1, MAX_STALL_S),
         ("--cpu-quota", options.cpu_quota, 0.01, MAX_CPUS),
-        ("--memory", options.memory_bytes, 0.1 * 2**30, MAX_MEMORY_GIB * 2**30),
+        ("--memory", options.memory_gib, 0.1, MAX_MEMORY_GIB),
     ):
         if value is not None and not minimum <= value <= maximum:
-            unit = 2**30 if option == "--memory" else 1
             raise UsageError(
-                f"{option} is out of range.",
-                hint=f"Use a value from {minimum / unit:.10g} to {maximum / unit:.10g}.",
+                f"{option} is out of range.", hint=f"Use a value from {minimum:.10g} to {maximum:.10g}."
             )
 
 
