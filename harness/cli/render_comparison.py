@@ -36,9 +36,6 @@ class NamedRun:
 def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = "") -> tuple[Extract, ...]:
     """Return an extract of each run folder, report file or extract, in order.
 
-    Args:
-        price: value of --price; "" for the runs' own.
-
     Raises:
         StoreError: a run cannot be read.
     """

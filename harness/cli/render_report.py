@@ -34,8 +34,7 @@ def newest(path: Path) -> Path:
 def read_analysis(path: Path, prices: Prices | None) -> tuple[Analysis, bool]:
     """Read a run folder or report file; return its analysis, and whether the analysed run is complete.
 
-    Args:
-        prices: None for the prices stored in the run.
+    Prices replace those stored in the run.
 
     Raises:
         StoreError: not a run folder or report file.
@@ -51,9 +50,6 @@ def read_analysis(path: Path, prices: Prices | None) -> tuple[Analysis, bool]:
 
 def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[Analysis, Mapping[str, str]]:
     """Read a run folder or report file; return its analysis and the text of each format.
-
-    Args:
-        price: value of --price; "" for the prices stored in the run.
 
     Raises:
         StoreError: not a run folder or report file.

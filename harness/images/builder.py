@@ -41,12 +41,7 @@ class ImageBuilder:
         self._progress = progress
 
     def existing(self, target: str, base: str | None = None) -> ImageInfo | None:
-        """Return `target`'s image if the engine has an up-to-date one.
-
-        Args:
-            target: one of TARGETS.
-            base: a custom base image; None for the pinned or the bootstrapped one.
-        """
+        """Return `target`'s image if the engine has an up-to-date one, on a custom base or one of our own."""
         defaults = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
         with engine_call("look for images"):
             for candidate in (self._custom_base(base),) if base else defaults:

@@ -44,9 +44,6 @@ def fetch_wheels(
 ) -> tuple[Path, ...]:
     """Return a wheel for each pin from `<cache>/wheels`; missing and damaged ones are downloaded.
 
-    Args:
-        python_version: CPython version of the wheels, e.g. "3.13"; the platform is always x86_64 Linux.
-
     Raises:
         ImageError: a hash is wrong, no index is reachable, or the platform is not supported.
         OSError: the cache cannot be written.

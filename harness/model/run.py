@@ -187,7 +187,7 @@ class Trial:
     """The record of one container.
 
     Attributes:
-        status, exit_code, message: how it ended; the message is for users, "" after success.
+        message: for users, "" after success.
         started_ns, ended_ns: host CLOCK_MONOTONIC before the container starts and after it ends.
         facts: reported by the container (versions, devices); scalars.
         reported: texts about variants reported by the workload.

@@ -15,18 +15,10 @@ Floats = NDArray[np.float64]
 
 
 def downsample(t_s: Floats, columns: Mapping[str, Floats], points: int) -> tuple[Floats, dict[str, Floats]]:
-    """Downsample to about `points` instants, keeping each bucket's minimum and maximum of each column.
+    """Downsample n values of each column to about `points` instants, at least four.
 
-    A bucket gives two instants, its first and its middle, with its two extremes in their original
-    order. A bucket without values stays NaN, so that gaps remain visible.
-
-    Args:
-        t_s: n ascending times in seconds.
-        columns: name -> n values.
-        points: maximum number of instants, at least four.
-
-    Returns:
-        The instants, and the values of each column.
+    Each bucket keeps its minimum and maximum, in their original order, at its first and its middle instant. A bucket
+    without values stays NaN, so that gaps remain visible.
     """
     buckets = max(points, 4) // 2
     length = -(-len(t_s) // buckets)

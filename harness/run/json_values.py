@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: Any, encode_array: Callable[[NDArray[Any]], Any] | None = None) -> Any:
-    """Convert dataclasses and collections to dictionaries, lists and plain values.
-
-    Args:
-        encode_array: converts an array; None if there are none.
-    """
+    """Convert dataclasses and collections to dictionaries, lists and plain values."""
 
     def other(value: Any) -> Any:
         if isinstance(value, Path):
@@ -32,9 +28,6 @@ def to_plain(value: Any, encode_array: Callable[[NDArray[Any]], Any] | None = No
 
 def from_plain(plain: Any, kind: type[T], decode_array: Callable[[Any], NDArray[Any]] | None = None) -> T:
     """Reverse `to_plain`; unknown fields are ignored.
-
-    Args:
-        decode_array: reverses `encode_array`.
 
     Raises:
         ValueError: not a value of this type; the message names the field.

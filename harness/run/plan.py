@@ -70,12 +70,9 @@ def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, .
     auto is the CPU and each selected GPU; gpu is each selected GPU alone; scaling is 1, 2, 4, ... of the
     selected GPUs together.
 
-    Args:
-        no_gpu: why there is no GPU, if `gpu_count` is 0.
-
     Raises:
         UsageError: invalid device name, or a GPU that is not selected or does not exist.
-        GpuError: a GPU is requested but there is none.
+        GpuError: a GPU is requested but there is none; `no_gpu` is the reason.
     """
     singles = tuple(f"gpu{index}" for index in range(gpu_count))
     powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]

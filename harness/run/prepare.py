@@ -74,8 +74,7 @@ def prepare(
     """Connect to the engine; build images and fetch data as needed.
 
     Args:
-        command: command line to record.
-        rerun_of: id of the run that this one repeats, "" for none.
+        command, rerun_of: for the manifest.
         run_id: id of the run to continue, "" for a new one.
 
     Raises:
@@ -143,11 +142,7 @@ def execute(
     *,
     wait_s: float = 0.0,
 ) -> tuple[Trial, ...]:
-    """Run the trials while holding the machine's lock.
-
-    Args:
-        on_trial_end: called with each trial when its folder is complete.
-        wait_s: how long to wait if another run holds the lock.
+    """Run the trials while holding the machine's lock; wait up to `wait_s` for another run that holds it.
 
     Raises:
         BusyError, EngineError, Interrupted, StoreError: trials that ended before are in the run folder.
@@ -165,7 +160,7 @@ def execute(
 def make_runner(
     prepared: Prepared, progress: Progress, on_trial_end: Callable[[Trial], None] | None = None
 ) -> Runner:
-    """Return the runner; it calls `on_trial_end` with each trial when its folder is complete."""
+    """Return the runner of a prepared run."""
     rate_hz = prepared.resolved.options.rate_hz
     return Runner(
         engine=prepared.engine,

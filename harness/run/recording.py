@@ -97,11 +97,9 @@ def pack(analysis: Analysis, *, whole: bool) -> str:
 def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | None]:
     """Decode text from `pack`.
 
-    Args:
-        max_bytes: limit of the decompressed size, because a small page must not fill the memory.
-
     Raises:
-        StoreError: the text is not from `pack`, truncated, or of another version.
+        StoreError: the text is not from `pack`, truncated, of another version, or decompresses to more than
+            `max_bytes`.
     """
     content = _content(text, max_bytes)
     try:
