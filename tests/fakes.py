@@ -191,12 +191,10 @@ class RecordingTask:
     label: str
     total: float | None
     done: float = 0.0
-    steps: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def advance(self, amount: float) -> None:
         self.done += amount
-        self.steps.append(amount)
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -27,6 +27,6 @@ def test_a_log_gets_no_control_characters_even_where_colour_is_forced(forced, mo
     monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
     file = io.StringIO()
     with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:
-        task.note("mlp on cpu, trial 1: as long as it is")
+        task.note("mlp on cpu: as long as it is")
         task.advance(1)
-    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu, trial 1: as long as it is\n")
+    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu: as long as it is\n")

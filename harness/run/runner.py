@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import time
@@ -68,33 +67,24 @@ class Runner:
         stopping = Stopping(self.profile)
         ended = {trial.id: trial for trial in self.folder.trials(job.planned for job in jobs)}
         trials: list[Trial] = []
-        with self.progress.task("Trials", sum(map(self._windows, jobs))) as bar:
-            for job in jobs:
-                trial_bar = _TrialBar(bar, self._windows(job))
-                earlier = ended.get(job.planned.id)
-                if earlier and not earlier.failed:
-                    stopping.add(job.planned, earlier)
-                elif stopping.should_run(job.planned):
-                    trials.append(self._run_trial(job, trial_bar))
-                    stopping.add(job.planned, trials[-1])
-                trial_bar.advance(math.inf)
+        required = sum(job.planned.index < self.profile.trials for job in jobs)
+        for number, job in enumerate(jobs, 1):
+            earlier = ended.get(job.planned.id)
+            if earlier and not earlier.failed:
+                stopping.add(job.planned, earlier)
+            elif stopping.should_run(job.planned):
+                label = f"Trial {number} of {required}" if number <= required else "Extra trial"
+                with self.progress.task(label, len(job.spec.variants) * job.spec.windows) as bar:
+                    trials.append(self._run_trial(job, bar))
+                stopping.add(job.planned, trials[-1])
         self.folder.close(stopping.stops())
         return tuple(trials)
-
-    def _is_optional(self, planned: PlannedTrial) -> bool:
-        """Return whether a trial runs only if the interval is still too wide."""
-        return planned.index >= self.profile.trials
-
-    def _windows(self, job: Job) -> int:
-        """Return the number of windows that the progress bar counts for a job."""
-        return 0 if self._is_optional(job.planned) else len(job.spec.variants) * job.spec.windows
 
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
         folder = self.folder.open_trial(planned, job.spec)
-        suffix = ", until the interval is narrow" if self._is_optional(planned) else ""
         point = "".join(f" {name}={value}" for name, value in planned.point)
-        label = f"{planned.workload} on {planned.device}{point}, trial {planned.index + 1}{suffix}"
+        label = f"{planned.workload} on {planned.device}{point}"
         bar.note(label)
         started_ns = time.monotonic_ns()
         container: Container | None = None
@@ -198,24 +188,6 @@ class Runner:
         with suppress(EngineError):
             container.remove()
         return log
-
-
-class _TrialBar:
-    """A trial's share of the progress bar; `remaining` is what is left of it."""
-
-    def __init__(self, bar: Task, remaining: float) -> None:
-        self._bar = bar
-        self._remaining = remaining
-
-    def advance(self, amount: float) -> None:
-        """Advance, at most to the end of this trial's share."""
-        amount = min(amount, self._remaining)
-        self._remaining -= amount
-        self._bar.advance(amount)
-
-    def note(self, text: str) -> None:
-        """Show `text` next to the bar."""
-        self._bar.note(text)
 
 
 def _note_progress(
