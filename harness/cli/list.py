@@ -75,7 +75,9 @@ def _published(number: Published) -> str:
 
 
 def _footprint(footprint: Footprint) -> str:
-    parts = [f"{footprint.profile} {duration(footprint.run_s)} (trials: {footprint.trials})"]
+    parts = [
+        f"{footprint.profile} {duration(footprint.trial_s * footprint.trials)} (trials: {footprint.trials})"
+    ]
     if footprint.memory_bytes:
         parts.append(f"{footprint.memory_bytes / 1e9:.1f} GB of memory")
     if footprint.data_bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,12 @@ class Evaluator:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=keywords):
                 if name not in _TYPES:
                     raise ValueError(f"line {node.lineno}: {name}(...) is not one of {', '.join(_TYPES)}")
-                return _TYPES[name](**self._arguments(keywords))
+                return _TYPES[name](**self._mapping((each.arg, each.value) for each in keywords))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return tuple(self.value(part) for part in parts)
             case ast.Dict(keys=keys, values=values):
-                return self._dictionary(keys, values)
+                names = (key and self.value(key) for key in keys)
+                return self._mapping(zip(names, values, strict=True))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 total = self.value(left) + self.value(right)
                 if isinstance(total, (str, tuple)) and len(total) > MAX_TEXT:
@@ -70,19 +71,11 @@ class Evaluator:
                     text = f"line {node.lineno}: `{ast.unparse(node)}` is not a literal"
                     raise ValueError(text) from error
 
-    def _arguments(self, keywords: list[ast.keyword]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for keyword in keywords:
-            result |= {keyword.arg: self.value(keyword.value)} if keyword.arg else self.value(keyword.value)
-        return result
-
-    def _dictionary(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[Any, Any]:
+    def _mapping(self, pairs: Iterable[tuple[Any, ast.expr]]) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
-        for key, value in zip(keys, values, strict=True):
-            if key is None:  # {**other}
-                result.update(self.value(value))
-            else:
-                result[self.value(key)] = self.value(value)
+        for name, value in pairs:
+            # Without a name it is **other.
+            result |= self.value(value) if name is None else {name: self.value(value)}
         return result
 
 

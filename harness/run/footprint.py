@@ -30,11 +30,6 @@ class Footprint:
     data_bytes: int
     machine: str
 
-    @property
-    def run_s(self) -> float:
-        """Duration of the profile's minimum number of trials."""
-        return self.trial_s * self.trials
-
 
 def footprints() -> Mapping[str, tuple[Footprint, ...]]:
     """Return footprints by workload; workloads that were not measured are missing."""

@@ -34,15 +34,12 @@ DRIVER_PARAMETERS: Mapping[str, Any] = {
     "feed": Literal["fit", "resident"],
 }
 
-# Parameters that apply to every framework.
-ANY_FRAMEWORK = ("batch_size", "epochs")
-
 
 def parameters(workload: Workload) -> Mapping[str, Any]:
     """Return the types of a workload's parameters, without the prefixes "cpu:" and "gpu:"."""
     types = {name.rpartition(":")[2]: type(value) for name, value in workload.params.items()}
     if workload.image != TENSORFLOW:
-        return {**types, **{name: DRIVER_PARAMETERS[name] for name in ANY_FRAMEWORK}}
+        return {**types, "batch_size": _Positive, "epochs": _Positive}
     return {**types, **DRIVER_PARAMETERS}
 
 
