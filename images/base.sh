@@ -15,7 +15,7 @@ suite=trixie
 fail() { echo "images/base.sh: $1" >&2; exit 1; }
 
 [ "$(uname -m)" = x86_64 ] || fail "only x86_64 is supported; TensorFlow's wheels in the lock are for it."
-command -v apt-get >/dev/null || fail "bootstrapping a base image needs apt, which this host does not have. Build on another image with --base."
+command -v apt-get >/dev/null || fail "bootstrapping a base image needs apt, which this host does not have. Name another base in images/Dockerfile (ARG BASE)."
 
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo -n)

@@ -117,7 +117,7 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
 
 
 UNTRUSTED = replace(
-    OPTIONS, images={"cpu": "evil.example/x"}, base="elsewhere", gpus="all", cpus="0", cpu_quota=0.5,
+    OPTIONS, images={"cpu": "evil.example/x"}, gpus="all", cpus="0", cpu_quota=0.5,
     memory_gib=1.5, weights=Path("/home/me/w.h5"),
 )  # fmt: skip
 
@@ -127,7 +127,6 @@ def test_settings_that_need_consent():
     run = with_options(UNTRUSTED)
     assert requested_resources(run, rerun_options(run)) == {
         "--image": "cpu=evil.example/x",
-        "--base": "elsewhere",
         "--weights": "/home/me/w.h5",
         "--gpus": "all",
         "--cpus": "0",

@@ -24,7 +24,6 @@ def command(
             "--fetch-only", help="Only prepare build contexts for docker-compose build; needs no engine."
         ),
     ] = False,
-    base: Annotated[str | None, typer.Option(help="Base image to build on.")] = None,
 ) -> None:
     """Download and verify wheels on this host, then build the images without network."""
     progress = Terminal(err())
@@ -43,8 +42,8 @@ def command(
             raise unknown("image target", name, TARGETS)
     if fetch_only:
         for name in targets:
-            out().print(f"{name}: {builder.fetch(name, base)}", soft_wrap=True)
+            out().print(f"{name}: {builder.fetch(name)}", soft_wrap=True)
         return
     for name in targets:
-        image = builder.ensure(name, base)
+        image = builder.ensure(name)
         out().print(f"{image.target}: {image.reference}  {image.digest}", soft_wrap=True)

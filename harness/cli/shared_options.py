@@ -107,7 +107,6 @@ OPTIONS: Mapping[str, Any] = {
     "gpus": _where(help="GPUs to use: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
     "engine": _where("--engine", "-e", help="auto, docker (Podman too) or local (no isolation)."),
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with TensorFlow 2.16 or newer."),
-    "base": _where(help="Base image to build on."),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
     "memory_gib": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),

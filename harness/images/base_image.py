@@ -13,7 +13,7 @@ from docker.models.images import Image
 from requests.exceptions import ReadTimeout
 
 from harness.errors import ImageError, last_lines
-from harness.images.recipes import PYTHON_VERSION, Base
+from harness.images.recipes import PYTHON_VERSION
 from harness.progress import Progress
 
 # Timeout of a registry's first response.
@@ -21,21 +21,21 @@ RESPONSE_S = 10
 
 
 def obtain(
-    client: docker.DockerClient, pinned: Base, bootstrapped: Base, script: Path, progress: Progress
-) -> Base:
+    client: docker.DockerClient, pinned: str, bootstrapped: str, script: Path, progress: Progress
+) -> str:
     """Return the pinned base or, if it cannot be pulled, the one that `script` (images/base.sh) builds."""
     for base in (pinned, bootstrapped):
         with suppress(ImageNotFound):
-            client.images.get(base.reference)
+            client.images.get(base)
             return base
     try:
-        pull_missing(client, pinned.reference, progress)
+        pull_missing(client, pinned, progress)
     except ImageError as error:
         progress.line(
             f"{error.message} Building a base image from this host's distribution packages instead, with "
             "mmdebstrap; apt installs it if it is missing."
         )
-        _bootstrap(client, bootstrapped.reference, script, progress)
+        _bootstrap(client, bootstrapped, script, progress)
         return bootstrapped
     return pinned
 
@@ -51,7 +51,7 @@ def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progre
         if result.returncode != 0:
             raise ImageError(
                 f"The base image could be neither pulled nor built:\n{last_lines(result.stderr)}",
-                hint=f"Pull or load a Python {PYTHON_VERSION} image and pass it with --base.",
+                hint=f"Pull or load a Python {PYTHON_VERSION} image and name it in images/Dockerfile (ARG BASE).",
             )
         client.api.import_image_from_file(tar, repository=repository, tag=tag, changes=['CMD ["python3"]'])
 

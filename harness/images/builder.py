@@ -16,7 +16,7 @@ from docker.types import Mount
 from harness.engines.docker_calls import engine_call
 from harness.errors import ImageError, last_lines
 from harness.images.base_image import obtain, pull_missing
-from harness.images.recipes import PYTHON_VERSION, TARGETS, Base, Recipes, building
+from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
@@ -40,46 +40,45 @@ class ImageBuilder:
         self._client = client
         self._progress = progress
 
-    def existing(self, target: str, base: str | None = None) -> ImageInfo | None:
-        """Return `target`'s image if the engine has an up-to-date one, on a custom base or one of our own."""
-        defaults = (self._recipes.pinned_base(), self._recipes.bootstrapped_base())
+    def existing(self, target: str) -> ImageInfo | None:
+        """Return `target`'s image if the engine has an up-to-date one."""
         with engine_call("look for images"):
-            for candidate in (self._custom_base(base),) if base else defaults:
+            for base in (self._recipes.pinned_base(), self._recipes.bootstrapped_base()):
                 with suppress(ImageNotFound):
-                    return self._info(target, candidate)
+                    return self._info(target, base)
         return None
 
-    def ensure(self, target: str, base: str | None = None) -> ImageInfo:
+    def ensure(self, target: str) -> ImageInfo:
         """Return `target`'s image; build it if it does not exist or is out of date.
 
         Raises:
             ImageError: wheels or a base cannot be downloaded, or the build fails; the hint names the log.
         """
-        if image := self.existing(target, base):
+        if image := self.existing(target):
             return image
         with building(self._cache, self._progress) as folder:
             # Another process may have built it in the meantime.
-            if image := self.existing(target, base):
+            if image := self.existing(target):
                 return image
-            chosen = self._choose_base(base)
+            base = self._obtain_base()
             context = self._recipes.write_context(target, folder, self._cache, self._progress)
             with engine_call(f"build the {target} image"):
-                self._build(target, chosen, context)
-                return self._info(target, chosen)
+                self._build(target, base, context)
+                return self._info(target, base)
 
-    def fetch(self, target: str, base: str | None = None) -> Path:
+    def fetch(self, target: str) -> Path:
         """Write `target`'s build context and .env for `docker-compose build`; return the context's folder.
 
         With an engine this also gets the base image; without one it refers to the pinned base.
         """
         folder = self._checkout / "images" / "context"
         with building(self._cache, self._progress):
-            chosen = self._choose_base(base)
+            base = self._obtain_base()
             context = self._recipes.write_context(target, folder / target, self._cache, self._progress)
             # docker-compose 1.29 rejects its file if any service's folder is missing.
             for name in TARGETS:
                 (folder / name).mkdir(exist_ok=True)
-            (self._checkout / ".env").write_text(self._recipes.compose_variables(chosen), encoding="utf-8")
+            (self._checkout / ".env").write_text(self._recipes.compose_variables(base), encoding="utf-8")
         return context
 
     def custom(self, target: str, reference: str) -> ImageInfo:
@@ -95,7 +94,7 @@ class ImageBuilder:
             contents=image_contents(image.attrs),
         )
 
-    def _build(self, target: str, base: Base, context: Path) -> None:
+    def _build(self, target: str, base: str, context: Path) -> None:
         """Run image.sh in a container of the base and commit it; this creates the same layer as BuildKit."""
         api, tag = self._engine.api, self._recipes.tag(target, base)
         # The cache's lock prevents concurrent builds, except by users with different caches.
@@ -110,9 +109,7 @@ class ImageBuilder:
             mounts=[Mount(target="/mnt", source=str(context.absolute()), type="bind", read_only=True)],
         )
         command, entrypoint = ["sh", "/mnt/image.sh"], ["/usr/bin/env"]
-        api.create_container(
-            base.reference, command, entrypoint=entrypoint, user="0", name=name, host_config=host
-        )
+        api.create_container(base, command, entrypoint=entrypoint, user="0", name=name, host_config=host)
         log = self._cache / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         timeout = api.timeout
@@ -133,34 +130,27 @@ class ImageBuilder:
             api.timeout = timeout
             api.remove_container(name, force=True)
 
-    def _choose_base(self, base: str | None) -> Base:
+    def _obtain_base(self) -> str:
         pinned = self._recipes.pinned_base()
         if self._client is None:
-            return Base(reference=base, identity=base) if base else pinned
+            return pinned
         with engine_call("get a base image"):
-            if base:
-                return self._custom_base(base)
             script = self._checkout / "images" / "base.sh"
             return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
-
-    def _custom_base(self, reference: str) -> Base:
-        """Return a custom base, pulled if necessary; its identity includes the image id."""
-        image = pull_missing(self._engine, reference, self._progress)
-        return Base(reference=reference, identity=f"{reference}@{image.id}")
 
     @property
     def _engine(self) -> docker.DockerClient:
         assert self._client is not None, "only fetch works without an engine"
         return self._client
 
-    def _info(self, target: str, base: Base) -> ImageInfo:
+    def _info(self, target: str, base: str) -> ImageInfo:
         reference = self._recipes.tag(target, base)
         image = self._engine.images.get(reference)
         return ImageInfo(
             target=target,
             reference=reference,
             digest=str(image.id),
-            base=base.reference,
+            base=base,
             lock_sha256=self._recipes.lock_sha256(target),
             contents=image_contents(image.attrs),
         )
@@ -182,6 +172,6 @@ def _build_error(target: str, log: Path) -> ImageError:
     tail = last_lines(log.read_text(encoding="utf-8", errors="replace"))
     return ImageError(
         f"Could not build the {target} image:\n{tail}\n",
-        hint=f"See the full log in {log}. A custom base needs Python {PYTHON_VERSION} with venv; the CUDA image "
+        hint=f"See the full log in {log}. Another base needs Python {PYTHON_VERSION} with venv; the CUDA image "
         "needs 12 GB on the engine's disk (`docker system df`).",
     )

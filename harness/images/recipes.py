@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ImageError
@@ -26,29 +25,20 @@ PYTHON_VERSION = "3.13"
 _FILES = ("Dockerfile", "image.sh", "install.sh")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """A base image: its reference for FROM, and an identity that changes with its content."""
-
-    reference: str
-    identity: str
-
-
 class Recipes:
     """The image recipes in `folder`, a checkout's images/."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def pinned_base(self) -> Base:
-        """Return the base pinned in the Dockerfile."""
+    def pinned_base(self) -> str:
+        """Return the base image named in the Dockerfile."""
         (pinned,) = re.findall(r"^ARG BASE=(\S+)$", self._read("Dockerfile").decode(), re.MULTILINE)
-        return Base(reference=pinned, identity=pinned)
+        return str(pinned)
 
-    def bootstrapped_base(self) -> Base:
+    def bootstrapped_base(self) -> str:
         """Return the base that images/base.sh builds, named by a hash of the script and its package lock."""
-        reference = f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
-        return Base(reference=reference, identity=reference)
+        return f"tfbench-base:{self._digest('base.sh', 'base.lock')}"
 
     def settings(self) -> list[str]:
         """Return the Dockerfile's ENV, ENTRYPOINT, CMD and USER instructions."""
@@ -59,9 +49,9 @@ class Recipes:
         """Return the hash of `target`'s lock."""
         return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
 
-    def tag(self, target: str, base: Base) -> str:
+    def tag(self, target: str, base: str) -> str:
         """Return the image name, which contains a hash of all inputs of `target` on `base`."""
-        digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base.identity}")
+        digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base}")
         return f"tfbench:{target}-{digest}"
 
     def write_context(
@@ -86,12 +76,12 @@ class Recipes:
                 shutil.copyfile(wheel, folder / "wheels" / wheel.name)
         return folder
 
-    def compose_variables(self, base: Base) -> str:
+    def compose_variables(self, base: str) -> str:
         """Return .env for docker-compose, with all targets, because it rejects unset variables."""
         tags = (
             f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE={self.tag(name, base)}\n" for name in TARGETS
         )
-        return f"TFBENCH_BASE={base.reference}\n{''.join(tags)}"
+        return f"TFBENCH_BASE={base}\n{''.join(tags)}"
 
     def _digest(self, *names: str, also: str = "") -> str:
         digest = hashlib.sha256(also.encode())

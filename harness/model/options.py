@@ -30,7 +30,6 @@ class Options:
     workloads: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
-    base: str | None = None
     variants: str = ""
     analysis: bool = True
     params: Mapping[str, str] = field(default_factory=dict)

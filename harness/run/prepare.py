@@ -206,9 +206,7 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
     builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
     return {
-        target: builder.custom(target, custom[target])
-        if target in custom
-        else builder.ensure(target, resolved.options.base)
+        target: builder.custom(target, custom[target]) if target in custom else builder.ensure(target)
         for target in resolved.targets
     }
 

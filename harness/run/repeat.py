@@ -96,7 +96,6 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     requested = {
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
-        "--base": options.base,
         "--workload-file": ", ".join(map(str, recorded_files)),
         "--weights": options.weights,
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,

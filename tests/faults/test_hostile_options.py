@@ -37,7 +37,7 @@ OPTIONS = st.one_of(
     st.tuples(
         st.sampled_from((
             "--workload", "--workload-file", "--profile", "--variants", "--data", "--weights", "--device", "--gpus",
-            "--image", "--base", "--price", "--out", "--param", "--resume",
+            "--image", "--price", "--out", "--param", "--resume",
         )),
         WORDS,
     ),
