@@ -82,7 +82,6 @@ RULES = {**table(), **OWN_RULES}
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
 FOLDER_OF_WORKLOADS = (
     "harness.run.catalogue",
-    "harness.run.declarations",
     "harness.system.gpu_proof",
     "harness.run.trial_container",
 )
