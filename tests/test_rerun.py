@@ -45,7 +45,7 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
 
 
 def resolve_here(run: Run, **settings: Any) -> Resolved:
-    return resolve_rerun(run, rerun_options(run, **settings))
+    return resolve_rerun(run, rerun_options(run, Options(**settings)))
 
 
 def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
@@ -71,9 +71,9 @@ def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_one
 
 def test_rerun_on_a_subset_of_devices(tmp_path):
     both = recorded(builders.gpu_run(trials=2))
-    assert {trial.device for trial in resolve_here(both, out=tmp_path, devices=("cpu",)).planned} == {"cpu"}
+    assert {trial.device for trial in resolve_here(both, out=tmp_path, device="cpu").planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
-        resolve_here(both, out=tmp_path, devices=("gpu1",))
+        resolve_here(both, out=tmp_path, device="gpu1")
 
 
 def test_rerun_keeps_prices_unless_overridden(tmp_path):
@@ -87,7 +87,7 @@ def test_rerun_keeps_prices_unless_overridden(tmp_path):
 def test_missing_files_and_workloads_are_usage_errors(tmp_path):
     run = recorded()
     with pytest.raises(UsageError, match="do not exist here"):
-        rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))))
+        rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))), Options())
     unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
     with pytest.raises(UsageError, match="no-such"):
         resolve_here(replace(run, planned=unknown), out=tmp_path)
@@ -97,9 +97,11 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
     paths = Paths(checkout=ROOT, cache=tmp_path)
     lock = Recipes(ROOT / "images").lock_sha256("cpu")
     built = replace(builders.image(), lock_sha256=lock, contents="2" * 64)
-    here = expected_run(recorded(), rerun_options(recorded()), paths, {"cpu": built})
+    here = expected_run(recorded(), rerun_options(recorded(), Options()), paths, {"cpu": built})
     for images in ({}, {"cpu": built}):
-        assert differences_between(here, expected_run(here, rerun_options(here), paths, images)) == {}
+        assert (
+            differences_between(here, expected_run(here, rerun_options(here, Options()), paths, images)) == {}
+        )
     elsewhere = replace(
         here.manifest,
         system={**here.manifest.system, "host_processor_model_name": "Another"},
@@ -123,9 +125,9 @@ UNTRUSTED = replace(
 
 
 def test_settings_that_need_consent():
-    assert requested_resources(recorded(), rerun_options(recorded())) == {}
+    assert requested_resources(recorded(), rerun_options(recorded(), Options())) == {}
     run = with_options(UNTRUSTED)
-    assert requested_resources(run, rerun_options(run)) == {
+    assert requested_resources(run, rerun_options(run, Options())) == {
         "--image": "cpu=evil.example/x",
         "--weights": "/home/me/w.h5",
         "--gpus": "all",
@@ -134,8 +136,8 @@ def test_settings_that_need_consent():
         "--memory": "1.5 GiB",
     }
     bare = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=False)))
-    assert requested_resources(bare, rerun_options(bare))["--engine"] == "local"
-    assert "--engine" not in requested_resources(bare, rerun_options(bare, engine="docker"))
+    assert requested_resources(bare, rerun_options(bare, Options()))["--engine"] == "local"
+    assert "--engine" not in requested_resources(bare, rerun_options(bare, Options(engine="docker")))
     own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
     assert requested_resources(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
     assert requested_resources(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}

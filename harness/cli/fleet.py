@@ -18,7 +18,7 @@ from harness.analysis.scaling import analyse_scaling
 from harness.cli.console import Terminal, err, out
 from harness.cli.render_comparison import NamedRun, read_extracts, render_comparison
 from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
-from harness.cli.shared_options import Resume, check_resume, takes_options
+from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder
@@ -39,7 +39,7 @@ DEFAULTS = FleetPlan(options=Options())
 _option = partial(typer.Option, rich_help_panel="Which nodes")
 
 
-@takes_options(without=("weights",))
+@takes_options(OPTIONS.keys() - {"weights"})
 def command(
     options: Options,
     address: Annotated[

@@ -14,12 +14,13 @@ import typer
 from harness.cli.console import Terminal, err, out
 from harness.cli.render_report import newest
 from harness.cli.run_trials import command_line, measure, stop_on_signals
-from harness.cli.shared_options import Price, Runs, absolute, split
+from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
+from harness.model.options import Options
 from harness.model.platform import ImageInfo
 from harness.model.run import Run
 from harness.paths import Paths, paths_here
@@ -31,37 +32,26 @@ from harness.wording import short_digests
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
+@takes_options(only=("engine", "device", "files", "out", "price"))
 def command(
+    options: Options,
     run: Annotated[
         Path, typer.Argument(help="A report.html, a run folder, or a folder of runs (the newest is used).")
     ] = RUNS,
     check: Annotated[
         bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
-    engine: Annotated[
-        str, typer.Option("--engine", "-e", help="docker or local. Default: as in the run.")
-    ] = "",
-    device: Annotated[
-        str, typer.Option("--device", "-d", help="Only these devices of the run, comma-separated.")
-    ] = "",
-    workload_file: Annotated[
-        list[Path] | None,
-        typer.Option(help="Local path of the run's workload file."),
-    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Allow the run's engine, images, files, GPUs and limits.")
     ] = False,
-    runs: Runs = RUNS,
-    price: Price = "",
 ) -> None:
     """Repeat a run from its report, with the same plan, parameters, seed and number of trials.
 
     First prints what differs here: machine, GPUs, driver, images, data, workloads and tfbench.
-    Differences are not errors; `tfbench compare` shows their effect on speed. Prices are those of the run unless
-    --price replaces them.
+    Differences are not errors; `tfbench compare` shows their effect on speed. Engine, devices, workload files and
+    prices are those of the run unless given.
     """  # fmt: skip
     progress = Terminal(err())
-    files = absolute(workload_file or ())
     paths = paths_here()
     with stop_on_signals():
         path = newest(run)
@@ -71,8 +61,7 @@ def command(
             f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
             f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
         )
-        devices = split([device])
-        options = rerun_options(recorded, out=runs, engine=engine, devices=devices, files=files, price=price)
+        options = rerun_options(recorded, options)
         requested = requested_resources(recorded, options)
         for name, value in requested.items():
             progress.line(f"The run uses {name} {value}")

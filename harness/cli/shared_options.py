@@ -25,11 +25,6 @@ _where = partial(typer.Option, rich_help_panel="Where to run it")
 _how = partial(typer.Option, rich_help_panel="How to measure")
 
 
-def absolute(files: Sequence[Path]) -> tuple[Path, ...]:
-    """Make paths absolute."""
-    return tuple(path.absolute() for path in files)
-
-
 def split(values: Sequence[str]) -> tuple[str, ...]:
     """Split words at commas and spaces."""
     return tuple(part for value in values for part in value.replace(",", " ").split())
@@ -59,10 +54,8 @@ def _folder(path: Path) -> Path:
 _PRICE = _how(
     help="Price per hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 per kWh. See docs/cost.md."
 )
-_OUT = _how("--out", "-o", help="Parent folder of run folders.", callback=_folder)
 
 Price = Annotated[str, _PRICE]
-Runs = Annotated[Path, _OUT]
 Resume = Annotated[
     Path | None, _how("--resume", help="Continue this interrupted run, with its original options.")
 ]
@@ -116,25 +109,21 @@ OPTIONS: Mapping[str, Any] = {
     "seed": _how(help="Random seed for weights, shuffling and procedural data."),
     "price": _PRICE,
     "cloud_metadata": _how(help="Record the instance type on cloud machines (takes at most 1 s)."),
-    "out": _OUT,
+    "out": _how("--out", "-o", help="Parent folder of run folders.", callback=_folder),
 }
 # Fields whose type differs on the command line: the type that Typer parses, and the conversion to the field.
 _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "workloads": (list[str], split),
-    "files": (list[Path], absolute),
+    "files": (list[Path], lambda files: tuple(path.absolute() for path in files)),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
     "weights": (Path, Path.absolute),
 }
 
 
-def takes_options(without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Add the options of a run to a command; its parameter `options` receives them as one value.
-
-    Args:
-        without: fields of Options to leave out.
-    """
-    names = [name for name in OPTIONS if name not in without]
+def takes_options(only: Collection[str] = OPTIONS) -> Callable[[Command], Command]:
+    """Add the options of a run to a command; its parameter `options` receives them as one value."""
+    names = [name for name in OPTIONS if name in only]
     types = {**get_type_hints(Options), **{name: type_ | None for name, (type_, _) in _PARSERS.items()}}
     defaults = Options()
 

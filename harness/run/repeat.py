@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from harness import __version__
-from harness.defaults import RUNS
 from harness.engines.connect import DOCKER, LOCAL
 from harness.errors import UsageError
 from harness.images.recipes import Recipes
@@ -16,48 +14,43 @@ from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import sources
+from harness.run.plan import split_devices
 from harness.run.prepare import git_commit
 from harness.run.resolve import Resolved, resolve, selected_entries
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
 
-def rerun_options(
-    run: Run,
-    *,
-    out: Path = RUNS,
-    engine: str = "",
-    devices: tuple[str, ...] = (),
-    files: tuple[Path, ...] = (),
-    price: str = "",
-) -> Options:
-    """Return the options for repeating a recorded run on this host.
+def rerun_options(run: Run, given: Options) -> Options:
+    """Return the options for repeating a recorded run on this host, in the folder `given.out`.
 
     Args:
-        engine, devices, files, price: replace those of the run unless empty.
+        given: its engine, device, files and price replace those of the run unless they are the defaults.
 
     Raises:
         UsageError: the run did not use a device, or a workload file is missing.
     """
     options = run.manifest.options
+    devices = () if given.device == Options().device else split_devices(given.device)
     used_devices = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if unused := [device for device in devices if device not in used_devices]:
         raise UsageError(
             f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
         )
-    if missing := [str(path) for path in files or options.files if not path.is_file()]:
+    if missing := [str(path) for path in given.files or options.files if not path.is_file()]:
         raise UsageError(
             f"Workload files of the run do not exist here: {', '.join(missing)}.",
             hint="Give the file's location with --workload-file.",
         )
+    recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
     return replace(
         options,
-        out=out,
-        engine=engine or (DOCKER if run.manifest.engine.isolated else LOCAL),
+        out=given.out,
+        engine=given.engine if given.engine != Options().engine else recorded_engine,
         device=",".join(devices or used_devices),
-        files=files or options.files,
+        files=given.files or options.files,
         workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
-        price=price or options.price,
+        price=given.price or options.price,
     )
 
 

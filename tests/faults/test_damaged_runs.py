@@ -14,6 +14,7 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.results_json import results_document
 from harness.analysis.versus import versus
+from harness.model.options import Options
 from harness.model.run import Run, Status
 from harness.run.extract_files import from_json
 from harness.run.recording import open_run, pack_for_page
@@ -78,7 +79,7 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
     with succeeds_or_user_error():
         run = open_run(path)
         render(run, html=chance.random() < 0.1)
-        resolve_rerun(run, rerun_options(run, out=path))
+        resolve_rerun(run, rerun_options(run, Options(out=path)))
         others = [trial.status for trial in run.trials if trial.id not in str(file)]
         assert others.count(Status.OK) >= 2, "other trials are not affected"
     shutil.rmtree(path)
@@ -99,7 +100,7 @@ def test_damaged_page(document, tmp_path_factory, chance):
     with succeeds_or_user_error():
         run = open_run(page)
         render(run, html=chance.random() < 0.1)
-        resolve_rerun(run, rerun_options(run, out=Path("/nowhere")))
+        resolve_rerun(run, rerun_options(run, Options(out=Path("/nowhere"))))
 
 
 @faults(share=0.05, default=15)
