@@ -69,10 +69,13 @@ class Tfbench:
         (self.folder / "tmp").mkdir(exist_ok=True)
         (self.folder / "tmp").chmod(0o755)
         # Processes started in the background by a shell ignore Ctrl-C, which the command would inherit.
+        options = [
+            "--profile", "smoke", "--engine", self.engine, "--device", "cpu", "--data", "procedural",
+            "--no-cloud-metadata", "--out", self.folder / "runs",
+        ]  # fmt: skip
         command = [
-            "env", "--default-signal=INT",
-            sys.executable, "-m", "harness", self.command, "--profile", "smoke", "--engine", self.engine,
-            "--device", "cpu", "--data", "procedural", "--out", self.folder / "runs", *self.arguments,
+            "env", "--default-signal=INT", sys.executable, "-m", "harness", self.command,
+            *([] if "--resume" in self.arguments else options), *self.arguments,
         ]  # fmt: skip
         lock = {LOCK_ENV: str(self.folder / "tfbench.lock")}
         isolated = {"TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200", **lock}

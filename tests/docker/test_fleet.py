@@ -29,7 +29,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 def fleet(nodes: Nodes, folder: Path, *arguments: str | Path) -> Tfbench:
-    options = ("--address", nodes.address, "--no-cloud-metadata", *arguments)
+    options = ("--address", nodes.address, *arguments)
     return Tfbench(folder=folder, engine="docker", command="fleet", arguments=options)
 
 
