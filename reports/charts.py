@@ -6,7 +6,7 @@ Colours are CSS variables, so interactive and static drawings follow light mode,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from reports.escaping import harmless
 from reports.names import is_gpu
 
 PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
+_LETTER_PX = 6.3  # average width in labels
+_ROW_PX = 16
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
@@ -28,8 +30,6 @@ COLOUR = alt.Color("colour:N", scale=None)  # each record has its own colour
 # Coordinates are rounded to a tenth of a pixel, which halves the size of a drawing.
 _PATH = re.compile(r' d="[^"]*"')
 _DIGITS = re.compile(r"(\.\d)\d+")
-# Vega's names of clip paths are not unique within a page.
-_CLIP = re.compile(r'(id="|url\(#)clip(\d+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,11 @@ class Figure:
         return self.extent_s > 0
 
 
-def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
+def stacked(panels: Sequence[Panel], *, labels_px: int, spacing: int, **rest: Any) -> Spec:
     """Return the specification of vertically stacked panels in the report's style.
 
     Args:
+        labels_px: width of the labels; headings are aligned with their left edge.
         rest: other top-level properties, such as `params`.
     """
     # Altair's own layering and concatenation duplicate and rename marks.
@@ -89,24 +90,22 @@ def stacked(panels: Sequence[Panel], *, spacing: int = 14, **rest: Any) -> Spec:
         for each in panels
     ]
     whole = {"vconcat": specs, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
-    return {**whole, "config": CONFIG, **rest}
+    return {**whole, "config": {**CONFIG, "title": {**CONFIG["title"], "dx": -labels_px}}, **rest}
 
 
-def panel(
-    *layers: alt.Chart, height_px: int = 0, row_px: int = 0, heading: str = "", labels_px: int = 0
-) -> Panel:
-    """Return layers as one panel of the given height, or row height.
-
-    Args:
-        heading: aligned with the left edge of labels of width `labels_px`.
-    """
-    spec: Panel = {"height": height_px or {"step": row_px}, "layer": layers}
-    return {**spec, "title": {"text": heading, "dx": -labels_px}} if heading else spec
+def panel(*layers: alt.Chart, heading: str, height: int | Mapping[str, int]) -> Panel:
+    """Return layers as one panel; its height is in pixels, or {"step": pixels of a row}."""
+    return {"title": heading, "height": height, "layer": layers}
 
 
 def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return records as inline chart data; equal records are stored only once in a figure."""
     return {"values": list(data)}
+
+
+def width_px(texts: Iterable[str]) -> int:
+    """Return a width that fits each of some texts, up to a third of a printed page."""
+    return min(10 + round(_LETTER_PX * max(map(len, texts), default=0)), PRINT_WIDTH_PX // 2)
 
 
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:
@@ -126,14 +125,14 @@ def row_chart(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart
 
 def whiskers(base: alt.Chart) -> alt.Chart:
     """Draw intervals from `low` to `high`."""
-    chart: alt.Chart = base.mark_rule(clip=True).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
+    chart: alt.Chart = base.mark_rule().encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     return chart
 
 
-def row_texts(base: alt.Chart, field: str = "text") -> alt.Chart:
-    """Write a text for each row to the right of the panel."""
+def row_texts(base: alt.Chart) -> alt.Chart:
+    """Write `text` of each row to the right of the panel."""
     chart: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
-        x=alt.value("width"), text=alt.Text(f"{field}:N")
+        x=alt.value("width"), text=alt.Text("text:N")
     )
     return chart
 
@@ -143,23 +142,13 @@ def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
     return {"value": value.median * scale, "low": value.low * scale, "high": value.high * scale}
 
 
-def _log_axis(values: Sequence[float], margin: float, format_: str) -> alt.X:
-    low, high = min(values) / margin, max(values) * margin
-    axis = alt.Axis(title=None, tickCount=5, format=format_)
-    return alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
-
-
 def dot_plot(
     id_: str,
     title: str,
     panels: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
-    labels_px: int,
-    text_px: int,
-    row_px: int = 16,
-    around: float = 0.0,
     table: Table | Mapping[str, str],
-    references: Sequence[Mapping[str, Any]] = (),
+    around: float = 0.0,
     legend: tuple[Key, ...] = (),
 ) -> Figure:
     """Draw panels of dots with intervals on logarithmic axes, with a text on the right.
@@ -167,44 +156,41 @@ def dot_plot(
     Args:
         panels: heading -> records with `row` (not unique), `text`, `name` (tooltip), `colour` and, if there
             is a value to draw, `value`, `low` and `high`.
-        around: for ratios: the axis spans at least 1 / `around` to `around`, with a line at 1.
         table: the table; or column name -> record field (or "heading") to make it from all records.
-        references: records of other machines in the same rows, drawn as diamonds.
+        around: for ratios: the axis spans at least 1 / `around` to `around`, with a line at 1.
     """
+    everything = [record for records in panels.values() for record in records]
+    labels_px = width_px(record["row"] for record in everything)
+    x = alt.X(
+        "value:Q",
+        scale=alt.Scale(type="log", nice=False, padding=12),
+        axis=alt.Axis(title=None, tickCount=5, format="~g" if around else "~s"),
+    )
     drawn = []
     for heading, records in panels.items():
-        ends = [
-            record[end]
-            for record in (*records, *references)
-            for end in ("value", "low", "high")
-            if end in record
-        ]
-        x = (
-            _log_axis([*ends, 1 / around, around], 1.02, "~g")
-            if around
-            else _log_axis(ends or [1.0], 1.3, "~s")
-        )
         base = row_chart(records, labels_px)
-        marks = {"x": x, "tooltip": [alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]}
-        others = base.properties(data=rows(references)).mark_point(
-            shape="diamond", size=70, fill="var(--paper)", strokeWidth=1.5
+        dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(
+            x=x, color=COLOUR, tooltip=[alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]
         )
-        layers = [
-            *([_unity(x)] if around else []),
-            *([others.encode(stroke=alt.Stroke("colour:N", scale=None), **marks)] if references else []),
-            whiskers(base),
-            base.mark_point(filled=True, size=56, opacity=0.85).encode(color=COLOUR, **marks),
-            row_texts(base),
-        ]
-        drawn.append(panel(*layers, heading=heading, labels_px=labels_px, row_px=row_px))
+        intervals = [whiskers(base)] if any("low" in record for record in records) else []
+        layers = [*([_unity(x, around)] if around else []), *intervals, dots, row_texts(base)]
+        drawn.append(panel(*layers, heading=heading, height={"step": _ROW_PX}))
     return Figure(
         id=id_,
         title=title,
-        spec=stacked(drawn, spacing=44),
+        spec=stacked(drawn, labels_px=labels_px, spacing=44),
         table=table if isinstance(table, Table) else records_table(panels, table),
-        reserve_px=labels_px + text_px,
+        reserve_px=labels_px + width_px(record["text"] for record in everything),
         legend=legend,
     )
+
+
+def _unity(x: alt.X, around: float) -> alt.Chart:
+    """Draw a line at 1, and invisible ones so that the axis spans at least 1 / `around` to `around`."""
+    lines = {1.0: INK_2, around: "transparent", 1 / around: "transparent"}
+    base = alt.Chart(rows([{"value": value, "colour": colour} for value, colour in lines.items()]))
+    chart: alt.Chart = base.mark_rule(strokeWidth=1, strokeDash=[4, 3]).encode(x=x, color=COLOUR)
+    return chart
 
 
 def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
@@ -217,13 +203,6 @@ def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Ma
     return Table(header=tuple(columns), rows=tuple(rows))
 
 
-def _unity(x: alt.X) -> alt.Chart:
-    """Draw a line at 1, where two speeds are equal."""
-    line = alt.Chart(rows([{"value": 1.0}]))
-    chart: alt.Chart = line.mark_rule(stroke=INK_2, strokeWidth=1, strokeDash=[4, 3]).encode(x=x)
-    return chart
-
-
 def device_colour(device: str) -> str:
     """Return the CSS colour of a device."""
     return "var(--gpu)" if is_gpu(device) else "var(--cpu)"
@@ -234,8 +213,6 @@ def still(figure: Figure) -> Markup:
     width = PRINT_WIDTH_PX - figure.reserve_px
     sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
-    clips: dict[str, int] = {}
-    svg = _CLIP.sub(lambda clip: f"{clip[1]}{figure.id}-clip{clips.setdefault(clip[2], len(clips))}", svg)
     return Markup(_PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg))  # noqa: S704 - Vega escapes text
 
 

@@ -22,9 +22,7 @@ from workloads.protocol import BASELINE, TUNED
 COLUMNS = 4
 # Columns for runs that differ from others on the same kind of machine.
 _OUTLIERS = 2
-_LABELS_PX = 190
 _TREND_PX = 110
-_BETWEEN_PX = 46  # axis and title of the next panel
 _AXIS_PX = 52
 
 
@@ -75,7 +73,6 @@ def _step_times(versus: Versus) -> charts.Figure | None:
     return breakdown_figure(
         panels,
         "Bar length is step time, in milliseconds at its end",
-        labels_px=_LABELS_PX,
         common=True,
     )
 
@@ -103,9 +100,6 @@ def _ratios(versus: Versus) -> charts.Figure | None:
         f"Speed over {reference_name(versus)}",
         {"": records},
         table={"What": "row", "Run, ratio with its 95 % interval, speed": "name"},
-        labels_px=_LABELS_PX,
-        text_px=10,
-        row_px=22,
         around=1.1,
         legend=tuple(keys) if len(machines) > 1 else (),
     )
@@ -133,7 +127,7 @@ def _trends(versus: Versus) -> charts.Figure | None:
     return charts.Figure(
         id="figure-trends",
         title="Speed over time, relative to the first run",
-        spec=charts.stacked([_trend_panel(*each) for each in panels.items()], spacing=_BETWEEN_PX),
+        spec=charts.stacked([_trend_panel(*each) for each in panels.items()], labels_px=_AXIS_PX, spacing=46),
         table=charts.records_table(panels, columns),
         reserve_px=_AXIS_PX + 10,
         legend=tuple(
@@ -176,6 +170,5 @@ def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Pane
         base.mark_rule().encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q")),
         dots.encode(tooltip=[alt.Tooltip(f"{name}:N") for name in ("run", "when", "variant", "text")]),
         heading=heading,
-        labels_px=_AXIS_PX,
-        height_px=_TREND_PX,
+        height=_TREND_PX,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from harness.model.analysis import Analysis
-from harness.model.comparison import Extract
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.names import devices_of, is_gpu, titles_of
@@ -21,7 +20,7 @@ _TIMELINES = 24
 _POINTS = 60_000  # of all timelines together; about 5 bytes each
 
 
-def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mapping[str, Figure]:
+def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     """Return id -> figure for all available data, timelines last."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     trials = shown_trials(analysis)
@@ -34,7 +33,7 @@ def figures_of(analysis: Analysis, references: Sequence[Extract] = ()) -> Mappin
         pipeline_figure(analysis),
         speeds_figure(analysis),
         trials_figure(analysis),
-        published_figure(analysis, references),
+        published_figure(analysis),
     ]
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {devices[trial.device]}"

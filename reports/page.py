@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis.compared_facts import machine_name
 from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
-from harness.model.comparison import Extract
 from reports import numbers
 from reports.figures import figures_of
 from reports.fix_cards import Fix, fixes
@@ -23,7 +22,6 @@ def render_html(
     *,
     record: str = "",
     code: Callable[[], str] = charts_code,
-    references: Sequence[Extract] = (),
 ) -> str:
     """Return the report as one HTML page without external references.
 
@@ -31,9 +29,8 @@ def render_html(
         analysis: the analysis to report.
         record: the run to embed, packed by harness.run.recording.
         code: returns the JavaScript of the charts.
-        references: tfbench runs on other machines, shown with the published numbers.
     """
-    figures = figures_of(analysis, references)
+    figures = figures_of(analysis)
     document = results_document(analysis)
     page = Page(analysis)
     return framed("page.html", page, figures, folder="sections", document=document, code=code, record=record)

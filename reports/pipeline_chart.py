@@ -9,12 +9,21 @@ import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, MIN_SHARE, Analysis, Key, Pipeline, Stage, find_by_key
 from reports import numbers
-from reports.charts import Figure, Panel, panel, records_table, row_chart, row_texts, span, stacked, whiskers
+from reports.charts import (
+    Figure,
+    Panel,
+    panel,
+    records_table,
+    row_chart,
+    row_texts,
+    span,
+    stacked,
+    whiskers,
+    width_px,
+)
 from reports.names import devices_of, titles_of
 from workloads.protocol import BASELINE
 
-_LABELS_PX = 150
-_TEXT_PX = 120
 _ROW_PX = 18
 
 
@@ -40,13 +49,14 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         ]
         for pipeline in shown
     }
+    labels_px = width_px(stage.name for pipeline in shown for stage in pipeline.stages)
     columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
     return Figure(
         id="figure-pipeline",
         title="Time added by each stage, µs per sample",
-        spec=stacked([_panel(heading, records) for heading, records in panels.items()], spacing=44),
+        spec=stacked([_panel(*each, labels_px) for each in panels.items()], labels_px=labels_px, spacing=44),
         table=records_table(panels, columns),
-        reserve_px=_LABELS_PX + _TEXT_PX,
+        reserve_px=labels_px + width_px(stage["text"] for stages in panels.values() for stage in stages),
     )
 
 
@@ -66,9 +76,9 @@ def _record(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _panel(heading: str, records: Sequence[dict[str, Any]]) -> Panel:
-    base = row_chart(records, _LABELS_PX)
+def _panel(heading: str, records: Sequence[dict[str, Any]], labels_px: int) -> Panel:
+    base = row_chart(records, labels_px)
     bars = base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(
         x=alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
     )
-    return panel(bars, whiskers(base), row_texts(base), heading=heading, labels_px=_LABELS_PX, row_px=_ROW_PX)
+    return panel(bars, whiskers(base), row_texts(base), heading=heading, height={"step": _ROW_PX})

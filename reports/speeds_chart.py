@@ -39,9 +39,6 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
         "Samples per second: single changes and all changes (tuned)",
         panels,
         table={"Workload": "heading", "Variant": "row", "Speed": "text", "Changes": "name"},
-        labels_px=170,
-        text_px=130,
-        row_px=15,
     )
 
 

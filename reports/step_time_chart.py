@@ -9,12 +9,10 @@ import altair as alt
 
 from harness.model.analysis import Analysis, Part, StepTime
 from reports import numbers
-from reports.charts import COLOUR, Figure, Key, Panel, Table, panel, row_chart, row_texts, stacked
+from reports.charts import COLOUR, Figure, Key, Panel, Table, panel, row_chart, row_texts, stacked, width_px
 from reports.names import SHORT_PARTS, devices_of, titles_of, variant_name
 from reports.palette import part_colour
 
-_LABELS_PX = 104
-_TOTAL_PX = 112
 _ROW_PX = 24
 _LETTER_PX = 7.0  # average width in a label
 # Parts with a dark colour.
@@ -39,7 +37,6 @@ def breakdown_figure(
     panels: Mapping[str, Mapping[str, StepTime]],
     title: str,
     *,
-    labels_px: int = _LABELS_PX,
     common: bool = False,
 ) -> Figure | None:
     """Draw panels of breakdowns; None if there are none.
@@ -51,6 +48,7 @@ def breakdown_figure(
     times = [time for group in panels.values() for time in group.values()]
     if not times:
         return None
+    labels_px = width_px(label for group in panels.values() for label in group)
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
     drawn = [
         _panel(number, heading, group, labels_px, common=common)
@@ -59,12 +57,12 @@ def breakdown_figure(
     return Figure(
         id="figure-step-time",
         title=title,
-        spec=stacked(drawn, spacing=27),
+        spec=stacked(drawn, labels_px=labels_px, spacing=27),
         table=Table(
             header=("Workload", "Bar", "Part", "ms per step", "95 % interval", "Share"),
             rows=tuple(row for heading, group in panels.items() for row in _table(heading, group)),
         ),
-        reserve_px=labels_px + _TOTAL_PX,
+        reserve_px=labels_px + width_px(_total(time) for time in times),
         legend=tuple(Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),
     )
 
@@ -78,10 +76,7 @@ def _panel(
         for label, time in times.items()
         for record in _segments(label, time, longest if common else _drawn(time))
     ]
-    totals = [
-        {"row": label, "total": f"{numbers.milliseconds(time.total.median)} ms"}
-        for label, time in times.items()
-    ]
+    totals = [{"row": label, "text": _total(time)} for label, time in times.items()]
     scale, base = alt.Scale(domain=[0, 1]), row_chart(records, labels_px)
     bars = base.mark_bar(height=_ROW_PX - 7, stroke="var(--paper)", strokeWidth=1)
     # Vega numbers the scales of the panels. A label is drawn only if it fits its segment.
@@ -99,11 +94,14 @@ def _panel(
             color=COLOUR,
         ),
         labels.encode(x=alt.X("middle:Q", scale=scale, axis=None), color=alt.Color("text:N", scale=None)),
-        row_texts(row_chart(totals, labels_px), "total"),
+        row_texts(row_chart(totals, labels_px)),
         heading=f"{heading}, batch {sizes.pop():,}" if len(sizes) == 1 else heading,
-        labels_px=labels_px,
-        row_px=_ROW_PX,
+        height={"step": _ROW_PX},
     )
+
+
+def _total(time: StepTime) -> str:
+    return f"{numbers.milliseconds(time.total.median)} ms"
 
 
 def _drawn(time: StepTime) -> float:

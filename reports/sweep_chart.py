@@ -41,9 +41,6 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples per second",
         {"": records},
         table=sweep_table(sweep),
-        labels_px=300,
-        text_px=190,
-        row_px=18,
     )
 
 

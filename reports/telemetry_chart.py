@@ -122,7 +122,7 @@ def telemetry_figure(
             *_crosshair(index, cells, x),
         ]
         heading = f"{group[0].quantity.title}, {group[0].quantity.unit}"
-        panels.append(panel(*layers, heading=heading, labels_px=_AXIS_PX, height_px=_PANEL_PX))
+        panels.append(panel(*layers, heading=heading, height=_PANEL_PX))
     params = [
         {"name": "zoom", "bind": "scales", "views": [f"lines{index}" for index in range(len(groups))],
          "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
@@ -133,7 +133,7 @@ def telemetry_figure(
     return Figure(
         id=f"figure-telemetry-{number}",
         title=title,
-        spec=stacked([whole, *panels], spacing=_SPACING_PX, params=params),
+        spec=stacked([whole, *panels], labels_px=_AXIS_PX, spacing=_SPACING_PX, params=params),
         table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
         legend=_legend(drawn, shaded, limit_w),
@@ -176,7 +176,7 @@ def _ribbon(phases: Records, x: alt.X) -> Panel:
     """Draw the phases of the whole trial, independent of the zoom of the panels."""
     tooltip = [alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")]
     layer = _shading(phases, x).mark_rect(clip=True).encode(tooltip=tooltip)
-    return panel(layer, heading="Whole trial", labels_px=_AXIS_PX, height_px=_RIBBON_PX)
+    return panel(layer, heading="Whole trial", height=_RIBBON_PX)
 
 
 def _variants(phases: Records, x: alt.X) -> alt.Chart:

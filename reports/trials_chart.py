@@ -35,8 +35,5 @@ def trials_figure(analysis: Analysis) -> Figure | None:
         "Each trial relative to the median of its variant",
         {"": records},
         table={"Workload, device, variant": "row", "Trial": "name"},
-        labels_px=220,
-        text_px=8,
-        row_px=15,
         around=1.01,
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from harness.cli.output_files import charts_code
 from harness.model.analysis import Analysis
 from harness.model.run import Prices
-from harness.run.extract_files import from_json, reference_path, references
 from harness.run.prices import read_prices
 from harness.run.recording import open_recording, pack_for_page
 
@@ -63,8 +62,7 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
 
     def html() -> str:
         record, shown = pack_for_page(analysis, whole=whole)
-        machines = [from_json(reference_path(name).read_bytes()) for name in references()]
-        return render_html(shown, record=record, code=charts_code, references=machines)
+        return render_html(shown, record=record, code=charts_code)
 
     renderers: Mapping[str, Callable[[], str]] = {
         "html": html,
