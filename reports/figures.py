@@ -35,12 +35,20 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
         trials_figure(analysis),
         published_figure(analysis),
     ]
+    limits = [gpu.power_limit_w for gpu in analysis.run.manifest.gpus if gpu.power_limit_w is not None]
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {devices[trial.device]}"
         if trial.status is not Status.OK:
             title += f" ({trial.status.value}, trial {trial.id})"
-        gpus, points = analysis.run.manifest.gpus, _POINTS // len(trials)
-        built.append(telemetry_figure(trial, number=number, title=title, points=points, gpus=gpus))
+        built.append(
+            telemetry_figure(
+                trial,
+                f"figure-telemetry-{number}",
+                title,
+                points=_POINTS // len(trials),
+                power_limit_w=max(limits, default=None),
+            )
+        )
     return {figure.id: figure for figure in built if figure is not None}
 
 

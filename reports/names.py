@@ -1,4 +1,4 @@
-"""Display names of devices, variants, parts and phases."""
+"""Display names of devices, variants and parts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from collections.abc import Iterable
 from harness.model.analysis import Analysis, Part
 from workloads import protocol
 
-PHASE_NAMES = {
-    protocol.IMPORT: "import",
-    protocol.DATA: "data",
-    protocol.BUILD: "model build",
-    protocol.FIRST_STEP: "first step",
-    protocol.WARM_UP: "warm-up",
-    protocol.STEADY: "measured",
-    protocol.EVALUATE: "evaluation",
-}
 VARIANT_NAMES = {
     protocol.BASELINE: "baseline",
     protocol.TUNED: "tuned",

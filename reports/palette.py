@@ -42,7 +42,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "phase-warm-up": ("#f7ead0", "#4a3d20"),
     "phase-measured": ("#cfe3f1", "#1d3f57"),
     "phase-requests": ("#cdeadd", "#1d4a3a"),
-    "phase-between": ("#e3e6ea", "#333a41"),
+    "phase-evaluation": ("#e3e6ea", "#333a41"),
 }
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 

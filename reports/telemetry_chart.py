@@ -12,25 +12,25 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.platform import Gpu
 from harness.model.run import Trial
 from harness.run.downsampling import downsample
 from reports import numbers
-from reports.charts import COLOUR, Figure, Key, Panel, Table, labels_axis, panel, rows, stacked
+from reports.charts import COLOUR, Figure, Key, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
 from reports.palette import DASHES, gpu_colour, phase_colour
-from reports.phases import MEASURED, Band, bands, measured_span
+from workloads.protocol import EVALUATE, FIRST_STEP, STEADY, WARM_UP
 
 Floats = NDArray[np.float64]
 Records = list[dict[str, Any]]
 
 _AXIS_PX = 46
 _PANEL_PX = 56
-_RIBBON_PX = 14
 _SPACING_PX = 30  # fits the title of a panel
 _CELLS = 160  # time intervals of the crosshair
 _MIN_POINTS = 120  # per line
 ALERT = "var(--alert)"
+_START, _MEASURED = "start-up", "measured"
+_KINDS = {FIRST_STEP: "first step", WARM_UP: "warm-up", STEADY: _MEASURED, EVALUATE: "evaluation"}
 _PICKED: Any = {"param": "hover", "empty": False}
 
 
@@ -93,60 +93,74 @@ def _lines(trial: Trial) -> Iterator[Line]:
 
 
 def telemetry_figure(
-    trial: Trial, *, number: int, title: str, points: int, gpus: Sequence[Gpu]
+    trial: Trial, id_: str, title: str, *, points: int, power_limit_w: float | None
 ) -> Figure | None:
     """Draw the telemetry of one trial; None without telemetry.
 
     Args:
         points: total number of points of all lines.
-        gpus: GPUs of the manifest, for their power limits.
+        power_limit_w: drawn as a line, unless it is None.
     """
     drawn = list(_lines(trial))
     if not drawn:
         return None
-    shaded = bands(trial)
+    phases = _phases(trial)
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
     groups = [list(group) for _, group in itertools.groupby(drawn, key=lambda line: line.quantity)]
     scale = alt.Scale(domain=[0, round(extent, 2)], nice=False)
     seconds = alt.Axis(title="seconds since the container started", grid=False, tickCount=12)
     hidden = alt.Axis(title=None, labels=False, ticks=False, grid=False, tickCount=12)
-    phases, cells = _records(shaded), _cells(groups, extent)
-    limit_w = _power_limit(trial, gpus)
+    cells = _cells(groups, extent)
     panels = []
     for index, group in enumerate(groups):
+        quantity = group[0].quantity
         x = alt.X("t:Q", scale=scale, axis=seconds if group is groups[-1] else hidden)
         layers = [
-            _shading(phases, x).mark_rect(clip=True, opacity=0.45),
-            *_lines_of(index, group, x, max(points // len(drawn), _MIN_POINTS), limit_w),
+            _shading(phases, x),
+            _lines_of(index, group, x, max(points // len(drawn), _MIN_POINTS)),
+            *([_limit(power_limit_w)] if power_limit_w is not None and quantity.unit == "W" else []),
             *([_variants(phases, x)] if index == 0 else []),
             *_crosshair(index, cells, x),
         ]
-        heading = f"{group[0].quantity.title}, {group[0].quantity.unit}"
-        panels.append(panel(*layers, heading=heading, height=_PANEL_PX))
+        panels.append(panel(*layers, heading=f"{quantity.title}, {quantity.unit}", height=_PANEL_PX))
     params = [
         {"name": "zoom", "bind": "scales", "views": [f"lines{index}" for index in range(len(groups))],
          "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
         {"name": "hover", "views": [f"cells{index}" for index in range(len(groups))],
          "select": {"type": "point", "fields": ["t"], "on": "pointerover", "clear": "pointerout"}},
     ]  # fmt: skip
-    whole = _ribbon(phases, alt.X("t:Q", scale=scale, axis=None))
+    measured = [phase for phase in phases if phase["kind"] == _MEASURED]
     return Figure(
-        id=f"figure-telemetry-{number}",
+        id=id_,
         title=title,
-        spec=stacked([whole, *panels], labels_px=_AXIS_PX, spacing=_SPACING_PX, params=params),
+        spec=stacked(panels, labels_px=_AXIS_PX, spacing=_SPACING_PX, params=params),
         table=_table(drawn),
         reserve_px=_AXIS_PX + 4,
-        legend=_legend(drawn, shaded, limit_w),
+        legend=_legend(drawn, phases, power_limit_w),
         extent_s=extent,
-        opens_s=measured_span(shaded),
+        opens_s=(measured[0]["t"], measured[-1]["end"]) if measured else None,
     )
 
 
-def _power_limit(trial: Trial, gpus: Sequence[Gpu]) -> float | None:
-    """Return the highest power limit of the trial's GPUs."""
-    indices = [_gpu_index(device) for device in trial.device.split("+")]
-    limits = [gpus[index].power_limit_w for index in indices if index is not None and index < len(gpus)]
-    return max((limit for limit in limits if limit is not None), default=None)
+def _phases(trial: Trial) -> Records:
+    """Return the phases of a trial in order, in seconds since its start; windows of a variant are one phase."""
+    spans = [
+        (each.start_ns, each.end_ns, _KINDS.get(each.name, _START), each.variant) for each in trial.phases
+    ]
+    spans += [(each.start_ns, each.end_ns, "requests", each.variant) for each in trial.requests]
+    result = []
+    for (kind, variant), group in itertools.groupby(sorted(spans), key=lambda span: span[2:]):
+        start_ns, *_, end_ns = (moment for span in group for moment in span[:2])
+        result.append(
+            {
+                "t": round((start_ns - trial.started_ns) / 1e9, 2),
+                "end": round((end_ns - trial.started_ns) / 1e9, 2),
+                "kind": kind,
+                "colour": phase_colour(kind),
+                "name": variant_name(variant) if kind == _MEASURED else "",
+            }
+        )
+    return result
 
 
 def _gpu_index(device: str) -> int | None:
@@ -154,35 +168,15 @@ def _gpu_index(device: str) -> int | None:
     return int(index) if index.isdecimal() else None
 
 
-def _records(shaded: Sequence[Band]) -> Records:
-    return [
-        {
-            "t": round(band.start_s, 2), "end": round(band.end_s, 2), "colour": phase_colour(band.kind),
-            "what": band.label, "long": numbers.duration(band.end_s - band.start_s),
-            "name": variant_name(band.variant) if band.kind == MEASURED else "",
-        }
-        for band in shaded
-    ]  # fmt: skip
-
-
 def _shading(phases: Records, x: alt.X) -> alt.Chart:
-    chart: alt.Chart = alt.Chart(rows(phases)).encode(
-        x=x, x2=alt.X2("end:Q"), fill=alt.Fill("colour:N", scale=None)
-    )
+    rectangles = alt.Chart(rows(phases)).mark_rect(clip=True, opacity=0.45)
+    chart: alt.Chart = rectangles.encode(x=x, x2=alt.X2("end:Q"), fill=alt.Fill("colour:N", scale=None))
     return chart
 
 
-def _ribbon(phases: Records, x: alt.X) -> Panel:
-    """Draw the phases of the whole trial, independent of the zoom of the panels."""
-    tooltip = [alt.Tooltip("what:N", title="phase"), alt.Tooltip("long:N", title="lasted")]
-    layer = _shading(phases, x).mark_rect(clip=True).encode(tooltip=tooltip)
-    return panel(layer, heading="Whole trial", height=_RIBBON_PX)
-
-
 def _variants(phases: Records, x: alt.X) -> alt.Chart:
-    """Write the names of variants above their measured phases, truncated to fit; for the first line panel."""
-    # The ribbon is panel 0, so the first line panel has the scale "concat_1_x".
-    width = "max(1, scale('concat_1_x', datum.end) - scale('concat_1_x', datum.t) - 6)"
+    """Write the names of variants above their measured phases, truncated to fit; for the first panel."""
+    width = "max(1, scale('concat_0_x', datum.end) - scale('concat_0_x', datum.t) - 6)"
     names = alt.Chart(rows(phases)).transform_filter("datum.name")
     chart: alt.Chart = names.mark_text(
         align="left", baseline="top", dx=3, dy=2, fontSize=10, clip=True, limit=alt.expr(width)
@@ -190,25 +184,27 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
     return chart
 
 
-def _lines_of(
-    index: int, group: Sequence[Line], x: alt.X, points: int, limit_w: float | None
-) -> Iterator[alt.Chart]:
-    """Yield the lines of a panel with `points` points each, and the power limit in the power panel."""
+def _lines_of(index: int, group: Sequence[Line], x: alt.X, points: int) -> alt.Chart:
+    """Draw the lines of a panel with `points` points each."""
     quantity = group[0].quantity
     domain = alt.Undefined if quantity.top is None else [0, quantity.top]
     scale = alt.Scale(domain=domain, zero=quantity.zero, nice=quantity.top is None)
     y = alt.Y("v:Q", scale=scale, axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
     lines = alt.Chart(rows([_record(line, points) for line in group]), name=f"lines{index}")
-    yield (
+    chart: alt.Chart = (
         lines.transform_flatten(["t", "v"])
         .mark_line(clip=True)
         .encode(
             x=x, y=y, detail=alt.Detail("d:N"), color=COLOUR, strokeDash=alt.StrokeDash("dash:N", scale=None)
         )
     )
-    if limit_w is not None and quantity.unit == "W":
-        line = alt.Chart(rows([{"v": limit_w}])).mark_rule(stroke=ALERT, strokeWidth=1, strokeDash=[4, 3])
-        yield line.encode(y=y)
+    return chart
+
+
+def _limit(watts: float) -> alt.Chart:
+    line = alt.Chart(rows([{"v": watts}])).mark_rule(stroke=ALERT, strokeWidth=1, strokeDash=[4, 3])
+    chart: alt.Chart = line.encode(y=alt.Y("v:Q"))
+    return chart
 
 
 def _record(line: Line, points: int) -> dict[str, Any]:
@@ -259,13 +255,13 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
     return f"{name}{low:g}{f' to {high:g}' if high > low else ''}"
 
 
-def _legend(drawn: Sequence[Line], shaded: Sequence[Band], limit_w: float | None) -> tuple[Key, ...]:
+def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[Key, ...]:
     gpus = {line.device: index for line in drawn if (index := _gpu_index(line.device)) is not None}
     several = gpus.items() if len(gpus) > 1 else ()
     keys = [Key(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several]
-    kinds = dict.fromkeys(band.kind for band in shaded)
+    kinds = dict.fromkeys(phase["kind"] for phase in phases)
     keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
-    if limit_w is not None and any(line.quantity.unit == "W" for line in drawn):
+    if power_limit_w is not None and gpus:
         keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)
 
