@@ -28,21 +28,12 @@ MARKS: Mapping[Outcome, str] = {
     Outcome.UNKNOWN: "?",
     Outcome.NOT_COMPARED: "",
 }
-_SECTIONS: Mapping[Section, str] = {
-    Section.IMAGES: "the images differ, and with them the libraries",
-    Section.DATA: "the data differ",
-    Section.DRIVER: "the GPU drivers differ",
-    Section.SETTINGS: "profile or parameters differ",
-    Section.WORKLOADS: "the workloads differ and share only their names",
-    Section.SOFTWARE: "the software differs",
-}
 SCALING_HELP = (
     "Efficiency is the speed of all workers divided by their number and by the speed of one. Exchange is the "
     "time to exchange all gradients with nothing else running, the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
 NOTHING_COMPARED = "nothing could be compared: no common measurements, or single trials only"
-_MAX_NOTES = 6  # incomplete runs that are named
 
 
 def subject(versus: Versus, each: Result | Speed | Trend) -> str:
@@ -82,18 +73,15 @@ def headline(versus: Versus) -> str:
 
 
 def _ranking(versus: Versus) -> str:
-    others = [each for each in versus.standings if each.run != versus.reference]
-    if not others:
+    fastest = next((each for each in versus.standings if each.run != versus.reference), None)
+    if fastest is None:
         return ""
-    fastest, last = others[0], others[-1]
     label, score = versus.runs[fastest.run].label, numbers.ratio_estimate(fastest.score)
-    text = f"{label} is {score} as fast as {versus.runs[versus.reference].label}"
-    if last is not fastest:
-        label, score = versus.runs[last.run].label, numbers.ratio_estimate(last.score)
-        text += f", and {label}{', the slowest,' if last is versus.standings[-1] else ''} {score}"
-    fewest, most = sorted((fastest.workloads, last.workloads))
-    workloads = counted(most, "workload") if fewest == most else f"{fewest} to {most} workloads"
-    return f"{text}, by the best variant of {workloads}."
+    rank = ", the fastest of the others," if len(versus.standings) > 2 else ""
+    return (
+        f"{label}{rank} is {score} as fast as {versus.runs[versus.reference].label}, "
+        f"by the best variant of {counted(fastest.workloads, 'workload')}."
+    )
 
 
 def _outcomes(versus: Versus) -> str:
@@ -126,7 +114,7 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
         if not each.comparable:
             groups.setdefault(each.section, []).append(each.field)
     for section, fields in groups.items():
-        yield f"Not comparable: {_SECTIONS[section]} ({some(fields)})."
+        yield f"Not comparable: different {section.value} ({some(fields)})."
 
 
 def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
@@ -142,21 +130,21 @@ def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
 
 def notes(versus: Versus) -> list[str]:
     """Return notes about incomplete runs."""
-    result = [text for run in versus.runs for text in _incomplete(run)]
-    more = len(result) - _MAX_NOTES
-    return [*result[:_MAX_NOTES], *([f"{counted(more, 'more run')} incomplete."] if more > 0 else [])]
+    groups: dict[str, list[str]] = {}
+    for run in versus.runs:
+        if reason := _incomplete(run):
+            groups.setdefault(reason, []).append(run.label)
+    return [f"{some(labels)}: {reason}" for reason, labels in groups.items()]
 
 
-def _incomplete(run: Extract) -> Iterator[str]:
-    ended = f"{run.ok} of {counted(run.planned, 'planned trial')}"
+def _incomplete(run: Extract) -> str:
     if run.swept:
-        yield f"{run.label}: sweep points are not compared. Open the report of the sweep."
-    elif not run.speeds:
-        yield f"{run.label}: nothing was measured."
-    elif run.unfinished:
-        yield f"{run.label}: cut short or still running, {ended}."
-    elif run.ok < run.planned and not run.adaptive:
-        yield f"{run.label}: {ended} succeeded."
+        return "sweep points are not compared. Open the report of the sweep."
+    if not run.speeds:
+        return "nothing was measured."
+    if run.unfinished:
+        return "cut short or still running."
+    return "not every trial succeeded." if run.ok < run.planned and not run.adaptive else ""
 
 
 def method(versus: Versus) -> str:
