@@ -6,7 +6,7 @@ Colours are CSS variables, so interactive and static drawings follow light mode,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,12 @@ from reports.names import is_gpu
 
 PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
 _LETTER_PX = 6.3  # average width in labels
-_ROW_PX = 16
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
 Panel = Mapping[str, Any]  # a heading, a height, and layers of alt.Chart
+Panels = Mapping[str, Sequence[Mapping[str, Any]]]  # heading -> records
+Columns = Mapping[str, str]  # name -> record field, or "heading"
 COLOUR = alt.Color("colour:N", scale=None)  # each record has its own colour
 
 # Coordinates are rounded to a tenth of a pixel, which halves the size of a drawing.
@@ -103,24 +104,10 @@ def rows(data: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"values": list(data)}
 
 
-def width_px(texts: Iterable[str]) -> int:
-    """Return a width that fits each of some texts, up to a third of a printed page."""
-    return min(10 + round(_LETTER_PX * max(map(len, texts), default=0)), PRINT_WIDTH_PX // 2)
-
-
 def labels_axis(width_px: int, **more: Any) -> alt.Axis:
     """Return an axis of labels with a fixed width."""
     fixed = {"minExtent": width_px, "maxExtent": width_px, "labelLimit": width_px - 6, "ticks": False}
     return alt.Axis(**{"title": None, **fixed, **more})
-
-
-def row_chart(records: Sequence[Mapping[str, Any]], labels_px: int) -> alt.Chart:
-    """Return a chart with one row for each value of `row` in the records, in order."""
-    order = list(dict.fromkeys(record["row"] for record in records))
-    chart: alt.Chart = alt.Chart(rows(records)).encode(
-        y=alt.Y("row:N", sort=order, axis=labels_axis(labels_px))
-    )
-    return chart
 
 
 def whiskers(base: alt.Chart) -> alt.Chart:
@@ -129,60 +116,85 @@ def whiskers(base: alt.Chart) -> alt.Chart:
     return chart
 
 
-def row_texts(base: alt.Chart) -> alt.Chart:
-    """Write `text` of each row to the right of the panel."""
-    chart: alt.Chart = base.mark_text(align="left", baseline="middle", dx=8).encode(
-        x=alt.value("width"), text=alt.Text("text:N")
-    )
-    return chart
-
-
 def span(value: Estimate, scale: float = 1.0) -> dict[str, float]:
     """Return a median and its interval as record fields."""
     return {"value": value.median * scale, "low": value.low * scale, "high": value.high * scale}
 
 
+def row_figure(
+    id_: str,
+    title: str,
+    panels: Panels,
+    layers: Callable[[int, alt.Chart], Sequence[alt.Chart]],
+    *,
+    table: Columns | Table,
+    row_px: int = 16,
+    spacing: int = 44,
+    legend: tuple[Key, ...] = (),
+) -> Figure:
+    """Draw panels of rows, each with a label on its left and a text on its right.
+
+    Args:
+        panels: heading -> records with `row` (the label, which several may share) and `text`.
+        layers: draws a panel, given its number and a chart of its records.
+        table: the table, or its columns if it has a row for each record.
+        spacing: pixels between panels, for headings and axes.
+    """
+    everything = [record for records in panels.values() for record in records]
+    labels_px = _width_px(record["row"] for record in everything)
+    drawn = []
+    for number, (heading, records) in enumerate(panels.items()):
+        order = list(dict.fromkeys(record["row"] for record in records))
+        y = alt.Y("row:N", sort=order, axis=labels_axis(labels_px))
+        base = alt.Chart(rows(records)).encode(y=y)
+        texts = base.mark_text(align="left", baseline="middle", dx=8)
+        texts = texts.encode(x=alt.value("width"), text=alt.Text("text:N"))
+        drawn.append(panel(*layers(number, base), texts, heading=heading, height={"step": row_px}))
+    return Figure(
+        id=id_,
+        title=title,
+        spec=stacked(drawn, labels_px=labels_px, spacing=spacing),
+        table=table if isinstance(table, Table) else records_table(panels, table),
+        reserve_px=labels_px + _width_px(record["text"] for record in everything),
+        legend=legend,
+    )
+
+
 def dot_plot(
     id_: str,
     title: str,
-    panels: Mapping[str, Sequence[Mapping[str, Any]]],
+    panels: Panels,
     *,
-    table: Table | Mapping[str, str],
+    table: Columns | Table,
     around: float = 0.0,
     legend: tuple[Key, ...] = (),
 ) -> Figure:
-    """Draw panels of dots with intervals on logarithmic axes, with a text on the right.
+    """Draw panels of dots with intervals on logarithmic axes.
 
     Args:
-        panels: heading -> records with `row` (not unique), `text`, `name` (tooltip), `colour` and, if there
-            is a value to draw, `value`, `low` and `high`.
-        table: the table; or column name -> record field (or "heading") to make it from all records.
+        panels: as in `row_figure`; records also have `name` (tooltip), `colour` and, if there is a value to
+            draw, `value`, `low` and `high`.
         around: for ratios: the axis spans at least 1 / `around` to `around`, with a line at 1.
     """
-    everything = [record for records in panels.values() for record in records]
-    labels_px = width_px(record["row"] for record in everything)
     x = alt.X(
         "value:Q",
         scale=alt.Scale(type="log", nice=False, padding=12),
         axis=alt.Axis(title=None, tickCount=5, format="~g" if around else "~s"),
     )
-    drawn = []
-    for heading, records in panels.items():
-        base = row_chart(records, labels_px)
-        dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(
-            x=x, color=COLOUR, tooltip=[alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]
-        )
-        intervals = [whiskers(base)] if any("low" in record for record in records) else []
-        layers = [*([_unity(x, around)] if around else []), *intervals, dots, row_texts(base)]
-        drawn.append(panel(*layers, heading=heading, height={"step": _ROW_PX}))
-    return Figure(
-        id=id_,
-        title=title,
-        spec=stacked(drawn, labels_px=labels_px, spacing=44),
-        table=table if isinstance(table, Table) else records_table(panels, table),
-        reserve_px=labels_px + width_px(record["text"] for record in everything),
-        legend=legend,
-    )
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("row", "name", "text")]
+    intervals = any("low" in record for records in panels.values() for record in records)
+
+    def layers(number: int, base: alt.Chart) -> list[alt.Chart]:
+        dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(x=x, color=COLOUR, tooltip=tooltip)
+        under = [*([_unity(x, around)] if around else []), *([whiskers(base)] if intervals else [])]
+        return [*under, dots]
+
+    return row_figure(id_, title, panels, layers, table=table, legend=legend)
+
+
+def _width_px(texts: Iterable[str]) -> int:
+    """Return a width that fits each of some texts, up to a third of a printed page."""
+    return min(10 + round(_LETTER_PX * max(map(len, texts), default=0)), PRINT_WIDTH_PX // 2)
 
 
 def _unity(x: alt.X, around: float) -> alt.Chart:
@@ -193,8 +205,8 @@ def _unity(x: alt.X, around: float) -> alt.Chart:
     return chart
 
 
-def records_table(panels: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]) -> Table:
-    """Return a table of all records; `columns` maps column name -> record field, or "heading"."""
+def records_table(panels: Panels, columns: Columns) -> Table:
+    """Return a table of all records."""
     rows = (
         tuple({"heading": heading, **record}[field] for field in columns.values())
         for heading, records in panels.items()

@@ -70,11 +70,7 @@ def _step_times(versus: Versus) -> charts.Figure | None:
             }
             if len(times) > 1 or (times and len(versus.runs) == 1):
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
-    return breakdown_figure(
-        panels,
-        "Bar length is step time, in milliseconds at its end",
-        common=True,
-    )
+    return breakdown_figure(panels, "Bar length is step time, in milliseconds at its end", common=True)
 
 
 def _ratios(versus: Versus) -> charts.Figure | None:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, MIN_SHARE, Analysis, Key, Pipeline, Stage, find_by_key
-from reports import numbers
-from reports.charts import (
-    Figure,
-    Panel,
-    panel,
-    records_table,
-    row_chart,
-    row_texts,
-    span,
-    stacked,
-    whiskers,
-    width_px,
-)
+from reports import charts, numbers
 from reports.names import devices_of, titles_of
 from workloads.protocol import BASELINE
-
-_ROW_PX = 18
 
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
@@ -37,7 +22,7 @@ def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
     )
 
 
-def pipeline_figure(analysis: Analysis) -> Figure | None:
+def pipeline_figure(analysis: Analysis) -> charts.Figure | None:
     """Draw the stages of each shown pipeline; None if there are none."""
     shown = [pipeline for pipeline in shown_pipelines(analysis) if pipeline.stages]
     if not shown:
@@ -49,14 +34,13 @@ def pipeline_figure(analysis: Analysis) -> Figure | None:
         ]
         for pipeline in shown
     }
-    labels_px = width_px(stage.name for pipeline in shown for stage in pipeline.stages)
     columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
-    return Figure(
-        id="figure-pipeline",
-        title="Time added by each stage, µs per sample",
-        spec=stacked([_panel(*each, labels_px) for each in panels.items()], labels_px=labels_px, spacing=44),
-        table=records_table(panels, columns),
-        reserve_px=labels_px + width_px(stage["text"] for stages in panels.values() for stage in stages),
+    return charts.row_figure(
+        "figure-pipeline",
+        "Time added by each stage, µs per sample",
+        panels,
+        _layers,
+        table=columns,
     )
 
 
@@ -69,16 +53,15 @@ def _use(pipeline: Pipeline) -> str:
 
 def _record(stage: Stage) -> dict[str, Any]:
     return {
-        **span(stage.cost, 1e6),
+        **charts.span(stage.cost, 1e6),
         "row": stage.name,
         "text": numbers.duration(stage.cost.median),
         "interval": f"{numbers.duration(stage.cost.low)} to {numbers.duration(stage.cost.high)}",
     }
 
 
-def _panel(heading: str, records: Sequence[dict[str, Any]], labels_px: int) -> Panel:
-    base = row_chart(records, labels_px)
-    bars = base.mark_bar(height=_ROW_PX - 8, fill="var(--part-input-wait)").encode(
+def _layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
+    bars = base.mark_bar(height=10, fill="var(--part-input-wait)").encode(
         x=alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
     )
-    return panel(bars, whiskers(base), row_texts(base), heading=heading, height={"step": _ROW_PX})
+    return bars, charts.whiskers(base)

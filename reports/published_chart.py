@@ -16,38 +16,32 @@ def published_figure(analysis: Analysis) -> charts.Figure | None:
     if not shown:
         return None
     titles, devices = titles_of(analysis), devices_of(analysis)
-    header = ("Workload", "Published for", "Published", "Here", "Here / published", "Note")
+    panels = {"": [_record(each, titles[each.workload], devices[each.device]) for each in shown]}
+    columns = {
+        "Workload": "where", "Published for": "name", "Published": "number", "Here": "here",
+        "Here / published": "text", "Note": "note",
+    }  # fmt: skip
     return charts.dot_plot(
         "figure-published",
         "Measured here / published: 1× is equally fast",
-        {"": [_record(each, devices) for each in shown]},
-        table=charts.Table(header=header, rows=tuple(_cells(each, titles, devices) for each in shown)),
+        panels,
+        table=columns,
         around=2.5,
     )
 
 
-def _cells(each: PublishedComparison, titles: dict[str, str], devices: dict[str, str]) -> tuple[str, ...]:
-    return (
-        f"{titles[each.workload]}, {devices[each.device]}",
-        f"{each.number.system} ({each.number.source})",
-        numbers.published(each.number),
-        numbers.quantity(each.measured),
-        numbers.factor(each.factor.median) if each.factor else numbers.MISSING,
-        published_note(each),
-    )
-
-
-def _record(each: PublishedComparison, devices: dict[str, str]) -> dict[str, Any]:
+def _record(each: PublishedComparison, title: str, device: str) -> dict[str, Any]:
     assert each.factor is not None
-    what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}.get(
-        each.number.unit, ""
-    )
-    where = devices[each.device]
+    what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}
     number = numbers.published(each.number)
     return {
-        "row": f"{each.workload} {what or where} {number}, {each.number.system.split(',')[0]}",
+        "row": f"{each.workload} {what.get(each.number.unit, device)} {number}, {each.number.system.split(',')[0]}",
         **charts.span(each.factor),
         "text": numbers.factor(each.factor.median),
         "name": f"{each.number.system}, {each.number.source}",
         "colour": charts.device_colour(each.device),
+        "where": f"{title}, {device}",
+        "number": number,
+        "here": numbers.quantity(each.measured),
+        "note": published_note(each),
     }
