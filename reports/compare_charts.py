@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Estimate, Key, find_by_key
-from harness.model.comparison import Outcome, Result, Trend, Versus
+from harness.model.analysis import Key, find_by_key
+from harness.model.comparison import Outcome, Trend, Versus
 from reports import charts, numbers
 from reports.compare_messages import MARKS, device_in, reference_name, subject, trend_line
 from reports.names import variant_name
@@ -84,8 +83,9 @@ def _ratios(versus: Versus) -> charts.Figure | None:
         {
             "row": subject(versus, each),
             "value": ratio.median,
-            "name": _ratio_words(versus, each, ratio),
+            "name": f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio_estimate(ratio)}",
             "text": "",
+            "speed": numbers.speed(each.speed),
             "colour": colours[versus.runs[each.run].machine],
         }
         for each, ratio in compared
@@ -95,15 +95,10 @@ def _ratios(versus: Versus) -> charts.Figure | None:
         "figure-ratios",
         f"Speed over {reference_name(versus)}",
         {"": records},
-        table={"What": "row", "Run, ratio with its 95 % interval, speed": "name"},
+        table={"What": "row", "Run, ratio with its 95 % interval": "name", "Speed": "speed"},
         around=1.1,
         legend=tuple(keys) if len(machines) > 1 else (),
     )
-
-
-def _ratio_words(versus: Versus, each: Result, ratio: Estimate) -> str:
-    label = versus.runs[each.run].label
-    return f"{label} {MARKS[each.outcome]} {numbers.ratio_estimate(ratio)}, {numbers.speed(each.speed)}"
 
 
 def _trends(versus: Versus) -> charts.Figure | None:
@@ -149,11 +144,7 @@ def _points(versus: Versus, trend: Trend) -> Iterator[dict[str, Any]]:
 
 
 def _trend_panel(heading: str, records: Sequence[dict[str, Any]]) -> charts.Panel:
-    times = sorted(datetime.fromisoformat(record["t"]) for record in records)
-    days = (times[-1] - times[0]).days
-    dates = "%-d %b %H:%M" if days < 6 else "%-d %b" if days < 300 else "%b %Y"
-    axis = alt.Axis(title=None, grid=False, tickCount=6, format=dates)
-    scale = alt.Scale(zero=False)
+    axis, scale = alt.Axis(title=None, grid=False, tickCount=6), alt.Scale(zero=False)
     base = alt.Chart(charts.rows(records)).encode(
         x=alt.X("t:T", scale=alt.Scale(type="utc"), axis=axis),
         y=alt.Y("value:Q", scale=scale, axis=charts.labels_axis(_AXIS_PX, tickCount=4, format="%")),

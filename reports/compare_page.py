@@ -28,9 +28,9 @@ def render_html(
         version: of tfbench.
         code: returns the JavaScript of the charts.
     """
-    page, document = ComparePage(versus, gate, version), comparison_document(versus, gate)
-    figures = figures_of(versus)
-    return framed("compare.html", page, figures, folder="compare", document=document, code=code)
+    context = {"page": ComparePage(versus, gate, version)}
+    figures, document = figures_of(versus), comparison_document(versus, gate)
+    return framed("compare.html", context, figures, folder="compare", document=document, code=code)
 
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:

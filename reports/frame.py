@@ -81,7 +81,7 @@ def charts_code(cache_folder: Path | None = None) -> str:
 
 def framed(
     template: str,
-    page: Any,
+    context: Mapping[str, Any],
     figures: Mapping[str, Figure],
     *,
     folder: str,
@@ -93,7 +93,7 @@ def framed(
 
     Args:
         template: name of the template.
-        page: available to templates as `page`.
+        context: values available to the template and its sections.
         figures: id -> figure.
         folder: folder of the section templates.
         document: JSON-serialisable data to embed.
@@ -109,7 +109,7 @@ def framed(
         }
         for figure in figures.values()
     }
-    context = {"page": page, "figures": figures}
+    context = {**context, "figures": figures}
     style, script = palette.style() + _text("report.css"), _text("report.js")
     charts = code() if figures else ""
     return (

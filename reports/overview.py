@@ -17,7 +17,8 @@ from harness.model.analysis import (
     Summary,
     find_by_key,
 )
-from harness.model.run import CPU
+from harness.model.run import CPU, Run
+from reports import numbers
 from reports.names import devices_of
 from workloads.protocol import BASELINE, TUNED
 
@@ -49,6 +50,21 @@ class Row:
     step_time: StepTime | None
     finding: Finding | None
     published: PublishedComparison | None
+
+
+def description(run: Run) -> list[str]:
+    """Return driver, framework, engine, profile, time and duration of a run in a few words each."""
+    manifest = run.manifest
+    words = (
+        f"driver {manifest.gpus[0].driver_version}" if manifest.gpus else "",
+        run.framework,
+        manifest.engine.name,
+        manifest.profile.name,
+        numbers.when(manifest.created),
+        numbers.duration(run.duration_s) if run.trials else "",
+        f"rerun of {manifest.rerun_of}" if manifest.rerun_of else "",
+    )
+    return [word for word in words if word]
 
 
 def rows(analysis: Analysis) -> tuple[Row, ...]:

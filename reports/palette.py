@@ -33,10 +33,6 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "part-exchange": ("#009e73", "#3bbf98"),
     "part-host-taken": ("#7a5c1e", "#b89a58"),
     "part-unexplained": ("#b6bcc2", "#666e76"),
-    "gpu-0": ("#0072b2", "#56b4e9"),
-    "gpu-1": ("#d55e00", "#e69f00"),
-    "gpu-2": ("#009e73", "#3bbf98"),
-    "gpu-3": ("#cc79a7", "#d99cc0"),
     "phase-start-up": ("#c9ced4", "#4a5158"),
     "phase-first-step": ("#f3d9a4", "#6b5320"),
     "phase-warm-up": ("#f7ead0", "#4a3d20"),
@@ -44,6 +40,8 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "phase-requests": ("#cdeadd", "#1d4a3a"),
     "phase-evaluation": ("#e3e6ea", "#333a41"),
 }
+# Lines of several GPUs differ in both.
+_LINES = ("gpu", "part-framework", "part-exchange", "part-input-wait")
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 
 
@@ -59,7 +57,7 @@ def phase_colour(kind: str) -> str:
 
 def gpu_colour(index: int) -> str:
     """Return the CSS colour of a GPU's lines."""
-    return f"var(--gpu-{index % len(DASHES)})"
+    return f"var(--{_LINES[index % len(_LINES)]})"
 
 
 def style() -> str:

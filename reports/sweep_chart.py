@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.model.analysis import Sweep, SweepPoint
-from harness.model.run import Status
 from harness.wording import point_words, scalar_word
 from reports import numbers
 from reports.charts import Figure, Table, device_colour, dot_plot, span
@@ -11,12 +10,6 @@ from reports.names import device_name, variant_name
 
 # Further points are only in the table.
 _MAX_DRAWN = 40
-_NO_SPEED = {
-    None: "not measured yet",
-    Status.OUT_OF_MEMORY: "out of memory",
-    Status.INTERRUPTED: "interrupted",
-    Status.TIMEOUT: "timed out",
-}
 
 
 def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
@@ -30,7 +23,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
         {
             **(span(each.throughput) if each.throughput else {}),
             "row": point_words(each.point),
-            "text": ", ".join(filter(None, (_speed(each), _outcome(sweep, each)))),
+            "text": f"{numbers.speed(each.throughput)} {_outcome(sweep, each)}",
             "name": numbers.interval(each.throughput),
             "colour": device_colour(sweep.device),
         }
@@ -65,14 +58,10 @@ def _ranked(sweep: Sweep) -> list[SweepPoint]:
     return sorted(sweep.points, key=lambda each: -each.throughput.median if each.throughput else 1.0)
 
 
-def _speed(point: SweepPoint) -> str:
-    return numbers.speed(point.throughput) if point.throughput else ""
-
-
 def _outcome(sweep: Sweep, point: SweepPoint) -> str:
     """Return the outcome of a point in a few words."""
     if point.throughput is None:
-        return _NO_SPEED.get(point.status, "failed")
+        return point.status.value.replace("-", " ") if point.status else "not measured yet"
     if point == sweep.best:
         return "fastest"
     return "may be as fast" if point.tied else "" if point.tied is False else "too few trials"

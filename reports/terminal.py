@@ -12,12 +12,11 @@ from rich.text import Text
 from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Estimate, Summary, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
-from harness.model.run import Run
 from reports import messages, numbers
 from reports.compare_messages import scaling_caveats
 from reports.escaping import harmless
 from reports.names import device_name, devices_of, variant_name
-from reports.overview import Row, first_fix, rows
+from reports.overview import Row, description, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
@@ -27,7 +26,8 @@ _WORDS = frozenset({"workload", "on", "limited by", "outcome"})  # left-aligned 
 def summary(analysis: Analysis) -> RenderableType:
     """Return speeds, limits, the first fix and caveats."""
     overview, devices = rows(analysis), devices_of(analysis)
-    parts: list[RenderableType] = [Text(_title(analysis.run), style="bold")]
+    title = " · ".join((machine_name(analysis.run.manifest), *description(analysis.run)))
+    parts: list[RenderableType] = [Text(_plain(title), style="bold")]
     if overview:
         parts += ["", _table([_cells(row, devices[row.device]) for row in overview])]
     for sweep in analysis.sweeps:
@@ -35,17 +35,6 @@ def summary(analysis: Analysis) -> RenderableType:
     if lines := list(_lines(analysis, overview)):
         parts += ["", _pairs(lines)]
     return Group(*parts)
-
-
-def _title(run: Run) -> str:
-    words = (
-        machine_name(run.manifest),
-        run.framework,
-        run.manifest.engine.name,
-        run.manifest.profile.name,
-        numbers.duration(run.duration_s) if run.trials else "",
-    )
-    return _plain(" · ".join(word for word in words if word))
 
 
 def _cells(row: Row, device: str) -> dict[str, str]:
