@@ -46,8 +46,7 @@ class Fix:
         if remedy is not None and remedy.gain.median <= 1:
             return ()
         name = SNIPPETS.get(self.finding.cause, "")
-        changes = self.row.tuned.changes if self.row.tuned else ()
-        if self.finding.cause is Cause.INPUT and any(change.what == "loader" for change in changes):
+        if self.finding.cause is Cause.INPUT and any(each.what == "loader" for each in self.row.changes):
             name = LOADER
         elif self.finding.cause is Cause.COMPUTE and not is_gpu(self.finding.device):
             name = ON_CPU

@@ -32,7 +32,7 @@ _EXPORT = "window.vegaEmbed = vegaEmbed;"
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
     messages.gain_alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
-    numbers.duration, numbers.energy, numbers.factor, numbers.interval, numbers.money, numbers.number,
+    numbers.duration, numbers.energy, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word,
     still, sweep_table, variant_name,

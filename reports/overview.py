@@ -14,13 +14,12 @@ from harness.model.analysis import (
     PublishedComparison,
     RatioKind,
     StepTime,
-    Summary,
     find_by_key,
 )
 from harness.model.run import CPU, Run
 from reports import numbers
 from reports.names import devices_of
-from workloads.protocol import BASELINE, TUNED
+from workloads.protocol import BASELINE, TUNED, Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,8 @@ class Row:
 
     Attributes:
         name: the workload, with the device if it ran on several besides the CPU.
+        baseline, tuned: samples/s.
+        changes: of tuned from the baseline.
         cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
         over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
@@ -39,8 +40,9 @@ class Row:
     name: str
     workload: str
     device: str
-    baseline: Summary | None
-    tuned: Summary | None
+    baseline: Estimate | None
+    tuned: Estimate | None
+    changes: tuple[Change, ...]
     cpu: Estimate | None
     over_cpu: Estimate | None
     tuned_over_cpu: Estimate | None
@@ -86,14 +88,15 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
-    cpu = find_by_key(analysis.summaries, baseline._replace(device=CPU)) if device != CPU else None
+    optimized = find_by_key(analysis.summaries, tuned)
     return Row(
         name=name,
         workload=workload,
         device=device,
-        baseline=find_by_key(analysis.summaries, baseline),
-        tuned=find_by_key(analysis.summaries, tuned),
-        cpu=cpu.throughput if cpu else None,
+        baseline=_speed(analysis, baseline),
+        tuned=_speed(analysis, tuned),
+        changes=optimized.changes if optimized else (),
+        cpu=_speed(analysis, baseline._replace(device=CPU)) if device != CPU else None,
         over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, baseline),
         tuned_over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, tuned),
         scaling=analysis.ratio(RatioKind.SCALING, baseline),
@@ -113,6 +116,11 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
             None,
         ),
     )
+
+
+def _speed(analysis: Analysis, key: Key) -> Estimate | None:
+    summary = find_by_key(analysis.summaries, key)
+    return summary.throughput if summary else None
 
 
 def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:

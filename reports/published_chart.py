@@ -37,7 +37,7 @@ def _record(each: PublishedComparison, title: str, device: str) -> dict[str, Any
     return {
         "row": f"{each.workload} {what.get(each.number.unit, device)} {number}, {each.number.system.split(',')[0]}",
         **charts.span(each.factor),
-        "text": numbers.factor(each.factor.median),
+        "text": numbers.quantity(each.factor),
         "name": f"{each.number.system}, {each.number.source}",
         "colour": charts.device_colour(each.device),
         "where": f"{title}, {device}",

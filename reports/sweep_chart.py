@@ -46,7 +46,7 @@ def sweep_table(sweep: Sweep) -> Table:
                 *(scalar_word(dict(each.point)[name]) for name in sweep.axes),
                 numbers.speed(each.throughput),
                 numbers.interval(each.throughput),
-                numbers.factor(each.over_best.median) if each.over_best else numbers.MISSING,
+                numbers.quantity(each.over_best),
                 ": ".join(filter(None, (_outcome(sweep, each), each.message))),
             )
             for each in _ranked(sweep)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.compared_facts import machine_name
-from harness.model.analysis import Analysis, Estimate, Summary, Sweep
+from harness.model.analysis import Analysis, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
 from reports import messages, numbers
 from reports.compare_messages import scaling_caveats
@@ -42,20 +41,21 @@ def _cells(row: Row, device: str) -> dict[str, str]:
     return {
         "workload": row.workload,
         "on": device,
-        "baseline": _speed(row.baseline),
+        "baseline": numbers.speed(row.baseline),
         "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
         "CPU": numbers.speed(row.cpu),
-        "GPU/CPU": _factor(row.over_cpu),
-        "tuned": _speed(row.tuned),
+        "GPU/CPU": numbers.quantity(row.over_cpu),
+        "tuned": numbers.speed(row.tuned),
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
-        "gain": _factor(row.gain),
+        "gain": numbers.quantity(row.gain),
         "limited by": messages.limit(row.finding, row.step_time),
     }
 
 
 def _table(cells: Sequence[Mapping[str, str]]) -> Table:
     """Return a table without empty columns."""
-    names = [name for name in cells[0] if any(row[name] not in ("", numbers.MISSING) for row in cells)]
+    columns = cells[0] if cells else ()
+    names = [name for name in columns if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
         # The first column never wraps; others do in a narrow terminal.
@@ -64,14 +64,6 @@ def _table(cells: Sequence[Mapping[str, str]]) -> Table:
     for row in cells:
         table.add_row(*(Text(_plain(row[name])) for name in names))
     return table
-
-
-def _speed(summary: Summary | None) -> str:
-    return numbers.speed(summary.throughput if summary else None)
-
-
-def _factor(value: Estimate | None) -> str:
-    return numbers.factor(value.median) if value else numbers.MISSING
 
 
 def _plain(text: str) -> str:
@@ -86,7 +78,7 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         if number is not None:
             yield (
                 "vs published",
-                f"{row.name} {_factor(number.factor)} ({number.number.system}, {number.number.source})",
+                f"{row.name} {numbers.quantity(number.factor)} ({number.number.system}, {number.number.source})",
             )
     fix = first_fix(overview)
     if fix is not None:
@@ -94,12 +86,8 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "Fix first", f"{row.name}: {messages.fix(finding)}. {messages.gain(finding, row.gain)}"
     if overview or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
-    warnings = [text for text, _ in messages.caveat_lines(analysis.caveats, notes=False)]
-    if warnings:
-        yield (
-            "Caveats",
-            " ".join(warnings[:3]) + (f" (+{len(warnings) - 3} in the report)" if warnings[3:] else ""),
-        )
+    for text, _ in messages.caveat_lines(analysis.caveats, notes=False):
+        yield "Caveat", text
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
@@ -121,25 +109,24 @@ def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
 
 
 def scaling_summary(scaling: Scaling) -> RenderableType:
-    """Return a table of multi-node training for each workload, device and variant, and caveats."""
-    parts: list[RenderableType] = []
-    for (workload, device, variant), group in groupby(scaling.points, key=lambda point: point.key):
-        parts.append(Text(f"multi-node training: {workload}, {device} {variant}", style="bold"))
-        parts.append(_table([_with_workers(point) for point in group]))
-    return Group(*parts, *map(Text, scaling_caveats(scaling.placements)))
+    """Return a table of multi-node training, and its caveats."""
+    table = _table([_scaled(point) for point in scaling.points])
+    return Group(
+        Text("multi-node training", style="bold"), table, *map(Text, scaling_caveats(scaling.placements))
+    )
 
 
-def _with_workers(point: ScalingPoint) -> dict[str, str]:
+def _scaled(point: ScalingPoint) -> dict[str, str]:
     """Return the cells of training with a number of workers by column."""
     share = point.efficiency if point.workers > 1 else None
     ends = (share.low, share.high) if share and share.n > 1 else ()
     return {
+        "workload": f"{point.workload}, {variant_name(point.variant)}",
+        "on": device_name(point.device),
         "workers": str(point.workers),
         "speed": numbers.speed(point.throughput),
         "efficiency": numbers.percent(share.median if share else None),
-        "interval": " to ".join(map(numbers.percent, ends)) or numbers.MISSING,
+        "interval": " to ".join(map(numbers.percent, ends)),
         "ms/step": numbers.milliseconds(point.step_time.median),
-        "exchange ms": numbers.MISSING
-        if point.exchange_s is None
-        else numbers.milliseconds(point.exchange_s),
+        "exchange ms": "" if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
     }

@@ -27,7 +27,7 @@ def test_it_has_the_overview_the_caveats_and_the_command(name):
     result = analysis(name)
     text = render_markdown(result)
     for row in rows(result):
-        assert f"**{speed(row.baseline.throughput)}**" in text
+        assert f"**{speed(row.baseline)}**" in text
     for caveat, _ in caveat_lines(result.caveats, notes=False):
         assert escape_markdown(caveat) in text
     assert result.run.manifest.command in text
