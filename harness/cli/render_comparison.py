@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from harness import __version__
 from harness.cli.output_files import charts_code
 from harness.cli.render_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
@@ -57,7 +56,7 @@ def render_comparison(comparison: Versus, formats: Sequence[str], gate: Gate | N
     from reports.csv_table import comparison_csv  # noqa: PLC0415
 
     renderers: Mapping[str, Callable[[], str]] = {
-        "html": lambda: render_html(comparison, gate=gate, version=__version__, code=charts_code),
+        "html": lambda: render_html(comparison, gate=gate, code=charts_code),
         "md": lambda: render_markdown(comparison, gate=gate),
         "csv": lambda: comparison_csv(comparison),
         "json": lambda: json.dumps(comparison_document(comparison, gate), indent=1) + "\n",
