@@ -71,11 +71,6 @@ class Figure:
     extent_s: float = 0.0
     opens_s: tuple[float, float] | None = None
 
-    @property
-    def zoomable(self) -> bool:
-        """Whether the figure has a zoomable time axis."""
-        return self.extent_s > 0
-
 
 def stacked(panels: Sequence[Panel], *, labels_px: int, spacing: int, **rest: Any) -> Spec:
     """Return the specification of vertically stacked panels in the report's style.

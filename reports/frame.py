@@ -87,7 +87,6 @@ def framed(
     folder: str,
     document: Any,
     code: Callable[[], str] = charts_code,
-    record: str = "",
 ) -> str:
     """Return a page that extends frame.html.
 
@@ -98,7 +97,6 @@ def framed(
         folder: folder of the section templates.
         document: JSON-serialisable data to embed.
         code: returns the JavaScript of the charts, called only if there are figures.
-        record: a run to embed, packed by harness.run.recording.
     """
     specs = {
         figure.id: {
@@ -125,7 +123,6 @@ def framed(
             specs=_packed(_json(specs)),
             data=_packed(_json(document)),
             bundle=_packed(charts) if charts else "",
-            record=record,
         )
     )
 

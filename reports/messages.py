@@ -24,9 +24,6 @@ from reports import numbers
 from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, MIN_SERVER_REQUESTS, TUNED
 
-# Largest half width / median of an interval for a speed to be called usable.
-USABLE_WIDTH = 0.15
-
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
     Part.LAUNCH: "the device waits for the next kernel or call",
@@ -202,8 +199,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if trials < 2 or not widths:
         return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
     worst = max(widths)
-    word = "reliable" if worst <= RELIABLE_WIDTH else "usable" if worst <= USABLE_WIDTH else "indicative"
-    level = "good" if worst <= RELIABLE_WIDTH else "notice"
+    word, level = ("reliable", "good") if worst <= RELIABLE_WIDTH else ("indicative", "notice")
     return f"{trials} trials, widest interval ±{numbers.percent(worst)}: {word}", level
 
 

@@ -29,10 +29,8 @@ def render_html(
         code: returns the JavaScript of the charts.
     """
     figures, document = figures_of(analysis), results_document(analysis)
-    context = _context(analysis)
-    return framed(
-        "page.html", context, figures, folder="sections", document=document, code=code, record=record
-    )
+    context = {**_context(analysis), "record": record}
+    return framed("page.html", context, figures, folder="sections", document=document, code=code)
 
 
 def render_markdown(analysis: Analysis) -> str:

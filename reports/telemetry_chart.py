@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
@@ -34,34 +34,20 @@ _KINDS = {FIRST_STEP: "first step", WARM_UP: "warm-up", STEADY: _MEASURED, EVALU
 _PICKED: Any = {"param": "hover", "empty": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
-    """The quantity shown in one panel.
-
-    Attributes:
-        metrics: (source, name) in order of preference; the first one available is drawn for each device.
-        top: upper end of the axis, if fixed.
-        zero: whether the axis starts at zero.
-    """
+class Quantity(NamedTuple):
+    """The quantity shown in one panel: the first of its (source, metric) that a device has is drawn."""
 
     title: str
     unit: str
     metrics: tuple[tuple[str, str], ...]
-    top: float | None = None
-    zero: bool = True
 
 
 QUANTITIES = (
-    Quantity(
-        title="GPU utilisation",
-        unit="%",
-        metrics=(("nvml", "gpu_util_pct"), ("nvml_util", "gpu_util_pct")),
-        top=100,
-    ),
-    Quantity(title="SM activity", unit="%", metrics=(("gpm", "sm_util_pct"),), top=100),
-    Quantity(title="GPU power", unit="W", metrics=(("nvml", "power_instant_w"), ("nvml", "power_usage_w"))),
-    Quantity(title="GPU temperature", unit="°C", metrics=(("nvml", "temperature_c"),), zero=False),
-    Quantity(title="CPU busy", unit="%", metrics=(("host", "cpu_util_pct"),), top=100),
+    Quantity("GPU utilisation", "%", (("nvml", "gpu_util_pct"), ("nvml_util", "gpu_util_pct"))),
+    Quantity("SM activity", "%", (("gpm", "sm_util_pct"),)),
+    Quantity("GPU power", "W", (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))),
+    Quantity("GPU temperature", "°C", (("nvml", "temperature_c"),)),
+    Quantity("CPU busy", "%", (("host", "cpu_util_pct"),)),
 )
 
 
@@ -186,9 +172,8 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
 
 def _lines_of(index: int, group: Sequence[Line], x: alt.X, points: int) -> alt.Chart:
     """Draw the lines of a panel with `points` points each."""
-    quantity = group[0].quantity
-    domain = alt.Undefined if quantity.top is None else [0, quantity.top]
-    scale = alt.Scale(domain=domain, zero=quantity.zero, nice=quantity.top is None)
+    unit = group[0].quantity.unit
+    scale = alt.Scale(domain=[0, 100], nice=False) if unit == "%" else alt.Scale(zero=unit != "°C")
     y = alt.Y("v:Q", scale=scale, axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
     lines = alt.Chart(rows([_record(line, points) for line in group]), name=f"lines{index}")
     chart: alt.Chart = (
