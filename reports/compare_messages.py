@@ -129,12 +129,14 @@ def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
 
 
 def notes(versus: Versus) -> list[str]:
-    """Return notes about incomplete runs."""
+    """Return notes about workers that share a machine and about incomplete runs."""
+    shared = scaling_caveat(versus.scaling.placements) if versus.scaling else ""
     groups: dict[str, list[str]] = {}
     for run in versus.runs:
         if reason := _incomplete(run):
             groups.setdefault(reason, []).append(run.label)
-    return [f"{some(labels)}: {reason}" for reason, labels in groups.items()]
+    incomplete = [f"{some(labels)}: {reason}" for reason, labels in groups.items()]
+    return [shared, *incomplete] if shared else incomplete
 
 
 def _incomplete(run: Extract) -> str:
@@ -178,17 +180,14 @@ def scaling_lines(scaling: Scaling) -> list[str]:
     ]
 
 
-def scaling_caveats(placements: Mapping[int, Placement]) -> Iterator[str]:
-    """Yield caveats about workers that share a machine, where efficiency is not that of a network."""
+def scaling_caveat(placements: Mapping[int, Placement]) -> str:
+    """Return a caveat about workers that share a machine, where efficiency is not that of a network; "" if none do."""
     shared = {workers: each for workers, each in placements.items() if each.oversubscribed}
     if not shared:
-        return
-    workers, placement = max(shared.items())
-    machines = counted(len(set(placement.machines)), "machine")
-    yield f"{workers} workers shared {machines}: part of the exchange did not cross a network."
-    each = max(Counter(placement.machines).values())
-    cpus = "the CPUs" if placement.cpus is None else f"the {counted(placement.cpus, 'CPU')}"
-    yield (
-        f"Oversubscribed: {each} workers shared {cpus} that a single worker has to itself. "
-        f"Expect at most {numbers.percent(1 / each)} efficiency if one worker keeps them busy."
+        return ""
+    workers = max(shared)
+    crowds = Counter(shared[workers].machines).values()
+    return (
+        f"{workers} workers shared {counted(len(crowds), 'machine')}: part of the exchange did not cross a network. "
+        f"Efficiency is at most {numbers.percent(1 / max(crowds))} if one worker keeps the CPUs busy."
     )

@@ -43,7 +43,6 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
     results = {(each.run, each.key): each for each in versus.results}
     pairs = ((key.workload, key.device) for run, key in results if run in shown)
     scores = {each.run: each.score for each in versus.standings}
-    shared = compare_messages.scaling_caveats(versus.scaling.placements) if versus.scaling else ()
     return {
         "versus": versus,
         "gate": gate,
@@ -53,7 +52,7 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "results": results,
         "rows": list(dict.fromkeys(pairs)),
         "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
-        "notes": [*shared, *compare_messages.notes(versus)],
+        "notes": compare_messages.notes(versus),
         "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
         "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],
         "caveats": _caveats(columns),

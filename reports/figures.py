@@ -36,19 +36,13 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
         published_figure(analysis),
     ]
     limits = [gpu.power_limit_w for gpu in analysis.run.manifest.gpus if gpu.power_limit_w is not None]
+    limit_w, points = max(limits, default=None), _POINTS // max(1, len(trials))
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {devices[trial.device]}"
         if trial.status is not Status.OK:
             title += f" ({trial.status.value}, trial {trial.id})"
-        built.append(
-            telemetry_figure(
-                trial,
-                f"figure-telemetry-{number}",
-                title,
-                points=_POINTS // len(trials),
-                power_limit_w=max(limits, default=None),
-            )
-        )
+        id_ = f"figure-telemetry-{number}"
+        built.append(telemetry_figure(trial, id_, title, points=points, power_limit_w=limit_w))
     return {figure.id: figure for figure in built if figure is not None}
 
 

@@ -15,12 +15,7 @@ from reports.names import devices_of, variant_name
 from reports.overview import description, rows
 
 
-def render_html(
-    analysis: Analysis,
-    *,
-    record: str = "",
-    code: Callable[[], str] = charts_code,
-) -> str:
+def render_html(analysis: Analysis, *, record: str = "", code: Callable[[], str] = charts_code) -> str:
     """Return the report as one HTML page without external references.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from harness.model.analysis import Analysis, RatioKind, Summary
@@ -18,20 +17,19 @@ _ORDER = {INPUT_ONLY: 0, MODEL_ONLY: 1, BASELINE: 2, TUNED: 4}
 
 def speeds_figure(analysis: Analysis) -> Figure | None:
     """Draw the variants of each workload, with ceilings if input matters; None if nothing was changed."""
-    titles, devices = titles_of(analysis), devices_of(analysis)
+    devices = devices_of(analysis)
     places = list(devices)
     limited = {(each.workload, each.device) for each in shown_pipelines(analysis)}
-    groups: dict[str, list[Summary]] = {}
-    for each in sorted(
-        analysis.summaries, key=lambda each: (places.index(each.device), _ORDER.get(each.variant, 3))
-    ):
-        if _shown(each.variant, ceilings=(each.workload, each.device) in limited):
-            groups.setdefault(each.workload, []).append(each)
-    panels: dict[str, list[Mapping[str, Any]]] = {
-        titles[workload]: [_record(analysis, each, devices[each.device]) for each in groups[workload]]
-        for workload in titles
-        if {BASELINE} < {each.variant for each in groups.get(workload, ())}
-    }
+    panels = {}
+    for workload, title in titles_of(analysis).items():
+        shown = [
+            each
+            for each in analysis.summaries
+            if each.workload == workload and _shown(each.variant, ceilings=(workload, each.device) in limited)
+        ]
+        shown.sort(key=lambda each: (places.index(each.device), _ORDER.get(each.variant, 3)))
+        if {BASELINE} < {each.variant for each in shown}:
+            panels[title] = [_record(analysis, each, devices[each.device]) for each in shown]
     if not panels:
         return None
     return dot_plot(

@@ -12,7 +12,7 @@ from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
 from reports import messages, numbers
-from reports.compare_messages import scaling_caveats
+from reports.compare_messages import scaling_caveat
 from reports.escaping import harmless
 from reports.names import device_name, devices_of, variant_name
 from reports.overview import Row, description, first_fix, rows
@@ -111,9 +111,7 @@ def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
 def scaling_summary(scaling: Scaling) -> RenderableType:
     """Return a table of multi-node training, and its caveats."""
     table = _table([_scaled(point) for point in scaling.points])
-    return Group(
-        Text("multi-node training", style="bold"), table, *map(Text, scaling_caveats(scaling.placements))
-    )
+    return Group(Text("multi-node training", style="bold"), table, scaling_caveat(scaling.placements))
 
 
 def _scaled(point: ScalingPoint) -> dict[str, str]:

@@ -7,7 +7,7 @@ from harness.analysis.gate import gate
 from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare_messages import headline, notes, scaling_caveats, scaling_lines, warnings
+from reports.compare_messages import headline, notes, scaling_caveat, scaling_lines, warnings
 from tests.builders_workers import teams
 from tests.comparisons import COMPARISONS, again, comparison, whole
 
@@ -82,11 +82,9 @@ def test_workers_that_share_a_machine_have_a_caveat() -> None:
     assert [text.replace("\u202f", " ") for text in scaling_lines(compared)] == [
         "cifar100-mlp, baseline: 4 workers on CPU are 2.00× as fast as one (50 % efficiency)."
     ]
-    shared, oversubscribed = scaling_caveats(compared.placements)
-    assert "4 workers shared 2 machines" in shared
-    assert "3 workers shared the 2 CPUs" in oversubscribed
-    separate = {count: each for count, each in compared.placements.items() if count < 3}
-    assert list(scaling_caveats(separate)) == []
+    caveat = scaling_caveat(compared.placements)
+    assert "4 workers shared 2 machines" in caveat and "at most 33\u202f%" in caveat
+    assert scaling_caveat({count: each for count, each in compared.placements.items() if count < 3}) == ""
 
 
 @pytest.mark.parametrize(
