@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
+from typing import NamedTuple
 
 from harness.model.analysis import Cause, Finding
 from reports.names import is_gpu
@@ -32,36 +32,33 @@ LOADER = "python_loader"
 ON_CPU = "xla"
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """One workload's fix."""
+class Fix(NamedTuple):
+    """A change with the rows that it fixes; the lines of `diff` begin with "+", "-" or a space."""
 
-    row: Row
-    finding: Finding
-
-    @property
-    def diff(self) -> tuple[str, ...]:
-        """Lines of the change, which begin with "+", "-" or a space; () without code or if it was not faster."""
-        remedy = self.finding.remedy
-        if remedy is not None and remedy.gain.median <= 1:
-            return ()
-        name = SNIPPETS.get(self.finding.cause, "")
-        if self.finding.cause is Cause.INPUT and any(each.what == "loader" for each in self.row.changes):
-            name = LOADER
-        elif self.finding.cause is Cause.COMPUTE and not is_gpu(self.finding.device):
-            name = ON_CPU
-        return tuple(snippet(name).splitlines()) if name else ()
+    diff: tuple[str, ...]
+    rows: list[Row]
 
 
-def fixes(rows: Sequence[Row]) -> list[list[Fix]]:
-    """Return a fix for each row with a finding that can be fixed, with identical fixes grouped."""
-    groups: dict[tuple[Cause, tuple[str, ...]], list[Fix]] = {}
+def fixes(rows: Sequence[Row]) -> list[Fix]:
+    """Return the fixes of rows with a finding that can be fixed; a cause's rows with the same code share one."""
+    result: dict[tuple[Cause, tuple[str, ...]], Fix] = {}
     for row in rows:
         finding = row.finding
         if finding is not None and (finding.cause is not Cause.COMPUTE or finding.remedy is not None):
-            fix = Fix(row, finding)
-            groups.setdefault((finding.cause, fix.diff), []).append(fix)
-    return list(groups.values())
+            diff = _diff(row, finding)
+            result.setdefault((finding.cause, diff), Fix(diff, [])).rows.append(row)
+    return list(result.values())
+
+
+def _diff(row: Row, finding: Finding) -> tuple[str, ...]:
+    """Return the lines of a change; () without code or if it was not faster."""
+    name = SNIPPETS.get(finding.cause, "")
+    if finding.cause is Cause.INPUT and any(each.what == "loader" for each in row.changes):
+        name = LOADER
+    elif finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
+        name = ON_CPU
+    slower = finding.remedy is not None and finding.remedy.gain.median <= 1
+    return tuple(snippet(name).splitlines()) if name and not slower else ()
 
 
 def snippet(name: str) -> str:

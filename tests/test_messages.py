@@ -132,9 +132,10 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
 
 
 def test_code_and_text_of_a_fix_agree_on_a_cpu() -> None:
-    ((card,),) = fixes(rows(analysis("cpu")))
-    assert card.finding.cause is Cause.COMPUTE
-    assert fix(card.finding) == "compile with XLA, then a faster device"
+    (card,) = fixes(rows(analysis("cpu")))
+    (row,) = card.rows
+    assert row.finding.cause is Cause.COMPUTE
+    assert fix(row.finding) == "compile with XLA, then a faster device"
     assert list(card.diff) == snippet(ON_CPU).splitlines()
 
 
