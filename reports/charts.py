@@ -188,7 +188,7 @@ def dot_plot(
 
 
 def _width_px(texts: Iterable[str]) -> int:
-    """Return a width that fits each of some texts, up to a third of a printed page."""
+    """Return a width that fits each of some texts, up to half of a printed page."""
     return min(10 + round(_LETTER_PX * max(map(len, texts), default=0)), PRINT_WIDTH_PX // 2)
 
 

@@ -32,8 +32,7 @@ def _written(rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else ["run"], lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        writer.writerow({name: cell(value) for name, value in row.items()})
+    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -19,14 +19,9 @@ def number(value: float | None, digits: int = 3) -> str:
     return MISSING if value is None or not math.isfinite(value) else _fixed(value, _decimals(value, digits))
 
 
-def estimate(value: Estimate | None) -> str:
-    """Format a median with as many digits as its interval supports, at most three."""
-    return MISSING if value is None else _fixed(value.median, _places(value))
-
-
 def speed(value: Estimate | None) -> str:
-    """Format samples or requests per second."""
-    return MISSING if value is None else f"{estimate(value)}/s"
+    """Format samples or requests per second with as many digits as the interval supports, at most three."""
+    return MISSING if value is None else f"{_fixed(value.median, _places(value))}/s"
 
 
 def interval(value: Estimate | None) -> str:

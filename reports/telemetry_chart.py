@@ -246,7 +246,7 @@ def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None)
     keys = [Key(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)
     keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
-    if power_limit_w is not None and gpus:
+    if power_limit_w is not None and any(line.quantity.unit == "W" for line in drawn):
         keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)
 

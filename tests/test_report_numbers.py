@@ -30,13 +30,12 @@ def figure(value: float, upto: float, unit: str) -> Published:
     ],
 )
 def test_the_interval_determines_the_digits_up_to_three(value: Estimate, text: str, spread: str) -> None:
-    assert numbers.estimate(value) == text
     assert numbers.speed(value) == f"{text}/s"
     assert numbers.interval(value) == spread
 
 
 def test_missing_values_are_not_shown_as_zero() -> None:
-    missing = (numbers.estimate(None), numbers.speed(None), numbers.interval(None), numbers.percent(None),
+    missing = (numbers.speed(None), numbers.interval(None), numbers.percent(None),
                numbers.size(None), numbers.quantity(None), numbers.number(float("nan")),
                numbers.factor(float("inf")), numbers.duration(float("nan")))  # fmt: skip
     assert set(missing) == {numbers.MISSING}
