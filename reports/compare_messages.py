@@ -33,7 +33,6 @@ SCALING_HELP = (
     "time to exchange all gradients with nothing else running, the most that it can add to a step."
 )
 MINUS = "\N{MINUS SIGN}"
-NOTHING_COMPARED = "nothing could be compared: no common measurements, or single trials only"
 
 
 def subject(versus: Versus, each: Result | Speed | Trend) -> str:
@@ -105,7 +104,7 @@ def _outcomes(versus: Versus) -> str:
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
     """Yield warnings about a failed check, smoke runs and runs that are not comparable."""
-    if gate is not None and (reasons := list(_reasons(gate, reference_name(versus)))):
+    if gate is not None and (reasons := failures(versus, gate)):
         yield f"Check failed: {'; '.join(reasons)}."
     if smoke := [run.label for run in versus.runs if run.smoke]:
         yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
@@ -117,15 +116,17 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
         yield f"Not comparable: different {section.value} ({some(fields)})."
 
 
-def _reasons(gate: Gate, baseline: str) -> Iterator[str]:
-    """Yield why a check failed."""
+def failures(versus: Versus, gate: Gate) -> list[str]:
+    """Return why a check failed; [] if it passed."""
+    baseline, result = reference_name(versus), []
     if gate.failed:
         slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')} slower"
-        yield f"{slower} than in {baseline} (limit {numbers.percent(gate.limit)})"
+        result.append(f"{slower} than in {baseline} (limit {numbers.percent(gate.limit)})")
     if gate.missing:
-        yield f"{counted(len(gate.missing), 'speed')} measured in {baseline} only"
+        result.append(f"{counted(len(gate.missing), 'speed')} measured in {baseline} only")
     if gate.is_empty:
-        yield NOTHING_COMPARED
+        result.append("nothing could be compared: no common measurements, or single trials only")
+    return result
 
 
 def notes(versus: Versus) -> list[str]:

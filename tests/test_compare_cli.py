@@ -123,10 +123,10 @@ class TestBaseline:
     def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Printed:
         return tfbench("compare", run, "--baseline", baseline, "-f", "md", "-o", "-", *more)
 
-    def test_slower_runs_exit_with_10_and_are_named(self, tfbench: Call, pair) -> None:
+    def test_slower_runs_exit_with_10(self, tfbench: Call, pair) -> None:
         printed = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
         assert printed.code == 10
-        assert "cifar100-mlp cpu baseline (0.89" in printed.err
+        assert "2 of 2 speeds slower" in printed.err
         assert "❌ slower" in printed.out, "the table is written in any case"
 
     def test_equal_faster_and_slightly_slower_runs_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ class TestBaseline:
         for run, baseline, words, reason in (
             (once, pair[0], (), "nothing could be compared"),
             (both, pair[0], ("-d", "gpu0"), "nothing could be compared"),
-            (pair[0], both, (), "only in the baseline: cifar100-mlp gpu0"),
+            (pair[0], both, (), "speeds measured in"),
         ):
             printed = self.check(tfbench, run, baseline, "--fail-if-slower", "90%", *words)
             assert printed.code == 10

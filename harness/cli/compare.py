@@ -17,7 +17,7 @@ from harness.cli.render_comparison import NamedRun, read_extracts, render_compar
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import Caveat
-from harness.model.comparison import Extract, Gate, Versus
+from harness.model.comparison import Extract
 from harness.run.extract_files import reference_path
 from harness.untrusted import printable
 
@@ -56,7 +56,7 @@ def command(
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415
-    from reports.compare_messages import headline, notes, warnings  # noqa: PLC0415
+    from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
     limit = _parse_limit(fail_if_slower) if fail_if_slower is not None else None
     requested = _runs_to_compare(runs, baseline, reference)
@@ -79,10 +79,14 @@ def command(
     gate_result = gate(comparison, limit) if limit is not None else None
     write_outputs(render_comparison(comparison, tuple(paths), gate_result), paths)
     if STDOUT not in paths.values():
-        for line in (headline(comparison), *warnings(comparison, gate_result), *notes(comparison)):
+        for line in (headline(comparison), *warnings(comparison, None), *notes(comparison)):
             err().print(Text(line), soft_wrap=True)
-    if gate_result is not None:
-        _raise_if_failed(gate_result, comparison)
+    if gate_result is not None and (reasons := failures(comparison, gate_result)):
+        raise SlowerError(
+            f"The check failed: {'; '.join(reasons)}.",
+            hint="See “What differs” on the page; filter with --workload and --device, or repeat both runs with "
+            "--trials 7 for narrower intervals.",
+        )
 
 
 def filtered(
@@ -163,26 +167,3 @@ def _parse_limit(text: str) -> float:
         if 0 < share < 1 and not rest:
             return share
     raise UsageError(f"--fail-if-slower {text} is not between 0 and 100 %.", hint="Write it as 5% or 0.05.")
-
-
-def _raise_if_failed(gate_result: Gate, comparison: Versus) -> None:
-    from reports.compare_messages import NOTHING_COMPARED  # noqa: PLC0415 - kept off the start of commands
-
-    reasons = [
-        f"slower than the baseline: {comparison.runs[each.run].label} {each.workload} {each.device} {each.variant} "
-        f"({each.ratio.median:.2f}x)"
-        for each in (check.result for check in gate_result.failed)
-        if each.ratio is not None
-    ]
-    reasons += [
-        f"only in the baseline: {' '.join(key)} ({comparison.runs[run].label})"
-        for run, key in gate_result.missing
-    ]
-    if gate_result.is_empty:
-        reasons.append(NOTHING_COMPARED)
-    if reasons:
-        raise SlowerError(
-            f"The check failed: {'; '.join(reasons)}.",
-            hint="See “What differs” on the page; filter with --workload and --device, or repeat both runs with "
-            "--trials 7 for narrower intervals.",
-        )
