@@ -28,11 +28,6 @@ MARKS: Mapping[Outcome, str] = {
     Outcome.UNKNOWN: "?",
     Outcome.NOT_COMPARED: "",
 }
-SCALING_HELP = (
-    "Efficiency is the speed of all workers divided by their number and by the speed of one. Exchange is the "
-    "time to exchange all gradients with nothing else running, the most that it can add to a step."
-)
-MINUS = "\N{MINUS SIGN}"
 
 
 def subject(versus: Versus, each: Result | Speed | Trend) -> str:
@@ -162,7 +157,7 @@ def method(versus: Versus) -> str:
 def trend_line(trends: Sequence[Trend]) -> str:
     """Return the significant changes of trends: ": baseline −12 % from first to last"."""
     parts = [
-        f"{variant_name(each.variant)} {'+' if each.change > 0 else MINUS}{numbers.percent(abs(each.change))}"
+        f"{variant_name(each.variant)} {'+' if each.change > 0 else ''}{numbers.percent(each.change)}"
         for each in trends
         if each.change is not None
     ]

@@ -283,10 +283,6 @@ def published_note(each: PublishedComparison) -> str:
     return "; ".join(filter(None, (each.number.note, difference)))
 
 
-PUBLISHED_CAVEAT = (
-    "Published numbers come from other hardware, software and often other data: take them as a rough scale."
-)
-
 TERMS: Mapping[str, str] = {
     "Variant": "One way to run a workload: baseline is the published code; tuned is the same model on the same data "
     "with optimizations applied, including batch size and precision where listed; others isolate input or model.",
