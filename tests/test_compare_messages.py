@@ -50,10 +50,6 @@ def test_headlines(runs: tuple[Extract, ...], expected: str) -> None:
     assert re.fullmatch(expected, line(versus(runs, reference=0)))
 
 
-def test_an_outlier_of_a_fleet_is_named() -> None:
-    assert line(comparison("fleet")).endswith("Slower: node-017.")
-
-
 def test_warnings_name_smoke_runs_and_decisive_fields() -> None:
     base = whole(3)
     other = {**base.facts, Section.DATA: {**base.facts[Section.DATA], "cifar100-mlp": "other data"}}
