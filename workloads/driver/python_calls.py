@@ -53,6 +53,8 @@ class Stopwatch:
         """Time the per-batch methods of callbacks, and return the callbacks."""
         for callback in own:
             for name in _HOOKS:
-                if getattr(type(callback), name) is not getattr(tf.keras.callbacks.Callback, name):
-                    setattr(callback, name, self.timed(getattr(callback, name)))
+                hook = getattr(callback, name)
+                # LambdaCallback sets functions of the instance, not of its class.
+                if getattr(hook, "__func__", hook) is not getattr(tf.keras.callbacks.Callback, name):
+                    setattr(callback, name, self.timed(hook))
         return own

@@ -1,0 +1,63 @@
+"""Workload files as users write them: several inputs, sample weights, callbacks, metrics."""
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+HEAD = """
+import numpy as np
+import tensorflow as tf
+from workloads.protocol import Data, Workload
+workload = Workload(
+    name="own", title="O", data=Data(name="own", shape=(4,), classes=2, train=100, test=20), batch_size=8, epochs=1,
+    stages={stages},
+)
+layers = tf.keras.layers
+def model(params):
+    a, b = layers.Input((4,), name="a"), layers.Input((4,), name="b")
+    net = tf.keras.Model({{"a": a, "b": b}}, layers.Dense(2)(layers.Concatenate()([a, b])))
+    net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return net
+"""
+PIPELINE = """
+x, y = np.ones((100, 4), np.float32), np.zeros(100, np.int32)
+def dataset(params, data_dir):
+    samples = ({"a": x, "b": x}, y, np.ones(100, np.float32))
+    return (
+        ("read", lambda: tf.data.Dataset.from_tensor_slices(samples)),
+        ("STAGE", lambda before: before.batch(params["batch_size"], drop_remainder=True)),
+    )
+"""
+# One array as input, and two accuracies of which the first declared is not the plain one.
+SIMPLE = """
+def model(params):
+    net = tf.keras.Sequential([layers.Input((4,)), layers.Dense(2, activation="softmax")])
+    top = tf.keras.metrics.SparseTopKCategoricalAccuracy(k=2)
+    net.compile("sgd", "sparse_categorical_crossentropy", metrics=[top, "accuracy"])
+    return net
+"""
+
+
+@pytest.fixture
+def own(tmp_path, data_dir):
+    def write(more, stages=()):
+        path = tmp_path / "own.py"
+        path.write_text(HEAD.format(stages=stages) + more)
+        return {"file": str(path), "data_dir": data_dir((4,), 2, 100, 20)}
+
+    return write
+
+
+def test_callbacks_made_of_functions_are_timed(script):
+    code = """
+import json
+from workloads.driver.python_calls import Stopwatch
+def timed(callback):
+    stopwatch = Stopwatch()
+    stopwatch.callbacks([callback])
+    return stopwatch.wrapped
+kinds = tf.keras.callbacks
+print(json.dumps([timed(kinds.LambdaCallback(on_train_batch_end=print)), timed(kinds.LambdaCallback()),
+                  timed(kinds.TerminateOnNaN()), timed(kinds.EarlyStopping())]))
+"""
+    assert script(code) == [True, False, True, False]
