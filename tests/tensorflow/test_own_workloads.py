@@ -55,6 +55,15 @@ def test_the_accuracy_is_not_that_of_another_metric(drive, own):
     assert done.metric(BASELINE, "accuracy") < 1, "of two classes the top two are always right"
 
 
+def test_a_training_that_ends_before_it_is_measured_is_an_error(drive, own):
+    more = """
+def callbacks(params):
+    return [tf.keras.callbacks.EarlyStopping(monitor="loss", patience=0, min_delta=100.0)]
+"""
+    (error,) = drive(**own(SIMPLE + more), variants=[BASELINE], steps=50, code=1).of("error")
+    assert error["type"] == "WorkloadFileError"
+
+
 def test_callbacks_made_of_functions_are_timed(script):
     code = """
 import json

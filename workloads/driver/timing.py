@@ -66,6 +66,7 @@ class Meter:
         loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
             None right after an epoch ends.
         last_loss: most recent loss.
+        written: number of windows written.
     """
 
     variant: str
@@ -82,12 +83,12 @@ class Meter:
     step_ns: float = 0.0
     loss: Callable[[], float | None] | None = None
     last_loss: float | None = None
+    written: int = 0
     _machine: Machine | None = None
     _began: int = 0
     _steady: int = 0
     _checked: int = 0
     _first: tuple[int, int] = (0, 0)
-    _written: int = 0
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ends now; return the current time."""
@@ -128,7 +129,7 @@ class Meter:
             self._machine.close()
             self._machine = None
         now = self.phase(STEADY, self._steady) if self._steady else self.clock()
-        if self._steady and not self._written and self.steps > self._first[0]:
+        if self._steady and not self.written and self.steps > self._first[0]:
             # A training shorter than one window becomes one window.
             steps, samples = self.steps - self._first[0], self.samples - self._first[1]
             self._write_window(0, self._steady, now, steps, samples, -1)
@@ -248,7 +249,7 @@ class Meter:
         self._check_loss()
 
     def _write_window(self, index: int, start: int, end: int, steps: int, samples: int, waited: int) -> None:
-        self._written += 1
+        self.written += 1
         self.events.write(
             "window", variant=self.variant, index=index, start_ns=start, end_ns=end,
             steps=steps, samples=samples, wait_ns=waited,

@@ -110,6 +110,11 @@ def _fit(job: Job, in_python: Stopwatch, in_callbacks: Stopwatch) -> Any:
     meter.begin()
     with in_python.python_functions():
         model.fit(**fed, epochs=epochs, verbose=2, callbacks=callbacks)
+    if not (meter.full or meter.written):
+        raise workload_file.WorkloadFileError(
+            f"Training ended after {meter.steps} steps, before it was measured. "
+            "Leave out callbacks that end it, such as EarlyStopping."
+        )
     return model
 
 
