@@ -2,7 +2,7 @@
 
 import pytest
 
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -48,6 +48,13 @@ def own(tmp_path, data_dir):
         return {"file": str(path), "data_dir": data_dir((4,), 2, 100, 20)}
 
     return write
+
+
+def test_batches_of_several_inputs_with_sample_weights_are_analysed(drive, own):
+    variants = [BASELINE, TUNED, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:4", "calls:10", "stage:batch"]
+    done = drive(**own(PIPELINE.replace("STAGE", "batch"), ("read", "batch")), variants=variants)
+    assert not done.of("left-out")
+    assert done.per_step() == dict.fromkeys(variants, 8) | {"batch:4": 32}
 
 
 def test_the_accuracy_is_not_that_of_another_metric(drive, own):

@@ -100,13 +100,13 @@ mirrored = building.build(factory, params, strategy=job.strategy, seed=1)
 mirrored.set_weights(models[0].get_weights())
 for model, name in zip(models, names):
     with tf.device(name):
-        building.make_variables(model, *data[0])
+        building.make_variables(model, data[0])
 run = replicas.compile_train(job, models, steps.same, steps=3, jit=JIT)
 for _ in range(2):
     run(data, tf.zeros([3, 2, 1], tf.int32))
 apart = [float(tf.reduce_max(tf.abs(a - b)))
          for a, b in zip(models[0].trainable_variables, models[1].trainable_variables)]
-building.make_variables(mirrored, *data[0], job.strategy)
+building.make_variables(mirrored, data[0], job.strategy)
 together = steps.compile_mirrored(mirrored, job.strategy)
 batch = tuple(job.strategy.experimental_distribute_values_from_function(
     lambda context: data[context.replica_id_in_sync_group][part]) for part in range(2))

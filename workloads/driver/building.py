@@ -63,13 +63,13 @@ def uses_xla(model: Any, params: Mapping[str, Any]) -> bool:
     return bool(model.jit_compile if params["jit_compile"] is None else params["jit_compile"])
 
 
-def make_variables(model: Any, x: Any, y: Any, strategy: tf.distribute.Strategy | None = None) -> None:
+def make_variables(model: Any, batch: Any, strategy: tf.distribute.Strategy | None = None) -> None:
     """Create all variables of model, metrics, loss and optimizer, which a compiled loop must not create.
 
     Uses Keras' symbolic build: running the model eagerly would load a kernel per operation, 0.7 s on an H200.
     """
     with strategy.scope() if strategy else nullcontext():
-        model._symbolic_build(data_batch=(tf.convert_to_tensor(x), tf.convert_to_tensor(y)))
+        model._symbolic_build(data_batch=batch)
 
 
 def running_loss(model: Any) -> float | None:

@@ -30,7 +30,7 @@ def train(job: Job) -> Any:
     jit = building.uses_xla(models[0], params)
     for model, name in zip(models, job.devices, strict=True):
         with tf.device(name):
-            building.make_variables(model, x[:batch], y[:batch])
+            building.make_variables(model, (x[:batch], y[:batch]))
     run = _compiled(job, models, steps.same if whole is None else steps.gather, per_call, jit=jit)
     tensors = on_devices(job, (x, y))
     meter.phase(DATA, began)
@@ -67,7 +67,7 @@ def mirrored_batch(job: Job) -> None:
     model = building.build(job.loaded.model, params, strategy=strategy, seed=job.spec.seed)
     began = meter.phase(BUILD, began)
     x, y = first_batch(job)
-    building.make_variables(model, x, y, strategy)
+    building.make_variables(model, (x, y), strategy)
     copies = on_devices(job, (x, y))
     batch = tuple(
         strategy.experimental_distribute_values_from_function(

@@ -126,7 +126,7 @@ def _step(job: Job) -> Any:
         size = sum(part.dtype.size * int(tf.size(part)) for part in tf.nest.flatten(shared.batch))
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
         with tf.device(job.devices[0]):
-            building.make_variables(model, *shared.batch[:2])
+            building.make_variables(model, shared.batch)
         jit = building.uses_xla(model, job.params)
         shared.step = steps.compile_single(model, None if jit else dataset.element_spec, jit=jit)
     return shared.step
