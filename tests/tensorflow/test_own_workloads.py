@@ -57,6 +57,15 @@ def test_batches_of_several_inputs_with_sample_weights_are_analysed(drive, own):
     assert done.per_step() == dict.fromkeys(variants, 8) | {"batch:4": 32}
 
 
+@pytest.mark.parametrize("samples", ['{"a": x, "b": x}, y', "[x, x], y", "x, y, y"])
+def test_arrays_of_several_inputs_or_with_weights_are_rejected(drive, own, samples):
+    more = (
+        f"x, y = np.ones((100, 4), np.float32), np.zeros(100)\ndef data(*_):\n    return (({samples}),) * 2\n"
+    )
+    (error,) = drive(**own(more), code=1).of("error")
+    assert error["type"] == "WorkloadFileError"
+
+
 def test_the_accuracy_is_not_that_of_another_metric(drive, own):
     done = drive(**own(SIMPLE), variants=[BASELINE])
     assert done.metric(BASELINE, "accuracy") < 1, "of two classes the top two are always right"

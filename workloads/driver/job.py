@@ -11,7 +11,7 @@ import tensorflow as tf
 from workloads.driver import tuning
 from workloads.driver.storage import in_ram
 from workloads.driver.timing import Meter
-from workloads.driver.workload_file import Loaded
+from workloads.driver.workload_file import Loaded, check_split
 from workloads.protocol import BASELINE, EventWriter, Spec, Split, Stage, Workload
 
 
@@ -106,7 +106,9 @@ class Job:
     def part(self, name: Literal["train", "test"]) -> Split | None:
         """Return a whole split of the data as arrays; None if the workload only provides batches."""
         mounted, in_memory = self.train if name == "train" else self.test, self.loaded.in_memory
-        return in_memory(self.params, self.data_dir(), name) if mounted is None and in_memory else mounted
+        if mounted is not None or in_memory is None:
+            return mounted
+        return check_split(in_memory(self.params, self.data_dir(), name), "in_memory")
 
     def metric(self, name: str, value: float) -> None:
         """Write a metric of the variant."""

@@ -94,7 +94,8 @@ def load_arrays(loaded: workload_file.Loaded, spec: Spec) -> tuple[Any, Any]:
     if loaded.workload.pipeline:
         return None, None
     arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    return loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
+    train, test = loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
+    return workload_file.check_split(train, "data"), workload_file.check_split(test, "data")
 
 
 def run_variants(job: Job) -> None:

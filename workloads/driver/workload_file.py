@@ -99,6 +99,16 @@ def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
         )
 
 
+def check_split(split: Any, function: str) -> Split:
+    """Return what a workload's function returned for a split, which must be two arrays."""
+    if len(split) != 2 or not all(hasattr(part, "shape") for part in split):
+        raise WorkloadFileError(
+            f"{function}() must return an array of samples and an array of labels for each split. "
+            "For several inputs or sample weights use dataset(), without in_memory()."
+        )
+    return split  # type: ignore[no-any-return]
+
+
 def _import_file(path: Path) -> ModuleType:
     name = f"tfbench_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
