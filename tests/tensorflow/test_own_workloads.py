@@ -57,6 +57,15 @@ def test_batches_of_several_inputs_with_sample_weights_are_analysed(drive, own):
     assert done.per_step() == dict.fromkeys(variants, 8) | {"batch:4": 32}
 
 
+def test_stages_are_not_measured_if_none_is_named_batch(drive, own):
+    done = drive(
+        **own(PIPELINE.replace("STAGE", "group"), ("read", "group")), variants=[BASELINE, "stage:group"]
+    )
+    (left_out,) = done.of("left-out")
+    assert left_out["variant"] == "stage:group"
+    assert done.per_step() == {BASELINE: 8}
+
+
 @pytest.mark.parametrize("samples", ['{"a": x, "b": x}, y', "[x, x], y", "x, y, y"])
 def test_arrays_of_several_inputs_or_with_weights_are_rejected(drive, own, samples):
     more = (

@@ -12,6 +12,7 @@ from workloads.driver import pipeline
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.tuning import factor
+from workloads.driver.workload_file import WorkloadFileError
 from workloads.protocol import BUILD, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 
 # Target duration of a call: short compared with a window, long compared with call overhead.
@@ -69,6 +70,8 @@ def _source(job: Job) -> tuple[Any, bool]:
     stages = job.stages(job.params["batch_size"] * len(job.devices))
     dataset = pipeline.assemble(stages, stage)
     names = [name for name, _ in stages]
+    if "batch" not in names and not pipeline.is_loader(dataset):
+        raise WorkloadFileError("No stage is named `batch`. Name the one that batches `batch`.")
     # Every stage of a loader returns batches.
     return dataset, pipeline.is_loader(dataset) or "batch" in names[: names.index(stage) + 1]
 
