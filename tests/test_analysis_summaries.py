@@ -63,8 +63,7 @@ class TestTraining:
     def test_time_is_projected_to_the_published_epochs_without_cold_start(self):
         result = summary(cpu_run(), "cpu", BASELINE)
         assert result.training_projected
-        steps = math.ceil(50_000 / 32) * 100
-        assert result.training_s.median == pytest.approx(steps * result.step_time.median)
+        assert result.training_s.median == pytest.approx(100 * 50_000 / result.throughput.median)
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
         assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
 
@@ -76,6 +75,8 @@ class TestTraining:
         result = summary(run, "cpu", BASELINE)
         assert result.training_s.median == 481.0
         assert not result.training_projected
+        fewer = replace(run.manifest, options=replace(run.manifest.options, params={"epochs": "5"}))
+        assert summary(replace(run, manifest=fewer), "cpu", BASELINE).training_projected
 
     def test_cold_start_has_shared_phases_then_those_of_the_variant(self):
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)

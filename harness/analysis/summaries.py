@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +14,7 @@ from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
 from harness.model.analysis import Key, Summary
 from harness.model.run import Run
-from workloads.protocol import BASELINE, EVALUATE, STEADY, TUNED, Change, Workload
+from workloads.protocol import EVALUATE, STEADY, Change, Workload, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
@@ -53,7 +52,8 @@ def _summary(
     waits = [each.wait_share for each in group if each.wait_share is not None]
     energy, energy_source = energy_per_sample(group, means)
     accuracy = _median(_metric_values(group, ACCURACY))
-    trained = _metric_values(group, TRAINING_TIME)
+    # A training of other epochs than the published ones says nothing about their time.
+    trained = [] if "epochs" in run.manifest.options.params else _metric_values(group, TRAINING_TIME)
     projected = [] if trained else _projected(group, workload)
     return Summary(
         throughput=throughput,
@@ -80,11 +80,10 @@ def _projected(group: Sequence[Measure], workload: Workload | None) -> list[floa
     """Return each trial's projected time for the published epochs at steady speed, without cold start."""
     if workload is None or workload.task != "train" or workload.data.train <= 0:
         return []
-    if group[0].variant not in (BASELINE, TUNED):
+    if not measures_speed(group[0].variant):
         return []
-    samples = workload.samples_per_epoch or workload.data.train
-    steps = math.ceil(samples / group[0].batch) * workload.epochs
-    return [steps * each.step_s for each in group]
+    samples = (workload.samples_per_epoch or workload.data.train) * workload.epochs
+    return [samples / each.throughput for each in group]
 
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
