@@ -166,6 +166,12 @@ class TestComparable:
         result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
         assert result == {("cifar100-mlp", "cpu", "baseline")}
 
+    def test_short_batches_do_not_change_the_batch_size(self):
+        run = builders.cpu_run(trials=1)
+        windows = tuple(replace(each, samples=each.samples * 3 // 4) for each in run.trials[0].windows)
+        shorter = replace(run, trials=(replace(run.trials[0], windows=windows),))
+        assert versus([extract(analyse(each)) for each in (run, shorter)]).differences == ()
+
 
 class TestTrends:
     def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
