@@ -128,6 +128,11 @@ class TestTelemetry:
                 nvml([0, 2, 4, 6], energy_j=[0, 800, 1000, 1800]),
                 {BASELINE: {}, TUNED: {}},
             ),
+            (  # so is one that was not read for longer than the window
+                (window(1, 2), window(7, 8, TUNED), window(9, 11, TUNED)),
+                nvml([0, 1, 2, 3, 8.5, 10, 11], energy_j=[0, 100, 200, 300, 8000, 8300, 8500]),
+                {BASELINE: {"energy_j_per_s": 100.0}, TUNED: {"energy_j_per_s": 200.0}},
+            ),
         ],
     )
     def test_means_cover_only_the_windows_of_a_variant(self, windows, series, means):

@@ -23,8 +23,8 @@ def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
     """Return variant -> "source.device.metric" -> mean over the variant's windows.
 
     Counters become rates: their increase over the windows / length of the windows, with "_per_s" appended to
-    the name. A metric without readings in a variant's windows is absent. So is a counter read at intervals
-    longer than the windows, because its increase would include other variants.
+    the name. A metric without readings in a variant's windows is absent. A window shorter than the interval between
+    the readings around its start or end is left out, because the increase would include other variants.
     """
     steady = _steady(trial)
     means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
@@ -102,9 +102,7 @@ def _rates(series: Series, name: str, steady: _Steady) -> Floats:
     variants, codes = len(steady.variants), steady.codes
     increases = counter_increases(series.t_ns, series.columns[name], steady.starts_ns, steady.ends_ns)
     seconds = (steady.ends_ns - steady.starts_ns) / SECOND_NS
-    read_ns = series.t_ns[np.isfinite(series.columns[name])]
-    interval_s = np.median(np.diff(read_ns)) / SECOND_NS if len(read_ns) > 1 else np.inf
-    good = np.isfinite(increases) & (seconds >= interval_s)
+    good = np.isfinite(increases)
     sums = np.bincount(codes[good], weights=increases[good], minlength=variants)
     lengths = np.bincount(codes[good], weights=seconds[good], minlength=variants)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -114,7 +112,8 @@ def _rates(series: Series, name: str, steady: _Steady) -> Floats:
 def counter_increases(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats:
     """Return the increase of a counter in each of n intervals, interpolated between readings.
 
-    NaN if the readings do not cover the interval or the counter was reset in it.
+    NaN if the readings do not cover the interval, are further apart at its ends than it is long, or the counter
+    was reset in it.
     """
     good = np.isfinite(counter)
     t_ns, counter = t_ns[good], counter[good]
@@ -125,7 +124,10 @@ def counter_increases(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Int
     times = (t_ns - origin).astype(np.float64)
     starts, ends = (starts_ns - origin).astype(np.float64), (ends_ns - origin).astype(np.float64)
     increases = np.interp(ends, times, counter) - np.interp(starts, times, counter)
-    return np.where((starts >= 0) & (ends <= times[-1]) & (increases >= 0), increases, np.nan)
+    apart = np.diff(times, append=times[-1])
+    at_start, at_end = (apart[np.searchsorted(times, edges, side="right") - 1] for edges in (starts, ends))
+    covered = (starts >= 0) & (ends <= times[-1]) & (np.maximum(at_start, at_end) <= ends - starts)
+    return np.where(covered & (increases >= 0), increases, np.nan)
 
 
 def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
