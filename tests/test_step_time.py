@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
-from harness.model.analysis import Cause, Part, StepTime
+from harness.model.analysis import Cause, Part, StepTime, find_by_key
 from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
 from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
@@ -69,6 +69,14 @@ def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: 
     assert parts[part] == pytest.approx(planted, abs=0.02)
     assert parts[Part.COMPUTE] == pytest.approx(0.25, abs=0.02)
     assert abs(parts[Part.UNEXPLAINED]) < 0.02
+
+
+def test_the_total_is_the_measured_step_even_with_short_batches() -> None:
+    result = run({"cpu": CPU_SPEEDS}, trials=1)
+    windows = tuple(replace(each, samples=each.steps * 3 // 2) for each in result.trials[0].windows)
+    analysis = analyse(replace(result, trials=(replace(result.trials[0], windows=windows),)))
+    time = next(each for each in analysis.step_times if each.variant == BASELINE)
+    assert time.total.median == pytest.approx(find_by_key(analysis.summaries, time.key).step_time.median)
 
 
 def test_time_saved_by_buffered_batches_counts_as_input_wait() -> None:

@@ -258,10 +258,10 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     removed = time.share(*parts)
     if parts == (Part.COPY,):
         return min(removed, 1.0 - removed)
-    calls = [case.speed(each) for each in case.variants if each.startswith(CALLS_PREFIX)]
+    calls = [each.throughput.median for name, each in case.variants.items() if name.startswith(CALLS_PREFIX)]
     if Part.LAUNCH not in parts or not calls:
         return removed
-    fastest = time.batch / max(speed for speed in calls if speed) / time.total.median
+    fastest = case.variants[BASELINE].throughput.median / max(calls)
     saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - fastest)
     return removed - max(0.0, time.share(Part.LAUNCH) - saved)
 

@@ -341,7 +341,9 @@ class _Draws:
 
     def __init__(self, case: Case) -> None:
         self._case = case
-        self._batch = case.variants[BASELINE].batch_size
+        baseline = case.variants[BASELINE]
+        # Samples per step, not rounded, so that the total is the measured step even if some batches are short.
+        self._batch = baseline.throughput.median * baseline.step_time.median
         logs = [np.log(_values(group)) for group in case.measures.values() if len(_values(group)) > 1]
         self._degrees = sum(len(values) - 1 for values in logs)
         # The median over variants is robust against a hiccup in one of them.
