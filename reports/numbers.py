@@ -25,13 +25,13 @@ def speed(value: Estimate | None) -> str:
 
 
 def interval(value: Estimate | None) -> str:
-    """Format the 95 % interval with the digits of its median; "one trial" if there is none."""
+    """Format the 95 % interval with the decimals of its median, at least two digits; "one trial" without one."""
     if value is None:
         return MISSING
     if value.n < 2:
         return "one trial"
-    places = _places(value)
-    return f"{_fixed(value.low, places)} to {_fixed(value.high, places)}"
+    low, high = (_fixed(end, max(_places(value), _decimals(end, 2))) for end in (value.low, value.high))
+    return f"{low} to {high}"
 
 
 def factor(value: float) -> str:
