@@ -1,7 +1,7 @@
 import pytest
 
 from tests.builders import small_workload
-from workloads.driver.tuning import not_applicable, variant_changes, variant_params
+from workloads.driver.tuning import needless, not_applicable, variant_changes, variant_params
 from workloads.protocol import Spec
 
 WORKLOAD = small_workload(
@@ -69,6 +69,13 @@ def test_variants_that_do_not_apply_are_left_out(variant, spec, reason):
     result = not_applicable(WORKLOAD, Spec(**spec), variant)
     assert reason in result
     assert bool(result) is bool(reason)
+
+
+@pytest.mark.parametrize("variant", ["input-only", "stage:read", "threads:1"])
+def test_inference_does_not_measure_a_pipeline_that_it_does_not_use(variant):
+    for task in ("train", "infer"):
+        workload = small_workload(task=task, stages=("read",))
+        assert needless(workload, Spec(**CPU), variant) == (task == "infer")
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,10 @@ The parts are
     compute    the remainder of m
     host taken a share of all parts that need a CPU, that is all but a GPU's compute, copy and exchange
 
-Each is clipped at zero, and `unexplained` is b minus their sum. Without the bare loop (inference, several
-devices) framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than
-the model; then slowed, if u was measured, up to the time of the pipeline alone; and unexplained beyond that.
+Each is clipped at zero, and `unexplained` is b minus their sum. Without the bare loop (several devices)
+framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than the model;
+then slowed, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Inference
+has no input.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from workloads.protocol import (
     CALLS_PREFIX,
     CUSTOM_LOOP,
     HOST_FED,
+    INPUT_ONLY,
     OPTIMIZATION_PREFIX,
     PARALLEL_INPUT,
     STAGE_PREFIX,
@@ -147,8 +148,10 @@ def needless(workload: Workload, spec: Spec, variant: str) -> bool:
         return not one_device
     if variant == CUSTOM_LOOP or variant.startswith((CALLS_PREFIX, WITHOUT_PREFIX)):
         return not (one_device and trains)
+    if variant == INPUT_ONLY or variant.startswith(STAGE_PREFIX):
+        return not trains  # inference repeats a batch in memory
     if variant.startswith(THREADS_PREFIX):
-        return not workload.pipeline
+        return not (trains and workload.pipeline)
     return False
 
 
