@@ -42,6 +42,25 @@ def test_single_stream_at_each_batch_size(outcome):
     assert (single["scenario"], single["batch_size"]) == (SINGLE_STREAM, 2)
 
 
+def test_batches_are_full_even_with_few_samples(drive, data_dir, tmp_path):
+    more = """
+sizes = set()
+class Net(tf.keras.Sequential):
+    def predict_on_batch(self, x):
+        sizes.add(len(x))
+        return super().predict_on_batch(x)
+def model(params):
+    return Net([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
+def facts(params):
+    return {"sizes": str(sorted(sizes))}
+"""
+    path = tmp_path / "few.py"
+    path.write_text(SMALL.partition("def dataset")[0].replace("train=0", "train=3") + more)
+    done = drive(file=str(path), data_dir=data_dir((8,), 2, 3), variants=[BASELINE], windows=1)
+    (fact,) = done.of("fact")
+    assert fact["text"] == "[1, 2, 4]"
+
+
 def test_server_bisects_for_the_largest_rate(outcome):
     for variant in (BASELINE, TUNED):
         series = outcome.of("requests", variant=variant, scenario=SERVER)

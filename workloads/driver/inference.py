@@ -28,6 +28,8 @@ def infer(job: Job) -> None:
         return
     sizes = (requests.compiled_batch_sizes if job.params["jit_compile"] else ()) or requests.batch_sizes
     pool = np.asarray(first_batch(job, sizes[-1])[0])
+    # Repeats samples if there are too few for a batch.
+    pool = np.resize(pool, (sizes[-1], *pool.shape[1:]))
     Client(job, serve, pool).measure(sizes, requests.bounds_ms)
 
 
