@@ -1,5 +1,7 @@
 """Workload files as users write them: several inputs, sample weights, callbacks, metrics."""
 
+from pathlib import Path
+
 import pytest
 
 from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
@@ -64,6 +66,14 @@ def test_stages_are_not_measured_if_none_is_named_batch(drive, own):
     (left_out,) = done.of("left-out")
     assert left_out["variant"] == "stage:group"
     assert done.per_step() == {BASELINE: 8}
+
+
+def test_inference_with_several_inputs_is_rejected(drive, own):
+    own_file = own(PIPELINE.replace("STAGE", "batch"), ("read", "batch"))
+    path = Path(own_file["file"])
+    path.write_text(path.read_text().replace("epochs=1", 'epochs=1, task="infer"'))
+    (error,) = drive(**own_file, variants=[BASELINE], code=1).of("error")
+    assert error["type"] == "WorkloadFileError"
 
 
 @pytest.mark.parametrize("samples", ['{"a": x, "b": x}, y', "[x, x], y", "x, y, y"])

@@ -12,6 +12,7 @@ import tensorflow as tf
 from workloads.driver import building, pipeline, replicas, steps
 from workloads.driver.job import Job
 from workloads.driver.timing import Meter
+from workloads.driver.workload_file import check_split
 from workloads.protocol import BUILD, DATA
 
 
@@ -125,4 +126,4 @@ def first_batch(job: Job, size: int = 0) -> tuple[Any, Any]:
         x, y = job.train
         return x[: size or job.params["batch_size"]], y[: size or job.params["batch_size"]]
     source = pipeline.assemble(job.stages(size))
-    return source[0] if pipeline.is_loader(source) else next(iter(source))
+    return check_split(source[0] if pipeline.is_loader(source) else next(iter(source)), "dataset")

@@ -100,11 +100,11 @@ def check_stages(workload: Workload, stages: Sequence[Stage]) -> None:
 
 
 def check_split(split: Any, function: str) -> Split:
-    """Return what a workload's function returned for a split, which must be two arrays."""
+    """Return a split or batch from a workload's function, which must be two arrays."""
     if len(split) != 2 or not all(hasattr(part, "shape") for part in split):
         raise WorkloadFileError(
-            f"{function}() must return an array of samples and an array of labels for each split. "
-            "For several inputs or sample weights use dataset(), without in_memory()."
+            f"{function}() must return one array of samples and one of labels here. Several inputs and sample weights "
+            "are supported only in dataset(), for training with feed=fit on one device, without in_memory()."
         )
     return split  # type: ignore[no-any-return]
 
