@@ -1,4 +1,5 @@
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +167,29 @@ def test_samples_of_fit_include_short_batches(drive, piped, end):
     # A window may begin and end within an epoch.
     assert window["samples"] == pytest.approx(samples_per_step * window["steps"], abs=512)
     assert bool(done.of("warning")) == (end == "unknown")
+
+
+COUNTING = """
+class Steps(tf.keras.callbacks.Callback):
+    def on_train_end(self, logs=None):
+        print("Keras ran steps:", int(self.model.optimizer.iterations))
+def callbacks(params):
+    return [Steps()]
+"""
+
+
+@pytest.mark.parametrize("numbers", ["range(80)", "range(80).repeat()", "range(80).filter(lambda i: True)"])
+@pytest.mark.parametrize("samples_per_epoch", [0, 40, 56])
+def test_steps_of_calls_of_several_are_those_that_keras_ran(drive, piped, numbers, samples_per_epoch):
+    """An input of 20 batches, and epochs of all of them, of one call or of one call and a half."""
+    file = Path(piped(numbers=numbers, epochs=f"epochs=1, samples_per_epoch={samples_per_epoch},"))
+    file.write_text(file.read_text() + COUNTING)
+    done = drive(
+        file=str(file), variants=[BASELINE], params={"steps_per_execution": 10}, windows=1, steps=200
+    )
+    ran = int(done.log.partition("Keras ran steps: ")[2].split()[0])
+    # The last two calls of fit are not measured.
+    assert ran - 20 <= done.metric(BASELINE, "steps_trained") <= ran
 
 
 def test_a_whole_training_does_not_count_empty_steps(drive, piped, data_dir):

@@ -82,7 +82,7 @@ def from_memory(source: Any) -> tuple[tf.data.Dataset, Epoch]:
     batch = next(iter(as_dataset(source)))
     with tf.device("CPU:0"):
         ready = tf.data.Dataset.from_tensors(batch).repeat()
-    return ready, Epoch(size(batch))
+    return ready, Epoch(size(batch), ends=False)
 
 
 def input_epoch(job: Job, source: Any) -> Epoch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,15 +63,12 @@ class Boundaries(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _last_call_steps(self) -> int:
-        """Return the number of steps in the last call of an epoch."""
-        steps_per_epoch = self.params.get("steps")
-        left = steps_per_epoch - self._last if steps_per_epoch else self._stride
-        if self._epoch.batches and self._epoch.ends:
-            left = min(left, self._epoch.batches - self._steps % self._epoch.batches)
-        elif not steps_per_epoch or left > self._stride:
-            # Keras (3.15) detects the end of such an input by a call without a batch.
-            return 0
-        return min(self._stride, left)
+        """Return the number of steps in the last call of an epoch, which Keras (3.15) shortens only if data runs out."""
+        if not self._epoch.ends:
+            return self._stride
+        if self._epoch.batches is None:
+            return 0  # Keras detects the end of such an input by a call without a batch.
+        return min(self._stride, self._epoch.batches - self._steps % self._epoch.batches)
 
 
 def train(job: Job) -> None:
@@ -138,6 +136,7 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
     source = pipeline.baseline(job)
     epoch = pipeline.input_epoch(job, source)
     steps_per_epoch = job.workload.samples_per_epoch // batch or None
+    several = job.params["steps_per_execution"] > 1
     if memory:
         # As many steps per epoch as the baseline, if known, because the end of an epoch takes time too.
         steps_per_epoch = steps_per_epoch or (epoch.batches if epoch.ends else None)
@@ -146,6 +145,9 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
         raise workload_file.WorkloadFileError(
             f"{job.workload.name} has an endless pipeline. Declare samples_per_epoch, at least one batch of {batch}."
         )
+    elif epoch.ends and epoch.batches is None and (steps_per_epoch or several and not job.meter.full):
+        # Keras does not tell how many steps a call did before such an input ended.
+        source, epoch = source.repeat(), replace(epoch, ends=False)
     if not epoch.exact:
         job.events.warning(
             f"{job.variant}: the batch size of the pipeline is unknown and assumed to be {batch}. "
