@@ -19,6 +19,7 @@ from workloads.protocol import (
     RUN_EAGERLY,
     TUNED,
     WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
 )
 
 LOAD = GpuLoad(util=95, power_w=300)
@@ -100,6 +101,20 @@ def test_the_gain_of_an_ablation_matches_the_prediction() -> None:
     assert finding.cause is Cause.INPUT and finding.remedy is None
     assert finding.ablation.variant == WITHOUT_INPUT
     assert finding.ablation.predicted == pytest.approx(finding.ablation.gain.median, rel=0.25)
+
+
+@pytest.mark.parametrize(("input_ms", "python_s", "left_ms"), [(1, 0.0, 3), (5, 0.0, 7), (1, 0.004, 7)])
+def test_several_steps_per_call_still_fetch_their_batches_and_run_their_python(
+    input_ms: float, python_s: float, left_ms: float
+) -> None:
+    idle = replace(_speed(10), load=GpuLoad(util=5, power_w=120))
+    speeds = {BASELINE: idle, MODEL_ONLY: idle, CUSTOM_LOOP: replace(idle, wait_share=0.0),
+              INPUT_ONLY: _speed(input_ms), "batch:4": replace(idle, batch=128),
+              "calls:10": _speed(2 + python_s * 1e3), WITHOUT_LAUNCH: _speed(5)}  # fmt: skip
+    played = with_metrics(run({"gpu0": speeds}, noise=0.001, min_accuracy=0), **{PYTHON_IN_STEP: python_s})
+    findings = analyse(played).findings
+    ablation = next(each.ablation for each in findings if each.cause is Cause.LAUNCH)
+    assert ablation.predicted == pytest.approx(10 / left_ms, rel=0.03)
 
 
 def test_the_remedy_is_the_variant_with_the_fewest_other_changes() -> None:

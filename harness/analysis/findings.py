@@ -252,8 +252,9 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
 def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     """Return the share of the step that an ablation removes.
 
-    Only the launch time that multiple steps per call save is removed, and only as much copy time as the
-    remaining step can hide.
+    Only the launch time that multiple steps per call save is removed, no Python inside the step, and only as much
+    copy time as the remaining step can hide. Keras' loop over the steps of a call fetches each batch between them,
+    so that the whole pipeline adds to the step.
     """
     removed = time.share(*parts)
     if parts == (Part.COPY,):
@@ -261,9 +262,14 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     calls = [each.throughput.median for name, each in case.variants.items() if name.startswith(CALLS_PREFIX)]
     if Part.LAUNCH not in parts or not calls:
         return removed
-    fastest = case.variants[BASELINE].throughput.median / max(calls)
-    saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) - fastest)
-    return removed - max(0.0, time.share(Part.LAUNCH) - saved)
+    baseline, feed = case.speed(BASELINE), case.speed(INPUT_ONLY)
+    fastest, fetched = (baseline / speed if baseline and speed else 0.0 for speed in (max(calls), feed))
+    python = (case.metric(BASELINE, PYTHON_IN_STEP) or 0.0) / time.total.median
+    saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) + python - fastest)
+    kept = python + max(0.0, time.share(Part.LAUNCH) - saved)
+    # Hidden behind the baseline's step, but not behind these.
+    kept += max(0.0, fetched - time.share(*INPUT_PARTS, Part.COPY))
+    return max(0.0, removed - kept)
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
