@@ -16,7 +16,7 @@ workload = protocol.Workload(
     name="my-mlp", title="Mine", batch_size=32, epochs=3,
     data=Data(name="mine", shape=(8, 8, 3), classes=10, train=100, test=20),
     model="Flatten, "
-          "Dense" + " 10",
+          "Dense 10",
     tuned={"batch_size": 64, "gpu:jit_compile": True},
     params={"rate": 1e-3, "cpu:workers": 4, "offset": -1},
     stages=["read", "batch"],

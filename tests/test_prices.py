@@ -23,7 +23,6 @@ def test_amounts(text: str, wanted: Prices) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "0,526",
         "cpu=1,cpu=2",
         "currency=EUR",

@@ -38,7 +38,7 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
     Raises:
         StoreError: a run cannot be read.
     """
-    read_one = partial(_read_extract, prices=read_prices(price) if price else None)
+    read_one = partial(_read_extract, prices=read_prices(price))
     workers = min(os.cpu_count() or 1, len(runs) // _RUNS_PER_PROCESS)
     result = []
     with progress.task("Reading runs", float(len(runs))) as task, ExitStack() as stack:

@@ -58,7 +58,7 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
     from reports.csv_table import render_csv  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
-    analysis, whole = read_analysis(run, read_prices(price) if price else None)
+    analysis, whole = read_analysis(run, read_prices(price))
 
     def html() -> str:
         record, shown = pack_for_page(analysis, whole=whole)

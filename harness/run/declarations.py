@@ -21,7 +21,7 @@ from harness.errors import UsageError
 from harness.untrusted import printable, sanitized
 from workloads.protocol import IMAGES, Data, Published, Requests, Workload
 
-# Syntax tree nodes in one declaration; characters in a text or values in a tuple.
+# Syntax tree nodes in one declaration; characters in a text.
 MAX_NODES = 100_000
 MAX_TEXT = 10_000
 MAX_NAME = 60
@@ -57,11 +57,6 @@ class Evaluator:
             case ast.Dict(keys=keys, values=values):
                 names = (key and self.value(key) for key in keys)
                 return self._mapping(zip(names, values, strict=True))
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                total = self.value(left) + self.value(right)
-                if isinstance(total, (str, tuple)) and len(total) > MAX_TEXT:
-                    raise ValueError(f"line {node.lineno}: the declaration is too large")
-                return total
             case ast.Name(id=name) if name in self._assigned:
                 return self.value(self._assigned[name])
             case _:

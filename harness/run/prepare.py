@@ -15,16 +15,14 @@ from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.data.weights import keep_weights
 from harness.defaults import MEMORY_SHARE
-from harness.engines import (
-    Engine,
-)
+from harness.engines import Engine
 from harness.engines.connect import connect
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.errors import StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
-from harness.model.platform import ImageInfo
+from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Trial
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
@@ -89,7 +87,7 @@ def prepare(
     engine = connect(resolved.options.engine, progress)
     engine.remove_stale()
     inputs = _inputs(resolved, engine, paths, progress)
-    manifest = _manifest(resolved, inputs, paths, run_id)
+    manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
     return Prepared(
         resolved=resolved,
         engine=engine,
@@ -181,7 +179,6 @@ def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
         for device, positions in devices.items()
     }
     return Inputs(
-        engine=replace(engine.info, gpu_access=",".join(sorted({each.kind for each in access.values()}))),
         access=access,
         images=_images(resolved, engine, paths, progress),
         data={
@@ -211,7 +208,7 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
     }
 
 
-def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
+def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
     current = datetime.datetime.now(datetime.UTC)
     return Manifest(
@@ -220,7 +217,7 @@ def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> 
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         command="",
-        engine=inputs.engine,
+        engine=replace(engine, gpu_access=",".join(sorted({each.kind for each in inputs.access.values()}))),
         images=tuple(inputs.images.values()),
         data=tuple(info for _, info in inputs.data.values()),
         gpus=resolved.gpus,
@@ -231,7 +228,7 @@ def _manifest(resolved: Resolved, inputs: Inputs, paths: Paths, run_id: str) -> 
         memory_limit_bytes=int(
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
-        prices=read_prices(options.price) if options.price else None,
+        prices=read_prices(options.price),
         weights_sha256=inputs.weights[1] if inputs.weights else "",
         sources=sources(resolved.entries),
     )

@@ -20,12 +20,14 @@ _HINT = "Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md."
 _NAMES = tuple(each.name for each in fields(Prices))
 
 
-def read_prices(text: str) -> Prices:
-    """Parse the value of --price.
+def read_prices(text: str) -> Prices | None:
+    """Parse the value of --price; return None for "".
 
     Raises:
         UsageError: no amount, or an invalid value.
     """
+    if not text:
+        return None
     items = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
     values = {name.replace("-", "_") or "machine": value for name, _, value in items}
     values = {

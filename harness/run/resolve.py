@@ -78,8 +78,7 @@ def resolve(options: Options) -> Resolved:
     for target in options.images:
         if target not in TARGETS:
             raise unknown("image target", target, TARGETS)
-    if options.price:
-        read_prices(options.price)
+    read_prices(options.price)
     _check_numbers(options)
     _check_cpus(options.cpus)
     profile = _profile(options)

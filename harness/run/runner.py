@@ -183,7 +183,6 @@ class Runner:
         log = ""
         with suppress(EngineError):
             container.kill()
-        with suppress(EngineError):
             log = container.log()
         with suppress(EngineError):
             container.remove()

@@ -21,7 +21,7 @@ from harness.engines import (
     Mount,
 )
 from harness.images.local_environment import library_variables
-from harness.model.platform import EngineInfo, ImageInfo
+from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial
 from harness.paths import Paths
 from harness.run.plan import spec_for
@@ -33,7 +33,6 @@ from harness.run.runner import Job
 class Inputs:
     """Inputs of containers: GPU access by device, images by target, data by workload, folder and hash of weights."""
 
-    engine: EngineInfo
     access: Mapping[str, GpuAccess]
     images: Mapping[str, ImageInfo]
     data: Mapping[str, tuple[Path, DataInfo]]
@@ -63,7 +62,7 @@ def make_job(
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
-        environment |= {} if inputs.engine.isolated else library_variables(Path(image.reference))
+        environment |= {} if manifest.engine.isolated else library_variables(Path(image.reference))
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
