@@ -121,16 +121,3 @@ def test_sweep_plan_interleaves_the_grid_without_duplicates() -> None:
     assert {trial.variants for trial in planned} == {(BASELINE,)}
     assert planned[1].point == (("batch_size", 32), ("jit_compile", True))
     assert planned[1].params == {"batch_size": 32, "jit_compile": True, "epochs": 2}
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"filters": "1,2"}, "Unknown parameter 'filters'"),
-        ({"batch_size": "32,many"}, "batch_size=many is not valid"),
-        ({"batch_size": ","}, "batch_size=, is not valid"),
-    ],
-)
-def test_sweep_values_are_checked(params: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        resolve(replace(SWEEP, params=params))

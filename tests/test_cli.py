@@ -81,6 +81,8 @@ class TestUsageErrors:
             ("bench -p fast", 2, "Unknown profile 'fast'", "smoke, quick, full"),
             ("bench -d cpu --param colour=red", 2, "Unknown parameter 'colour'", "batch_size"),
             ("bench -d cpu --param batch_size=1,2", 2, "exactly one workload", "--workload cifar100-mlp"),
+            ("bench -w cifar10-mlp -d cpu --param batch_size=8,x", 2, "batch_size=x is not valid", "above 0"),
+            ("bench -w cifar10-mlp -d cpu --param batch_size=,", 2, "batch_size=, is not valid", "above 0"),
             ("bench -d cpu --param batch_size", 2, "takes NAME=VALUE", "--param name=value"),
             ("bench --param epochs=1 --param epochs=2", 2, "a name twice", "batch_size=32,64"),
             ("bench -d cpu --data dreams", 2, "Unknown data mode 'dreams'", "auto, real, procedural"),
