@@ -32,8 +32,8 @@ def write_run(path: Path, run: Run) -> RunFolder:
             write_series(files.telemetry, series)
         if trial.status is not Status.INTERRUPTED:
             folder.close_trial(trial, "")
-    if run.stops:
-        folder.close(run.stops)
+    if run.ended:
+        folder.close(())
     return folder
 
 

@@ -13,7 +13,7 @@ from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
 from harness.model.options import Options
-from harness.model.run import Run, Status, Stop
+from harness.model.run import Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.recording import pack_for_page, unpack
@@ -39,9 +39,8 @@ def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: 
     )
     profile = replace(PROFILES["smoke"], **settings)
     manifest = replace(run.manifest, options=options, profile=profile, sources=sources(resolved.entries))
-    stops = (Stop(workload="cifar100-mlp", device="cpu", reason="narrow"),)
     workloads = tuple(entry.workload for entry in resolved.entries)
-    return replace(run, manifest=manifest, planned=planned, workloads=workloads, stops=stops)
+    return replace(run, manifest=manifest, planned=planned, workloads=workloads, ended=True)
 
 
 def resolve_here(run: Run, **settings: Any) -> Resolved:
@@ -65,7 +64,7 @@ def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_one
     narrow = replace(run, trials=run.trials[:3])
     assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
     last = replace(run.trials[1], status=Status.INTERRUPTED)
-    cut = replace(run, trials=(run.trials[0], last), stops=())
+    cut = replace(run, trials=(run.trials[0], last), ended=False)
     assert resolve_here(cut, out=tmp_path).planned == run.planned
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from harness.defaults import PROFILES
-from harness.model.run import PlannedTrial, Status, Stop, Trial, Window
+from harness.model.run import PlannedTrial, Status, Trial, Window
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import BASELINE, TUNED
 
@@ -45,7 +45,7 @@ def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) ->
 def test_repeats_until_interval_is_narrow_or_budget_is_spent(values, seconds, trials, reason):
     stopping = Stopping(PROFILE)
     assert run_trials(stopping, values, seconds) == trials
-    assert stopping.stops() == (Stop(workload="a", device="cpu", reason=reason),)
+    assert stopping.stops() == [{"workload": "a", "device": "cpu", "point": (), "reason": reason}]
 
 
 def test_budget_is_shared_but_devices_stop_separately():
@@ -59,7 +59,7 @@ def test_budget_is_shared_but_devices_stop_separately():
                 stopping.add(planned(index, device), trial(value))
     assert [item for item in ran if item[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
     assert len([item for item in ran if item[0] == "gpu0"]) == 7
-    assert {stop.device: stop.reason for stop in stopping.stops()} == {"cpu": NARROW, "gpu0": EXHAUSTED}
+    assert {stop["device"]: stop["reason"] for stop in stopping.stops()} == {"cpu": NARROW, "gpu0": EXHAUSTED}
 
 
 @pytest.mark.parametrize("trials", [1, 3])
@@ -68,7 +68,7 @@ def test_failed_trials_count_as_time_only(trials):
     for index in range(trials):
         assert stopping.should_run(planned(index))
         stopping.add(planned(index), trial(1000, status=Status.FAILED))
-    assert stopping.stops() == (Stop(workload="a", device="cpu", reason=NO_SUCCESS),)
+    assert [stop["reason"] for stop in stopping.stops()] == [NO_SUCCESS]
     assert not stopping.should_run(planned(trials)), "further trials would be wasted"
 
 
@@ -86,4 +86,4 @@ def test_only_points_that_ran_out_of_memory_are_not_repeated():
     stopping.add(large, trial(1000, status=Status.OUT_OF_MEMORY))
     assert stopping.should_run(replace(small, index=1))
     assert not stopping.should_run(replace(large, index=1))
-    assert {stop.point: stop.reason for stop in stopping.stops()}[large.point] == NO_MEMORY
+    assert {stop["point"]: stop["reason"] for stop in stopping.stops()}[large.point] == NO_MEMORY

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import StoreError
-from harness.model.run import Gap, PlannedTrial, Status, Stop, Trial
+from harness.model.run import Gap, PlannedTrial, Status, Trial
 from harness.run.store import RunFolder, TrialFolder, read_run, write_atomic
 from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
 from tests.fakes import good_events, line, start_line, window_line
@@ -51,7 +51,7 @@ def test_trial_without_record_is_interrupted(folder):
     assert len(cut.windows) == 2
     assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
     assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
-    assert run.stops == ()
+    assert not run.ended
 
 
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
@@ -140,11 +140,10 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
 
 @pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
 def test_runs_round_trip_through_the_store(build, tmp_path):
-    stop = Stop(workload="cifar100-mlp", device="cpu", reason="time budget spent")
-    run = replace(build(), stops=(stop,))
+    run = replace(build(), ended=True)
     back = read_run(write_run(tmp_path / "run", run).path)
     assert back.manifest == run.manifest
-    assert (back.workloads, back.planned, back.stops) == (run.workloads, run.planned, run.stops)
+    assert (back.workloads, back.planned, back.ended) == (run.workloads, run.planned, True)
     assert len(back.trials) == len(run.trials)
     for then, now in zip(run.trials, back.trials, strict=True):
         assert comparable(normalized(now)) == comparable(normalized(then))

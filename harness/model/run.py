@@ -324,24 +324,14 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Why no more trials of a workload were run on a device."""
-
-    workload: str
-    device: str
-    reason: str
-    point: Point = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The persisted record of one `tfbench bench`. `stops` is empty until the run has finished."""
+    """The persisted record of one `tfbench bench`; `ended` unless it is still going on or was cut short."""
 
     manifest: Manifest
     workloads: tuple[Workload, ...]
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
-    stops: tuple[Stop, ...] = ()
+    ended: bool = False
 
     @property
     def framework(self) -> str:
@@ -362,4 +352,4 @@ class Run:
     def unfinished(self) -> bool:
         """Whether the run is still going on or was cut short."""
         cut_short = any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials)
-        return cut_short or (not self.stops and len(self.trials) < len(self.planned))
+        return cut_short or (not self.ended and len(self.trials) < len(self.planned))

@@ -70,7 +70,7 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
     devices = options.device.split(",")
     planned = tuple(trial for trial in run.planned if trial.device in devices)
     profile = run.manifest.profile
-    if run.stops:
+    if run.ended:
         ran = {trial.id for trial in run.trials if trial.status is not Status.INTERRUPTED}
         planned = tuple(trial for trial in planned if trial.id in ran)
         most = max((trial.index for trial in planned), default=0) + 1
@@ -128,5 +128,5 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
         sources=sources(entries),
     )
     return replace(
-        run, manifest=manifest, workloads=tuple(entry.workload for entry in entries), trials=(), stops=()
+        run, manifest=manifest, workloads=tuple(entry.workload for entry in entries), trials=(), ended=False
     )

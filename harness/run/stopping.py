@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from harness.analysis.stats import narrow_enough
 from harness.defaults import Profile
-from harness.model.run import PlannedTrial, Point, Status, Stop, Trial
+from harness.model.run import PlannedTrial, Point, Status, Trial
 from workloads.protocol import BASELINE
 
 NO_SUCCESS = "no trial has succeeded"
@@ -63,15 +64,14 @@ class Stopping:
         if trial.status is Status.OK and busy_ns:
             self._values[key].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
 
-    def stops(self) -> tuple[Stop, ...]:
-        """Return the reason for stopping, for each workload, device and point."""
-        return tuple(
-            Stop(
-                workload=workload,
-                device=device,
-                reason=self._reasons.get(key) or (EXHAUSTED if self._values[key] else NO_SUCCESS),
-                point=point,
-            )
+    def stops(self) -> list[dict[str, Any]]:
+        """Return workload, device and point with the reason for stopping."""
+        return [
+            {
+                "workload": key[0],
+                "device": key[1],
+                "point": key[2],
+                "reason": self._reasons.get(key) or (EXHAUSTED if self._values[key] else NO_SUCCESS),
+            }
             for key in self._last_s
-            for workload, device, point in (key,)
-        )
+        ]

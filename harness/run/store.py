@@ -15,13 +15,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError, on_disk
-from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Stop, Trial
+from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Trial
 from harness.run.events import read_log
 from harness.run.json_values import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
@@ -101,7 +101,7 @@ class RunFolder:
         write_atomic(folder.path / "log.txt", log)
         write_json(folder.record, {name: getattr(trial, name) for name in _RECORD_FIELDS})
 
-    def close(self, stops: tuple[Stop, ...]) -> None:
+    def close(self, stops: Sequence[Mapping[str, Any]]) -> None:
         """Write why repetition of each workload stopped."""
         write_json(self.path / "stops.json", {"stops": stops})
 
@@ -166,7 +166,7 @@ def read_run(path: Path) -> Run:
         workloads=workloads,
         planned=planned,
         trials=RunFolder(path).trials(planned),
-        stops=_read_stops(path),
+        ended=(path / "stops.json").exists(),
     )
 
 
@@ -196,14 +196,6 @@ def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
         times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
         trial = replace(trial, started_ns=min(times, default=0), ended_ns=max(times, default=0))
     return replace(trial, **log.parts(), telemetry=series, point=planned.point)
-
-
-def _read_stops(path: Path) -> tuple[Stop, ...]:
-    """Read stops.json; return nothing if it is missing or damaged, because resuming the run rewrites it."""
-    try:
-        return from_plain(read_object(path / "stops.json")["stops"], tuple[Stop, ...])
-    except _READ_ERRORS:
-        return ()
 
 
 def _reason(error: BaseException) -> str:
