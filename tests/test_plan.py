@@ -68,9 +68,9 @@ def test_params_are_converted_to_the_type_of_the_default() -> None:
         "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "false",
         "mode": "slow", "offset": "-3", "jit_compile": "TRUE",
     }  # fmt: skip
-    assert check_params(texts, [one]) == {
-        "batch_size": 64, "precision": "fp16", "rate": 1e-3, "workers": 0, "augment": False,
-        "mode": "slow", "offset": -3, "jit_compile": True,
+    assert check_params({**texts, "epochs": "2, 3,2"}, [one]) == {
+        "batch_size": (64,), "precision": ("fp16",), "rate": (1e-3,), "workers": (0,), "augment": (False,),
+        "mode": ("slow",), "offset": (-3,), "jit_compile": (True,), "epochs": (2, 3),
     }  # fmt: skip
 
 

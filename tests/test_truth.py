@@ -52,7 +52,8 @@ class TestCases:
         workloads = {entry.workload.name: entry.workload for entry in external(file_of(case))}
         workload = workloads[f"truth-{case.workload}"]
         texts = {name: str(value) for name, value in case.params.items()}
-        assert check_params(texts, [workload]) == case.params
+        values = check_params(texts, [workload])
+        assert {name: value for name, (value,) in values.items()} == case.params
         assert not case.stage or case.stage in (*workload.stages, "copy")
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)

@@ -47,15 +47,6 @@ class Options:
     cloud_metadata: bool = True
 
     @property
-    def axes(self) -> Mapping[str, tuple[str, ...]]:
-        """Parameters with several values, which form a sweep."""
-        values = {
-            name: tuple(part.strip() for part in text.split(",") if part.strip())
-            for name, text in self.params.items()
-        }
-        return {name: texts for name, texts in values.items() if len(texts) > 1}
-
-    @property
     def fixed_params(self) -> Mapping[str, str]:
-        """Parameters with a single value."""
-        return {name: text for name, text in self.params.items() if name not in self.axes}
+        """Parameters with a single value, which form no sweep."""
+        return {name: text for name, text in self.params.items() if "," not in text}

@@ -43,8 +43,8 @@ def parameters(workload: Workload) -> Mapping[str, Any]:
     return {**types, **DRIVER_PARAMETERS}
 
 
-def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, Any]:
-    """Convert texts to values of the parameter's type.
+def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Mapping[str, tuple[Any, ...]]:
+    """Convert comma-separated texts to different values of the parameter's type.
 
     Raises:
         UsageError: no selected workload has the parameter, or the value is not valid.
@@ -53,13 +53,20 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     for name in params:
         if name not in available:
             raise unknown("parameter", name, sorted(available))
-    return {name: _parse(name, text, available[name]) for name, text in params.items()}
+    return {
+        name: tuple(dict.fromkeys(_parse(name, part, available[name]) for part in _parts(text)))
+        for name, text in params.items()
+    }
 
 
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the subset of `params` that `workload` has."""
     types = parameters(workload)
     return {name: value for name, value in params.items() if name in types}
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()] or [text]
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:

@@ -89,17 +89,14 @@ def resolve(options: Options) -> Resolved:
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     workloads = tuple(entry.workload for entry in entries)
     check_weights(options.weights, workloads)
-    params = check_params(options.fixed_params, workloads)
-    axes = {
-        name: tuple(dict.fromkeys(check_params({name: text}, workloads)[name] for text in texts))
-        for name, texts in options.axes.items()
-    }
+    values = check_params(options.params, workloads)
+    axes = {name: each for name, each in values.items() if len(each) > 1}
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
             hint="Select one, for example: --workload cifar100-mlp --param batch_size=32,64,128",
         )
-    points = math.prod(len(values) for values in axes.values())
+    points = math.prod(len(each) for each in axes.values())
     if points * len(workloads) * len(devices) * profile.max_trials > MAX_PLANNED:
         raise UsageError(
             f"The run would have more than {MAX_PLANNED} trials.",
@@ -111,7 +108,7 @@ def resolve(options: Options) -> Resolved:
         profile,
         # A sweep measures only baseline by default.
         resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
-        params,
+        {name: each[0] for name, each in values.items() if name not in axes},
         grid(axes),
     )
     if not planned:
