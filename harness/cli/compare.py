@@ -18,19 +18,19 @@ from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import Caveat
 from harness.model.comparison import Extract
-from harness.run.extract_files import reference_path
+from harness.run.extract_files import references
 from harness.untrusted import printable
 
 
 def command(
     runs: Annotated[
-        list[str], typer.Argument(help="Run folders or report files; NAME=PATH sets a display name.")
+        list[str],
+        typer.Argument(
+            help="Run folders or report files; NAME=PATH sets a display name. Or h200, whose results ship with tfbench."
+        ),
     ],
     baseline: Annotated[
-        str | None, typer.Option(help="Compare all other runs with this one; [NAME=]PATH.")
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="A machine whose results ship with tfbench, e.g. h200.")
+        str | None, typer.Option(help="Compare all other runs with this one, given in the same way.")
     ] = None,
     fail_if_slower: Annotated[
         str | None,
@@ -50,31 +50,30 @@ def command(
 ) -> None:
     """Compare runs: speeds with intervals, step-time breakdowns, and differences between the machines.
 
-    Ratios are relative to --baseline, else --reference, else the first of up to 20 runs, else the median run of
-    the same kind of machine. With --fail-if-slower the exit code is 10 if anything is significantly slower by that
-    much, was measured in the baseline only, or if nothing could be decided.
+    Ratios are relative to --baseline, else the first of up to 20 runs, else the median run of the same kind of
+    machine. With --fail-if-slower the exit code is 10 if anything is significantly slower by that much, was
+    measured in the baseline only, or if nothing could be decided.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
     limit = _parse_limit(fail_if_slower) if fail_if_slower is not None else None
-    requested = _runs_to_compare(runs, baseline, reference)
-    first_is_reference = baseline is not None or reference is not None
+    requested = _runs_to_compare(runs, baseline)
     paths = output_paths(
         formats,
         target,
         lambda folder, form: (folder or Path()) / f"comparison.{form}",
         inputs=[run.path for run in requested],
     )
-    if limit is not None and not first_is_reference:
+    if limit is not None and baseline is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
         )
     extracted = read_extracts(requested, Terminal(err()), price=price)
     comparison = versus(
         filtered(extracted, split(workload or ()), split(device or ())),
-        reference=0 if first_is_reference else None,
+        reference=None if baseline is None else 0,
     )
     gate_result = gate(comparison, limit) if limit is not None else None
     write_outputs(render_comparison(comparison, tuple(paths), gate_result), paths)
@@ -129,11 +128,9 @@ def _concerns(caveat: Caveat, workloads: Sequence[str], devices: Sequence[str]) 
     )
 
 
-def _runs_to_compare(runs: Sequence[str], baseline: str | None, reference: str | None) -> list[NamedRun]:
-    """Return the runs to read: the baseline first, which may be one of the runs, else the reference."""
+def _runs_to_compare(runs: Sequence[str], baseline: str | None) -> list[NamedRun]:
+    """Return the runs to read, the baseline first, which may be one of the runs."""
     requested = [_parse_run(text) for text in runs]
-    if reference is not None:
-        requested.insert(0, NamedRun(path=reference_path(reference), label=reference))
     if baseline is not None:
         base = next((run for run in requested if baseline in (run.label, str(run.path))), None) or _parse_run(
             baseline
@@ -142,17 +139,20 @@ def _runs_to_compare(runs: Sequence[str], baseline: str | None, reference: str |
         requested = [base, *others]
     if len(requested) < 2:
         raise UsageError(
-            "Only one run to compare.", hint="Name two or more, or add --baseline RUN or --reference NAME."
+            "Only one run to compare.",
+            hint=f"Name two or more, or one of the machines that ship with tfbench: {', '.join(references())}.",
         )
     return requested
 
 
 def _parse_run(text: str) -> NamedRun:
-    """Parse PATH or NAME=PATH; an existing path may contain "="."""
+    """Parse PATH, NAME=PATH or the name of a reference machine; an existing path may contain "="."""
     label, equals, path = text.partition("=")
-    if equals and label and not Path(text).exists():
+    if Path(text).exists():
+        return NamedRun(path=Path(text))
+    if equals and label:
         return NamedRun(path=Path(path), label=printable(label, 100))
-    return NamedRun(path=Path(text))
+    return NamedRun(path=references().get(text, Path(text)))
 
 
 def _parse_limit(text: str) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from harness.errors import StoreError, unknown
+from harness.errors import StoreError
 from harness.model.comparison import Extract
 from harness.untrusted import parse_json
 
@@ -40,17 +41,6 @@ def from_json(text: str | bytes) -> Extract:
         ) from error
 
 
-def references() -> tuple[str, ...]:
-    """Return the names of the reference machines."""
-    return tuple(sorted(path.name.removesuffix(SUFFIX) for path in _FOLDER.glob(f"*{SUFFIX}")))
-
-
-def reference_path(name: str) -> Path:
-    """Return the extract file of a reference machine.
-
-    Raises:
-        UsageError: unknown name.
-    """
-    if name not in references():
-        raise unknown("reference machine", name, references())
-    return _FOLDER / f"{name}{SUFFIX}"
+def references() -> Mapping[str, Path]:
+    """Return name -> extract file of the reference machines."""
+    return {path.name.removesuffix(SUFFIX): path for path in sorted(_FOLDER.glob(f"*{SUFFIX}"))}
