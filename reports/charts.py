@@ -218,7 +218,10 @@ def device_colour(device: str) -> str:
 def still(figure: Figure) -> Markup:
     """Draw a figure as SVG for print and for pages without scripts."""
     width = PRINT_WIDTH_PX - figure.reserve_px
-    sized = {**figure.spec, "vconcat": [{**each, "width": width} for each in figure.spec["vconcat"]]}
+    # Texts on the right may be wider in the reader's font than in the one that is measured here.
+    padding = {**CONFIG["padding"], "right": 20}
+    panels = [{**each, "width": width} for each in figure.spec["vconcat"]]
+    sized = {**figure.spec, "vconcat": panels, "padding": padding}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
     return Markup(_PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg))  # noqa: S704 - Vega escapes text
 
