@@ -24,11 +24,9 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     """Return id -> figure for all available data, timelines last."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     trials = shown_trials(analysis)
+    sweeps = enumerate(analysis.sweeps, 1)
     built = [
-        *(
-            sweep_figure(each, titles[each.workload], number)
-            for number, each in enumerate(analysis.sweeps, 1)
-        ),
+        *(sweep_figure(each, titles[each.workload], number) for number, each in sweeps),
         step_time_figure(analysis),
         pipeline_figure(analysis),
         speeds_figure(analysis),
