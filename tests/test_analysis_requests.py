@@ -35,7 +35,6 @@ class TestCapacity:
     def test_it_is_the_highest_rate_at_the_tightest_bound_met(self):
         cpu, gpu = capacities(serving_run())
         assert (cpu.bound_s, gpu.bound_s) == (0.1, 0.015)
-        assert cpu.alone_s == pytest.approx(0.041, abs=0.001), "more than 15 ms"
         assert (gpu.rate_per_s.median, gpu.rate_per_s.n) == (901.0, 3), "two of 200 requests may be late"
 
     @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
-    RETRACES,
     RETRACING,
     RUN_EAGERLY,
     TUNED,
@@ -125,17 +124,17 @@ _Facts = Mapping[str, float | None]
 
 def _step_findings(case: Case, time: StepTime) -> Iterator[Finding]:
     yield from impossible(case, time)
-    for parts, (cause, facts) in (
+    for parts, cause in (
         (INPUT_PARTS, _input(case, time)),
-        ((Part.COPY,), (Cause.COPY, {})),
-        ((Part.LAUNCH,), (Cause.LAUNCH, {})),
+        ((Part.COPY,), Cause.COPY),
+        ((Part.LAUNCH,), Cause.LAUNCH),
         ((Part.FRAMEWORK,), _framework(case, time)),
-        ((Part.EXCHANGE,), (Cause.EXCHANGE, {"gpus": float(len(case.gpus))})),
+        ((Part.EXCHANGE,), Cause.EXCHANGE),
         ((Part.HOST,), _host(case)),
     ):
         share = _share(time, *parts)
         if share.low > 0.0 and share.median >= (MIN_LAUNCH_SHARE if cause is Cause.LAUNCH else MIN_SHARE):
-            stages = slowest_stages(case) if parts is INPUT_PARTS else ()
+            stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             finding = _finding(case, cause, parts, share, facts)
             yield replace(finding, gain=speedup_without(share.median), stages=stages)
     yield from clock_findings(case)
@@ -169,20 +168,21 @@ def _share(time: StepTime, *parts: Part) -> Estimate:
     )  # fmt: skip
 
 
-def _input(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
+def _input(case: Case, time: StepTime) -> Cause:
     share, stalled = time.share(*INPUT_PARTS), _stalled_share(case)
-    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
     if stalled is not None and share and stalled >= MIN_DISK_SHARE * share:
-        cause = Cause.DISK
-    else:
-        cause = Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
-    read = case.host(INPUT_ONLY, "cgroup", "io_read_bytes_per_s")
+        return Cause.DISK
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    return Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
+
+
+def _use(case: Case) -> _Facts:
+    """Return how many CPUs the input pipeline uses."""
     serial = is_serial(case)
-    return cause, {
+    return {
         "cpus_used": cpus_used(case, INPUT_ONLY),
         "cpus": case.cpus,
         "serial": None if serial is None else float(serial),
-        "read_bytes_per_s": case.host(INPUT_ONLY, "host", "disk_read_bytes_per_s") if read is None else read,
     }
 
 
@@ -198,27 +198,26 @@ def _stalled_share(case: Case) -> float | None:
     return min(1.0, waiting / 100 * total) if waiting is not None and isinstance(total, int) else None
 
 
-def _framework(case: Case, time: StepTime) -> tuple[Cause, _Facts]:
+def _framework(case: Case, time: StepTime) -> Cause:
+    if case.metric(BASELINE, RUN_EAGERLY):
+        return Cause.RUN_EAGERLY
     part_s = time.parts[Part.FRAMEWORK].median if Part.FRAMEWORK in time.parts else 0.0
-    callbacks_s, python_s = case.metric(BASELINE, CALLBACKS), case.metric(BASELINE, PYTHON_IN_STEP)
+    callbacks_s = case.metric(BASELINE, CALLBACKS)
     details = {
         Cause.CALLBACKS: callbacks_s or 0.0,
-        Cause.PYTHON_IN_STEP: python_s or 0.0,
+        Cause.PYTHON_IN_STEP: case.metric(BASELINE, PYTHON_IN_STEP) or 0.0,
         Cause.RETRACING: case.metric(CUSTOM_LOOP, RETRACING) or 0.0,
     }
     cause, longest_s = max(details.items(), key=lambda each: each[1])
-    if case.metric(BASELINE, RUN_EAGERLY):
-        cause = Cause.RUN_EAGERLY
-    elif longest_s < MIN_DETAIL_SHARE * part_s:
-        # With callbacks on every batch, Keras waits for the results of each step even if they are not used.
-        cause = Cause.KERAS_LOOP if callbacks_s is None else Cause.CALLBACKS
-    shapes = case.metric(CUSTOM_LOOP, RETRACES)
-    return cause, {"callbacks_s": callbacks_s, "python_s": python_s, "shapes": shapes}
+    if longest_s >= MIN_DETAIL_SHARE * part_s:
+        return cause
+    # With callbacks on every batch, Keras waits for the results of each step even if they are not used.
+    return Cause.KERAS_LOOP if callbacks_s is None else Cause.CALLBACKS
 
 
-def _host(case: Case) -> tuple[Cause, _Facts]:
+def _host(case: Case) -> Cause:
     shares = host_shares(case)
-    return max(shares, key=lambda cause: shares[cause], default=Cause.OTHER_PROGRAMS), {}
+    return max(shares, key=lambda cause: shares[cause], default=Cause.OTHER_PROGRAMS)
 
 
 def _device(case: Case, time: StepTime) -> Finding:

@@ -114,18 +114,11 @@ def capacities(run: Run) -> tuple[Capacity, ...]:
 
 def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: float) -> Capacity:
     rates = [rate for each in trials.values() if (rate := _max_rate(each, bound_s)) > 0]
-    alone_s = [
-        float(np.percentile(item.latency_ns, 99)) / SECOND_NS
-        for each in trials.values()
-        for item in each
-        if item.scenario == SINGLE_STREAM and item.batch_size == 1
-    ]
     return Capacity(
         bound_s=bound_s,
         rate_per_s=estimate(rates, "requests/s") if 2 * len(rates) > len(trials) else None,
         kept=len(rates),
         trials=len(trials),
-        alone_s=min(alone_s, default=None),
         **key._asdict(),
     )
 

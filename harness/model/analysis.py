@@ -128,14 +128,12 @@ class Capacity(Keyed):
     Attributes:
         rate_per_s: over the `n` trials in which a rate met the bound; None unless these are more than half.
         kept, trials: number of trials in which a rate met the bound, and of all trials.
-        alone_s: 99th percentile of requests sent one at a time, lowest of all trials; None if not measured.
     """
 
     bound_s: float
     rate_per_s: Estimate | None
     kept: int
     trials: int
-    alone_s: float | None
 
 
 class RatioKind(StrEnum):
