@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -12,18 +12,18 @@ from harness.model.comparison import Difference, Extract, Gate, Versus
 from harness.wording import short_digests, some
 from reports import compare_messages
 from reports.compare_charts import COLUMNS, figures_of, shown_runs
-from reports.frame import charts_code, environment, framed
+from reports.frame import environment, framed
 from reports.messages import caveat_lines, limit
 from workloads.protocol import BASELINE
 
 
-def render_html(versus: Versus, *, gate: Gate | None = None, code: Callable[[], str] = charts_code) -> str:
+def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
     """Return the comparison as one HTML page without external references.
 
     Args:
         versus: the comparison.
         gate: checks against a baseline, if requested.
-        code: returns the JavaScript of the charts.
+        code: the JavaScript of the charts, from `charts_code`.
     """
     figures, document = figures_of(versus), comparison_document(versus, gate)
     return framed(

@@ -59,23 +59,17 @@ def environment(*, html: bool) -> Environment:
     return env
 
 
-def charts_code(cache_folder: Path | None = None) -> str:
-    """Return the JavaScript of the charts.
-
-    Args:
-        cache_folder: where to cache it, since generating it takes over a second; None for no cache.
-    """
-    cached = cache_folder / f"vega-{version('vl-convert-python')}.js" if cache_folder else None
+def charts_code(folder: Path) -> str:
+    """Return the JavaScript of the charts, cached in a folder because generating it takes over a second."""
+    cached = folder / f"vega-{version('vl-convert-python')}.js"
     with contextlib.suppress(OSError):
-        if cached is not None:
-            return cached.read_text(encoding="utf-8")
+        return cached.read_text(encoding="utf-8")
     text: str = vl_convert.javascript_bundle(_EXPORT)
     with contextlib.suppress(OSError):  # the cache is optional
-        if cached is not None:
-            cached.parent.mkdir(parents=True, exist_ok=True)
-            partial = cached.with_name(f"{cached.name}.{os.getpid()}.partial")
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(cached)
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = cached.with_name(f"{cached.name}.{os.getpid()}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(cached)
     return text
 
 
@@ -86,7 +80,7 @@ def framed(
     *,
     folder: str,
     document: Any,
-    code: Callable[[], str] = charts_code,
+    code: str,
 ) -> str:
     """Return a page that extends frame.html.
 
@@ -96,7 +90,7 @@ def framed(
         figures: id -> figure.
         folder: folder of the section templates.
         document: JSON-serialisable data to embed.
-        code: returns the JavaScript of the charts, called only if there are figures.
+        code: the JavaScript of the charts, embedded only if there are figures.
     """
     specs = {
         figure.id: {
@@ -109,7 +103,7 @@ def framed(
     }
     context = {**context, "figures": figures}
     style, script = palette.style() + _text("report.css"), _text("report.js")
-    charts = code() if figures else ""
+    charts = code if figures else ""
     return (
         environment(html=True)
         .get_template(template)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from harness.analysis.compared_facts import machine_name
@@ -10,18 +9,18 @@ from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
 from reports.figures import figures_of
 from reports.fix_cards import fixes
-from reports.frame import charts_code, environment, framed
+from reports.frame import environment, framed
 from reports.names import devices_of, variant_name
 from reports.overview import description, rows
 
 
-def render_html(analysis: Analysis, *, record: str = "", code: Callable[[], str] = charts_code) -> str:
+def render_html(analysis: Analysis, *, code: str, record: str = "") -> str:
     """Return the report as one HTML page without external references.
 
     Args:
         analysis: the analysis to report.
+        code: the JavaScript of the charts, from `charts_code`.
         record: the run to embed, packed by harness.run.recording.
-        code: returns the JavaScript of the charts.
     """
     figures, document = figures_of(analysis), results_document(analysis)
     context = {**_context(analysis), "record": record}

@@ -93,7 +93,7 @@ def comparison(name: str) -> Versus:
 def page(name: str) -> str:
     made = comparison(name)
     checked = gate(made, 0.05) if name == "two" else None
-    return render_html(made, gate=checked, code=javascript)
+    return render_html(made, gate=checked, code=javascript())
 
 
 def _hostile() -> tuple[Extract, ...]:

@@ -64,7 +64,7 @@ def analysis(name: str) -> Analysis:
 @cache
 def page(name: str) -> str:
     text, shown = pack_for_page(analysis(name), whole=True)
-    return render_html(shown, record=text, code=javascript)
+    return render_html(shown, record=text, code=javascript())
 
 
 @cache

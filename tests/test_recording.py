@@ -36,7 +36,7 @@ def as_read(run):
 
 def written(path: Path, run) -> Path:
     text, analysis = pack_for_page(analyse(run), whole=True)
-    path.write_text(render_html(analysis, record=text, code=javascript), encoding="utf-8")
+    path.write_text(render_html(analysis, record=text, code=javascript()), encoding="utf-8")
     return path
 
 
@@ -55,7 +55,7 @@ def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> Non
     assert comparable(kept) == comparable(replace(analysis, run=short))
     assert short.trials[0].windows == run.trials[0].windows
     text, shown = pack_for_page(kept, whole=False)
-    again = render_html(shown, record=text, code=javascript)
+    again = render_html(shown, record=text, code=javascript())
     assert again == page.read_text(encoding="utf-8"), "a report made from a report is identical"
 
 

@@ -103,7 +103,7 @@ def test_energy_matches_the_counter_of_the_gpu(name, folder):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_is_small_and_reproducible(name, folder):
     made = (analyse(read_run(folder(name))), replay(folder(name)))
-    page, again = (render_html(each, code=javascript) for each in made)
+    page, again = (render_html(each, code=javascript()) for each in made)
     assert page == again
     assert len(page.encode()) < PAGE_BYTES
     assert Document(page).unbalanced == []

@@ -149,7 +149,7 @@ def rerun(folder: Path, run: Run, *arguments: str) -> Printed:
     """Call `tfbench rerun` on a run's report and check that no trial ran."""
     page, runs = folder / "report.html", folder / "runs"
     record, shown = pack_for_page(analyse(run), whole=True)
-    page.write_text(render_html(shown, record=record, code=str), encoding="utf-8")
+    page.write_text(render_html(shown, record=record, code=""), encoding="utf-8")
     printed = tfbench("rerun", page, "--out", runs, *arguments)
     assert not runs.exists()
     return printed

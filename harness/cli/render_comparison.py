@@ -56,7 +56,7 @@ def render_comparison(comparison: Versus, formats: Sequence[str], gate: Gate | N
     from reports.csv_table import comparison_csv  # noqa: PLC0415
 
     renderers: Mapping[str, Callable[[], str]] = {
-        "html": lambda: render_html(comparison, gate=gate, code=charts_code),
+        "html": lambda: render_html(comparison, gate=gate, code=charts_code()),
         "md": lambda: render_markdown(comparison, gate=gate),
         "csv": lambda: comparison_csv(comparison),
         "json": lambda: json.dumps(comparison_document(comparison, gate), indent=1) + "\n",

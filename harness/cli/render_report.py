@@ -62,7 +62,7 @@ def report_texts(run: Path, formats: Sequence[str], price: str = "") -> tuple[An
 
     def html() -> str:
         record, shown = pack_for_page(analysis, whole=whole)
-        return render_html(shown, record=record, code=charts_code)
+        return render_html(shown, record=record, code=charts_code())
 
     renderers: Mapping[str, Callable[[], str]] = {
         "html": html,

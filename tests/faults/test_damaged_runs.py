@@ -60,7 +60,7 @@ def render(run: Run, *, html: bool) -> None:
     render_markdown(analysis).encode()
     str(summary(analysis))
     if html:
-        render_html(analysis, record="", code=str).encode("utf-8", "replace")
+        render_html(analysis, record="", code="").encode("utf-8", "replace")
 
 
 @faults(share=0.25, default=60)
