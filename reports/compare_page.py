@@ -26,9 +26,7 @@ def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
         code: the JavaScript of the charts, from `charts_code`.
     """
     figures, document = figures_of(versus), comparison_document(versus, gate)
-    return framed(
-        "compare.html", _context(versus, gate), figures, folder="compare", document=document, code=code
-    )
+    return framed("compare", _context(versus, gate), figures, document=document, code=code)
 
 
 def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:

@@ -74,21 +74,14 @@ def charts_code(folder: Path) -> str:
 
 
 def framed(
-    template: str,
-    context: Mapping[str, Any],
-    figures: Mapping[str, Figure],
-    *,
-    folder: str,
-    document: Any,
-    code: str,
+    name: str, context: Mapping[str, Any], figures: Mapping[str, Figure], *, document: Any, code: str
 ) -> str:
     """Return a page that extends frame.html.
 
     Args:
-        template: name of the template.
+        name: name of the template and of the folder of its sections.
         context: values available to the template and its sections.
         figures: id -> figure.
-        folder: folder of the section templates.
         document: JSON-serialisable data to embed.
         code: the JavaScript of the charts, embedded only if there are figures.
     """
@@ -106,10 +99,10 @@ def framed(
     charts = code if figures else ""
     return (
         environment(html=True)
-        .get_template(template)
+        .get_template(f"{name}.html")
         .render(
             **context,
-            sections=_sections(context, folder),
+            sections=_sections(context, name),
             script_hashes=" ".join(_hash(text) for text in (script, charts) if text),
             style_hash=_hash(style),
             style=Markup(style),  # noqa: S704 - our own

@@ -24,7 +24,7 @@ def render_html(analysis: Analysis, *, code: str, record: str = "") -> str:
     """
     figures, document = figures_of(analysis), results_document(analysis)
     context = {**_context(analysis), "record": record}
-    return framed("page.html", context, figures, folder="sections", document=document, code=code)
+    return framed("page", context, figures, document=document, code=code)
 
 
 def render_markdown(analysis: Analysis) -> str:

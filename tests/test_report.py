@@ -25,7 +25,7 @@ from tests.report_pages import RUNS, Document, analysis, page
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = sorted(name for name in environment(html=True).list_templates() if name.startswith("sections/"))
+SECTIONS = sorted(name for name in environment(html=True).list_templates() if name.startswith("page/"))
 EVERY = pytest.mark.parametrize("name", RUNS)
 
 
