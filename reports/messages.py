@@ -49,7 +49,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
         return cause
     name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
     if finding.cause in (Cause.HEAT, Cause.POWER):
-        name = cause  # they cost less than the part that they lengthen
+        name = cause  # its share is the time lost, not all of compute
     detail = ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     compute = time.share(Part.COMPUTE) if time else 0.0

@@ -19,7 +19,7 @@ from reports.overview import Row, description, first_fix, rows
 from reports.sweep_chart import sweep_table
 
 SWEEP_ROWS = 24
-_WORDS = frozenset({"workload", "on", "limited by", "outcome"})  # left-aligned columns
+_LEFT_ALIGNED = frozenset({"workload", "on", "limited by", "outcome"})
 
 
 def summary(analysis: Analysis) -> RenderableType:
@@ -59,7 +59,7 @@ def _table(cells: Sequence[Mapping[str, str]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
         # The first column never wraps; others do in a narrow terminal.
-        justify: JustifyMethod = "left" if name in _WORDS else "right"
+        justify: JustifyMethod = "left" if name in _LEFT_ALIGNED else "right"
         table.add_column(name, justify=justify, overflow="fold", no_wrap=name == names[0])
     for row in cells:
         table.add_row(*(Text(_plain(row[name])) for name in names))
