@@ -59,6 +59,13 @@ def test_batches_of_several_inputs_with_sample_weights_are_analysed(drive, own):
     assert done.per_step() == dict.fromkeys(variants, 8) | {"batch:4": 32}
 
 
+def test_a_resident_batch_counts_as_what_it_holds(drive, own):
+    more = PIPELINE.replace("STAGE", "batch").replace('{"a": x, "b": x}, y, np.ones(100, np.float32)', "x, y")
+    file = own(SIMPLE + more.replace('params["batch_size"]', "5"), ("read", "batch"))
+    done = drive(**file, variants=[BASELINE, TUNED], params={"feed": "resident", "steps_per_execution": 2})
+    assert done.per_step() == {BASELINE: 5, TUNED: 5}
+
+
 def test_stages_are_not_measured_if_none_is_named_batch(drive, own):
     done = drive(
         **own(PIPELINE.replace("STAGE", "group"), ("read", "group")), variants=[BASELINE, "stage:group"]

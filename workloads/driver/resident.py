@@ -35,7 +35,7 @@ def train(job: Job) -> Any:
     run = _compiled(job, models, steps.same if whole is None else steps.gather, per_call, jit=jit)
     tensors = on_devices(job, (x, y))
     meter.phase(DATA, began)
-    samples = per_call * batch * job.replicas
+    samples = per_call * (len(x) if whole is None else batch) * job.replicas
     if whole is None:
         chosen = itertools.repeat(tf.zeros([per_call, job.replicas, 1], tf.int32))
     else:
@@ -79,7 +79,7 @@ def mirrored_batch(job: Job) -> None:
     run = steps.compile_mirrored(model, strategy)
     meter.phase(DATA, began)
     meter.loss = lambda: building.take_loss(model)
-    drive(meter, lambda: run(batch), steps=1, samples=params["batch_size"] * job.replicas)
+    drive(meter, lambda: run(batch), steps=1, samples=len(x) * job.replicas)
 
 
 def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int, total: int = 0) -> None:
