@@ -63,7 +63,7 @@ class Boundaries(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _last_call_steps(self) -> int:
-        """Return the number of steps in the last call of an epoch, which Keras (3.15) shortens only if data runs out."""
+        """Return the steps in the last call of an epoch, which Keras (3.15) shortens only if data runs out."""
         if not self._epoch.ends:
             return self._stride
         if self._epoch.batches is None:
@@ -145,7 +145,7 @@ def _input(job: Job) -> tuple[Mapping[str, Any], pipeline.Epoch]:
         raise workload_file.WorkloadFileError(
             f"{job.workload.name} has an endless pipeline. Declare samples_per_epoch, at least one batch of {batch}."
         )
-    elif epoch.ends and epoch.batches is None and (steps_per_epoch or several and not job.meter.full):
+    elif epoch.ends and epoch.batches is None and (steps_per_epoch or (several and not job.meter.full)):
         # Keras does not tell how many steps a call did before such an input ended.
         source, epoch = source.repeat(), replace(epoch, ends=False)
     if not epoch.exact:
