@@ -42,7 +42,7 @@ class TestSpeeds:
         run = cpu_run(trials=1)
         windows = (window(100, 101), window(102, 105, samples=700, steps=70))
         result = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
-        assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 10)
+        assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 32)
         assert result.step_time.median == pytest.approx(4 / 80)
 
     def test_only_successful_trials_count(self):

@@ -25,14 +25,9 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
     manifest = run.manifest
     speeds = tuple(_speeds(analysis))
     run_facts = facts(run)
-    # The parameter, because the mean batch of a run depends on how many short ones its windows include.
-    run_facts[Section.WORKLOADS] |= {
-        batch_field(trial.workload, trial.device): str(info.params["batch_size"])
-        for trial in run.trials
-        if not trial.point
-        for info in trial.variants
-        if info.variant == BASELINE and "batch_size" in info.params
-    }
+    for each in speeds:
+        if each.variant == BASELINE:
+            run_facts[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
     return Extract(
         run_id=manifest.run_id,

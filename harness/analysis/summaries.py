@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import steady_means
+from harness.analysis.align import gpu_names, steady_means
 from harness.analysis.energy import energy_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
 from harness.model.analysis import Key, Summary
-from harness.model.run import Run
-from workloads.protocol import EVALUATE, STEADY, Change, Workload, measures_speed
+from harness.model.run import Run, VariantInfo
+from workloads.protocol import EVALUATE, STEADY, Workload, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
@@ -49,6 +49,7 @@ def _summary(
     throughput = estimate([each.throughput for each in group], "samples/s")
     step_time = estimate([each.step_s for each in group], "s")
     assert throughput is not None and step_time is not None  # a group has at least one measure
+    info = _info(group)
     waits = [each.wait_share for each in group if each.wait_share is not None]
     energy, energy_source = energy_per_sample(group, means)
     accuracy = _median(_metric_values(group, ACCURACY))
@@ -58,7 +59,7 @@ def _summary(
     return Summary(
         throughput=throughput,
         step_time=step_time,
-        batch_size=group[0].batch,
+        batch_size=_batch_size(run, info, group[0]),
         step_quantiles=_quantiles(group),
         wait_share=_median(waits),
         training_s=estimate(trained or projected, "s"),
@@ -69,7 +70,7 @@ def _summary(
         energy_source=energy_source,
         accuracy=accuracy,
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
-        changes=_changes(group),
+        changes=info.changes if info else (),
         trial_ids=tuple(each.trial.id for each in group),
         trial_throughputs=tuple(each.throughput for each in group),
         **key._asdict(),
@@ -131,9 +132,17 @@ def _median(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _changes(group: Sequence[Measure]) -> tuple[Change, ...]:
-    for each in group:
-        for info in each.trial.variants:
-            if info.variant == each.variant:
-                return info.changes
-    return ()
+def _info(group: Sequence[Measure]) -> VariantInfo | None:
+    variants = (info for each in group for info in each.trial.variants if info.variant == each.variant)
+    return next(variants, None)
+
+
+def _batch_size(run: Run, info: VariantInfo | None, measure: Measure) -> int:
+    """Return the batch size of all devices; for variants of the breakdown, the mean samples per step.
+
+    The mean of a variant that trains depends on how many short batches its windows include.
+    """
+    declared = info.params.get("batch_size") if info and measures_speed(info.variant) else None
+    workers = len(run.manifest.placement.nodes) if run.manifest.placement else 1
+    devices = max(1, len(gpu_names(measure.trial.device))) * workers
+    return declared * devices if isinstance(declared, int) else measure.batch
