@@ -93,6 +93,15 @@ def test_a_copy_faster_than_the_link_is_impossible() -> None:
     played = run({"gpu0": speeds}, noise=0.001, min_accuracy=0)
     assert first(with_metrics(played, **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
     assert first(with_metrics(played, **{BATCH_BYTES: 9e9})).cause is Cause.IMPOSSIBLE
+    # The other GPU has the link, but the run used the one on four lanes.
+    (gpu,) = played.manifest.gpus
+    slower = replace(played.manifest, gpus=(replace(gpu, pcie_width=4), gpu))
+    assert (
+        first(with_metrics(replace(played, manifest=slower), **{BATCH_BYTES: 1.5e9})).cause
+        is Cause.IMPOSSIBLE
+    )
+    faster = run({"gpu1": speeds}, noise=0.001, min_accuracy=0)
+    assert first(with_metrics(replace(faster, manifest=slower), **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
 
 
 def test_the_gain_of_an_ablation_matches_the_prediction() -> None:

@@ -10,6 +10,7 @@ from harness.analysis.align import core_mean, gpu_names
 from harness.analysis.trial_measures import Measure, Measures
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
+from harness.model.platform import Gpu
 from harness.model.run import CPU, Run, Trial
 from workloads.protocol import Workload
 
@@ -43,6 +44,12 @@ class Case:
     def gpus(self) -> tuple[str, ...]:
         """The GPUs of the device, as "gpu0"."""
         return gpu_names(self.device)
+
+    @property
+    def gpu_models(self) -> tuple[Gpu, ...]:
+        """The manifest's records of the GPUs of the device."""
+        records = {f"gpu{position}": gpu for position, gpu in enumerate(self.run.manifest.gpus)}
+        return tuple(records[name] for name in self.gpus if name in records)
 
     def speed(self, variant: str) -> float | None:
         """Return a variant's throughput in samples/s."""

@@ -68,8 +68,7 @@ def copy_rate(case: Case, time: StepTime) -> float | None:
 
 def link_rate(case: Case) -> float | None:
     """Return the one-way PCIe bandwidth of all GPUs of the device in bytes/s; None if unknown."""
-    if not case.gpus or not case.run.manifest.gpus:
-        return None
-    gpu = case.run.manifest.gpus[0]
-    lane = PCIE_LANE_BYTES_PER_S.get(gpu.pcie_gen or 0)
-    return lane * gpu.pcie_width * len(case.gpus) if lane and gpu.pcie_width else None
+    rates = [
+        PCIE_LANE_BYTES_PER_S.get(gpu.pcie_gen or 0, 0.0) * (gpu.pcie_width or 0) for gpu in case.gpu_models
+    ]
+    return sum(rates) if rates and all(rates) else None

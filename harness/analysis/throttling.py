@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
 from harness.model.analysis import Cause, Estimate, Finding, Part
 from workloads.protocol import BASELINE
@@ -44,13 +43,10 @@ def clock_findings(case: Case) -> Iterator[Finding]:
 
 def _clock_share(case: Case) -> float | None:
     """Return the lowest mean SM clock of the GPUs as a share of its maximum."""
-    max_clocks = {
-        f"gpu{position}": gpu.clock_max_sm_mhz for position, gpu in enumerate(case.run.manifest.gpus)
-    }
     clocks = case.gpu_values(BASELINE, ("nvml", "sm_clock_mhz"))
     shares = [
-        clock / max_clock
-        for name, clock in zip(gpu_names(case.device), clocks, strict=False)
-        if (max_clock := max_clocks.get(name))
+        clock / gpu.clock_max_sm_mhz
+        for gpu, clock in zip(case.gpu_models, clocks, strict=False)
+        if gpu.clock_max_sm_mhz
     ]
     return min(1.0, *shares) if shares else None
