@@ -58,7 +58,7 @@ def command(
     from harness.analysis.versus import versus  # noqa: PLC0415
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
-    limit = _parse_limit(fail_if_slower) if fail_if_slower is not None else None
+    limit = None if fail_if_slower is None else _parse_limit(fail_if_slower, baseline)
     requested = _runs_to_compare(runs, baseline)
     paths = output_paths(
         formats,
@@ -66,10 +66,6 @@ def command(
         lambda folder, form: (folder or Path()) / f"comparison.{form}",
         inputs=[run.path for run in requested],
     )
-    if limit is not None and baseline is None:
-        raise UsageError(
-            "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
-        )
     extracted = read_extracts(requested, Terminal(err()), price=price)
     comparison = versus(
         filtered(extracted, split(workload or ()), split(device or ())),
@@ -155,12 +151,16 @@ def _parse_run(text: str) -> NamedRun:
     return NamedRun(path=references().get(text, Path(text)))
 
 
-def _parse_limit(text: str) -> float:
+def _parse_limit(text: str, baseline: str | None) -> float:
     """Parse "5%", "5 %" or "0.05"; a bare "5" is ambiguous and rejected.
 
     Raises:
-        UsageError: not a share between 0 and 1.
+        UsageError: not a share between 0 and 1, or there is no baseline.
     """
+    if baseline is None:
+        raise UsageError(
+            "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
+        )
     number, percent, rest = text.strip().partition("%")
     with suppress(ValueError):
         share = float(number) / (100 if percent else 1)
