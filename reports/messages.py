@@ -132,7 +132,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
     Cause.KERAS_LOOP: "multiple steps per call",
-    Cause.QUOTA: "lift the container's CPU quota: docker update --cpus 0 CONTAINER",
+    Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
     Cause.COMPUTE: "half precision and XLA, then a faster device",
