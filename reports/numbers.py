@@ -114,7 +114,7 @@ def published(figure: Published) -> str:
         return " to ".join(duration(end) for end in ends)
     if figure.unit in ("accuracy", "utilisation"):
         return f"{' to '.join(f'{end * 100:g}' for end in ends)}{SPACE}%"
-    text = " to ".join(f"{end:,g}" for end in ends)
+    text = " to ".join(f"{end:,.10g}" for end in ends)
     return f"{text}×" if figure.unit in ("ratio", "requests ratio", "gain") else f"{text}/s"
 
 

@@ -67,6 +67,7 @@ def test_missing_values_are_not_shown_as_zero() -> None:
         (numbers.quantity, of(12_343.2, 12_151, 12_481), "12,300/s"),
         (numbers.published, figure(47, 0, "samples/s"), "47/s"),
         (numbers.published, figure(15000, 17000, "samples/s"), "15,000 to 17,000/s"),
+        (numbers.published, figure(1_234_567, 0, "samples/s"), "1,234,567/s"),
         (numbers.published, figure(0, 0.1, "utilisation"), "0 to 10 %"),
         (numbers.published, figure(4, 0, "ratio"), "4×"),
         (numbers.published, figure(343, 0, "s"), "5 min 43 s"),
