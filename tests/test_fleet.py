@@ -17,8 +17,8 @@ from harness.errors import FleetError, StoreError, TfbenchError, TrialError, Usa
 from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, read_files, write_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.node_worker import kind, scratch_folder
-from harness.fleet.nodes import choose
+from harness.fleet.node_worker import scratch_folder
+from harness.fleet.nodes import choose, kind
 from harness.fleet.session import Ready, collect, lost_nodes, prepare, run, user_files
 from harness.model.options import Options
 from harness.model.run import Status

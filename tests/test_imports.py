@@ -48,7 +48,7 @@ OTHERS: Mapping[str, str] = {
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.components.rescaling",
-    *(f"workloads.driver.{name}" for name in ("workload_file", "sequence", "timing", "tuning")),
+    *(f"workloads.driver.{name}" for name in ("workload_file", "failing_variants", "timing", "tuning")),
 )
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import core_mean, gpu_names
+from harness.analysis.align import gpu_names
 from harness.analysis.trial_measures import Measure, Measures
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
@@ -145,37 +145,3 @@ def cases(
             ratios=tuple(each for each in ratios if each.workload == name),
             trials=tuple(trials.values()),
         )
-
-
-def device_activity(case: Case, variant: str) -> float | None:
-    """Return the share of time in which a kernel was resident on the GPUs, or in which the CPUs were busy.
-
-    For a GPU this is an upper bound of its real utilisation.
-    """
-    if case.on_gpu:
-        choices = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
-        values = case.gpu_values(variant, *choices)
-        return sum(values) / len(values) / 100 if values else None
-    used, cpus = cpus_used(case, variant), case.cpus
-    return min(1.0, used / cpus) if used is not None and cpus else None
-
-
-def cpus_used(case: Case, variant: str) -> float | None:
-    """Return the CPU time used by the container in a variant, in CPUs."""
-    used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
-    return case.host(variant, "process", "cpu_usage_s_per_s") if used is None else used
-
-
-def host_busy(case: Case, variant: str) -> float | None:
-    """Return the utilisation of the pinned CPUs, or of all CPUs of the host, from 0 to 1."""
-    if case.pinned:
-        names = [f"core{number}_util_pct" for number in case.pinned]
-        cores = [
-            value
-            for trial in case.trials
-            for name in names
-            if (value := core_mean(trial, variant, name)) is not None
-        ]
-        return sum(cores) / len(cores) / 100 if cores else None
-    busy = case.host(variant, "host", "cpu_util_pct")
-    return None if busy is None else busy / 100

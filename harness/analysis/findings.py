@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis.case import Case, cpus_used
+from harness.analysis.case import Case
 from harness.analysis.host_taken import host_shares
 from harness.analysis.impossible import impossible
 from harness.analysis.learning import not_learning
 from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
+from harness.analysis.utilisation import cpus_used
 from harness.model.analysis import (
     INPUT_PARTS,
     MIN_SHARE,

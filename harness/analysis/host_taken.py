@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.analysis.case import Case, cpus_used, host_busy
+from harness.analysis.case import Case
+from harness.analysis.utilisation import cpus_used, host_busy
 from harness.model.analysis import Cause
 from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from harness.analysis.case import Case, cpus_used
+from harness.analysis.case import Case
 from harness.analysis.stats import estimate
+from harness.analysis.utilisation import cpus_used
 from harness.model.analysis import Estimate, Pipeline, Stage
 from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 

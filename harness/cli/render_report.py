@@ -22,14 +22,6 @@ FILES: Mapping[str, str] = {
 }
 
 
-def newest(path: Path) -> Path:
-    """Return the newest run folder in `path`; return `path` if it is a run folder or file, or has no runs."""
-    if path.is_file() or (path / "manifest.json").exists():
-        return path
-    runs = (manifest.parent for manifest in path.glob("*/manifest.json"))
-    return max(runs, default=path, key=lambda run: run.name)
-
-
 def read_analysis(path: Path, prices: Prices | None) -> tuple[Analysis, bool]:
     """Read a run folder or report file; return its analysis, and whether the analysed run is complete.
 

@@ -9,8 +9,9 @@ import typer
 
 from harness.cli.console import out
 from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_report import FILES, newest, report_texts
+from harness.cli.render_report import FILES, report_texts
 from harness.cli.shared_options import Formats, Price, Target
+from harness.run.store import newest_run
 
 
 def command(
@@ -26,7 +27,7 @@ def command(
     A report.html contains its run and can be used instead of the run folder: `tfbench report report.html
     --format json` extracts the data.
     """  # fmt: skip
-    run = newest(run)
+    run = newest_run(run)
 
     def path_in(folder: Path | None, format_name: str) -> Path:
         # Output made from a report file is placed next to it, with the same name.

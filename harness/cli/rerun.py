@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.render_report import newest
 from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
@@ -27,6 +26,7 @@ from harness.paths import Paths, paths_here
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
+from harness.run.store import newest_run
 from harness.wording import short_digests
 
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
@@ -54,7 +54,7 @@ def command(
     progress = Terminal(err())
     paths = paths_here()
     with stop_on_signals():
-        path = newest(run)
+        path = newest_run(run)
         recorded = open_run(path)
         manifest = recorded.manifest
         progress.line(

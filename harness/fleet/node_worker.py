@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import psutil
 
 from harness.fleet.fleet_folder import STOPS, read_files, write_files
 from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
+from harness.fleet.nodes import kind
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Silent, Task
@@ -56,14 +57,6 @@ def describe(node: Node, cloud: bool) -> Node:
         machine=str(host.get("boot_id", node.node_id)),
         cpus=cpus,
     )
-
-
-def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
-    """Describe a kind of machine. Memory is rounded up to 4 GiB, because kernels reserve varying amounts."""
-    memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
-    gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
-    cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
-    return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
 def work(plan: FleetPlan, previous_run: Mapping[str, bytes]) -> Iterator[Message]:

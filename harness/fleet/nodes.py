@@ -1,4 +1,4 @@
-"""Select the nodes of a cluster that take part. No I/O."""
+"""Name, describe and select the nodes of a cluster. No I/O."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def node_keys(raylets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         key if names.count(key) == 1 else f"{key}-{raylet['NodeID'][:6]}"
         for key, raylet in zip(names, raylets, strict=True)
     )
+
+
+def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
+    """Describe a kind of machine. Memory is rounded up to 4 GiB, because kernels reserve varying amounts."""
+    memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
+    gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
+    cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
+    return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
 def choose(nodes: Sequence[Node], selection: str) -> tuple[Node, ...]:

@@ -137,6 +137,14 @@ def write_json(path: Path, value: Any) -> Path:
     return write_atomic(path, json.dumps(to_plain(value), indent=1) + "\n")
 
 
+def newest_run(path: Path) -> Path:
+    """Return the newest run folder in `path`; return `path` if it is a run folder or file, or has no runs."""
+    if path.is_file() or (path / "manifest.json").exists():
+        return path
+    runs = (manifest.parent for manifest in path.glob("*/manifest.json"))
+    return max(runs, default=path, key=lambda run: run.name)
+
+
 def read_run(path: Path) -> Run:
     """Read a run folder, complete or not.
 

@@ -22,8 +22,8 @@ from workloads.driver import (
     tuning,
     workload_file,
 )
+from workloads.driver.failing_variants import measure_each
 from workloads.driver.job import Job
-from workloads.driver.sequence import measure_each
 from workloads.driver.timing import Meter, local_readings
 from workloads.protocol import (
     ARRAYS,

@@ -18,7 +18,7 @@ import numpy as np
 import xgboost as xgb
 
 from workloads.driver import tuning, workload_file
-from workloads.driver.sequence import measure_each
+from workloads.driver.failing_variants import measure_each
 from workloads.driver.timing import Meter
 from workloads.protocol import (
     ARRAYS,

@@ -1,4 +1,4 @@
-"""Measure variants one after the other, so that none uses buffers or caches that another one filled."""
+"""Measure variants one after the other; one that fails is left out, and the others still run."""
 
 from __future__ import annotations
 

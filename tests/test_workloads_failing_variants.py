@@ -3,7 +3,7 @@ from contextlib import nullcontext
 import pytest
 
 from harness.run.events import read_log
-from workloads.driver.sequence import measure_each
+from workloads.driver.failing_variants import measure_each
 from workloads.protocol import BASELINE, EventWriter
 
 
