@@ -6,20 +6,15 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import INPUT_PARTS, MIN_SHARE, Analysis, Key, Pipeline, Stage, find_by_key
+from harness.model.analysis import INPUT_PARTS, Analysis, Pipeline, Stage
 from reports import charts, numbers
 from reports.names import devices_of, titles_of
-from workloads.protocol import BASELINE
 
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
-    """Return the pipelines whose input is large enough to be a finding."""
-    return tuple(
-        pipeline
-        for pipeline in analysis.pipelines
-        if (time := find_by_key(analysis.step_times, Key(pipeline.workload, pipeline.device, BASELINE)))
-        and time.share(*INPUT_PARTS) >= MIN_SHARE
-    )
+    """Return the pipelines whose input is a finding."""
+    limited = {(each.workload, each.device) for each in analysis.findings if each.parts == INPUT_PARTS}
+    return tuple(each for each in analysis.pipelines if (each.workload, each.device) in limited)
 
 
 def pipeline_figure(analysis: Analysis) -> charts.Figure | None:

@@ -13,8 +13,6 @@ from workloads.protocol import Change, Published
 # Thresholds of both analysis and wording. Fewer trials or a wider interval (half width / median) are a caveat.
 MIN_TRIALS = 3
 RELIABLE_WIDTH = 0.05
-# Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
-MIN_SHARE = 0.10
 
 
 class Key(NamedTuple):
