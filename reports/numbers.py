@@ -58,6 +58,9 @@ def ratio_estimate(value: Estimate) -> str:
 
 
 def _ratio(value: float) -> str:
+    # Ends of an interval from two trials can be this far apart.
+    if not 0.001 <= value < 10_000:
+        return "0" if value < 1 else "over 10,000"
     return _fixed(value, 2) if 0.1 <= value < 10 else number(value, 3 if value >= 10 else 2)
 
 

@@ -89,6 +89,7 @@ def test_files_are_never_executed(tmp_path: Path) -> None:
         (with_arguments(published="('5 s',)"), "published"),
         (with_arguments(tuned="('batch_size', 64)"), "tuned"),
         (with_arguments(stages="('read', 'read')"), "stages"),
+        (with_arguments(samples_per_epoch="8"), "samples_per_epoch"),
         (with_arguments(**{"**{'a'": "1}"}), "is not Python"),
         (f"from os import sep\n{with_arguments(title='sep')}", "`sep` is not a literal"),
         (f"import os\n{with_arguments(title='os.sep')}", "is not a literal"),

@@ -35,6 +35,11 @@ def test_the_interval_determines_the_digits_up_to_three(value: Estimate, text: s
     assert numbers.interval(value) == spread
 
 
+def test_an_interval_of_ratios_over_many_powers_of_ten_is_cut() -> None:
+    assert numbers.ratio_interval(of(0.57, 4.3e-15, 1.25e14, n=2)) == "0 to over 10,000"
+    assert numbers.ratio_interval(of(0.57, 0.081, 4.68, n=3)) == "0.081 to 4.68"
+
+
 def test_missing_values_are_not_shown_as_zero() -> None:
     missing = (numbers.speed(None), numbers.interval(None), numbers.percent(None),
                numbers.size(None), numbers.quantity(None), numbers.number(float("nan")),

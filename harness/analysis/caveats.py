@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from harness.analysis.stats import drift
 from harness.analysis.trial_measures import Measures
 from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Summary
-from harness.model.run import Run, Status, Trial
+from harness.model.run import Run, Trial
 from workloads.protocol import BASELINE, TUNED
 
 # A trend is reported if it is significant at 5 % and larger than 2 %.
@@ -48,17 +49,14 @@ def _setup(run: Run) -> Iterator[Caveat]:
 
 
 def _trials(run: Run) -> Iterator[Caveat]:
-    failed: dict[tuple[str, str, Status], list[str]] = {}
-    for trial in run.trials:
-        if trial.failed:
-            failed.setdefault((trial.workload, trial.device, trial.status), []).append(trial.message)
-    for (workload, device, status), messages in failed.items():
+    failed = Counter(
+        (trial.workload, trial.device, f"{trial.status.value}. {trial.message}".strip())
+        for trial in run.trials
+        if trial.failed
+    )
+    for (workload, device, text), count in failed.items():
         yield Caveat(
-            kind=CaveatKind.FAILED_TRIALS,
-            workload=workload,
-            device=device,
-            value=float(len(messages)),
-            text=f"{status.value}. {messages[0]}".strip(),
+            kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
         )
 
 

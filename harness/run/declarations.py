@@ -127,6 +127,8 @@ def _problems(workload: Workload) -> Iterator[str]:
         yield f"name must be up to {MAX_NAME} lower case letters, digits and hyphens"
     if min(workload.batch_size, workload.epochs) <= 0 or workload.samples_per_epoch < 0:
         yield "batch_size and epochs must be above 0, and samples_per_epoch not negative"
+    if workload.samples_per_epoch and not workload.pipeline:
+        yield "samples_per_epoch needs an own pipeline: Keras trains on arrays once per epoch"
     if workload.image not in IMAGES:
         yield f"image must be one of {', '.join(IMAGES)}"
     if not all(workload.stages) or len(set(workload.stages)) < len(workload.stages):

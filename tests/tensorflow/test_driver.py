@@ -249,7 +249,7 @@ class Waiting(tf.keras.Model):
         return self.dense(x)
     def train_step(self, data):
         with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(0.012) or 0.0, [], tf.double)]):
-            return super().train_step(data)
+            return {"own name": super().train_step(data)["loss"]}
 def model(params):
     net = Waiting()
     net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))

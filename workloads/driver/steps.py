@@ -27,10 +27,16 @@ def same(tensors: Any, indices: Any) -> tuple[Any, Any]:
     return tensors
 
 
+def loss_of(model: Any, batch: Any) -> Any:
+    """Run one training step; return its loss, or the first result of a step that names its losses differently."""
+    results = model.train_step(batch)
+    return results.get("loss", next(iter(results.values())))
+
+
 def compile_train(model: Any, pick: Pick, *, steps: int, jit: bool) -> Callable[[Any, Any], Any]:
     """Return a function (tensors, selection) -> loss that runs `steps` training steps per call."""
     return tf.function(
-        looped(lambda tensors, chosen: model.train_step(pick(tensors, chosen))["loss"], steps),
+        looped(lambda tensors, chosen: loss_of(model, pick(tensors, chosen)), steps),
         jit_compile=jit,
         autograph=False,
     )
@@ -41,7 +47,7 @@ def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[
 
     @tf.function(autograph=False)
     def run(batches: Any) -> Any:
-        losses = strategy.run(lambda batch: model.train_step(batch)["loss"], (batches,))
+        losses = strategy.run(lambda batch: loss_of(model, batch), (batches,))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
     with strategy.scope():
@@ -75,7 +81,7 @@ def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], 
             for each shape.
     """
     return tf.function(
-        lambda batch: model.train_step(batch)["loss"],
+        lambda batch: loss_of(model, batch),
         input_signature=None if signature is None else [signature],
         jit_compile=jit,
         autograph=False,
