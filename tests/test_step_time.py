@@ -59,7 +59,7 @@ NOT_WAITING = _speed(40, wait_share=0.0)
     [
         ({"custom_loop": _speed(40, wait_share=0.75), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
         ({"custom_loop": _speed(10, wait_share=0.0), "input_only": _speed(1)}, Part.FRAMEWORK, 0.75),
-        ({"custom_loop": NOT_WAITING, "input_only": _speed(1)}, Part.INPUT_SLOWDOWN, 0.75),
+        ({"custom_loop": NOT_WAITING, "input_only": _speed(35)}, Part.INPUT_SLOWDOWN, 0.75),
         ({"custom_loop": NOT_WAITING, "host_fed": _speed(40), "input_only": _speed(1)}, Part.COPY, 0.75),
         ({"input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
     ],
@@ -104,6 +104,12 @@ def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
     windows = tuple(slow if each is last else each for each in trial.windows)
     result = analyse(replace(played, trials=(replace(trial, windows=windows),))).findings
     assert result[0].cause is Cause.INPUT
+
+
+def test_a_pipeline_slows_the_step_by_no_more_than_its_own_time() -> None:
+    parts = _of(baseline=_speed(40), model_only=_speed(10), custom_loop=NOT_WAITING, input_only=_speed(2))
+    assert parts[Part.INPUT_SLOWDOWN] == pytest.approx(0.05, abs=0.01)
+    assert parts[Part.UNEXPLAINED] == pytest.approx(0.7, abs=0.02)
 
 
 def test_tuned_times_are_for_the_batch_size_of_the_baseline() -> None:

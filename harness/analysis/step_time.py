@@ -12,7 +12,8 @@ The parts are
 
     framework  b - l, at most u - h; plus Python inside the step and retracing for changing shapes
     input wait w, minus what Keras fit hides behind it (l - b, if positive)
-    slowed     (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h
+    slowed     (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h; at most the
+               time of the pipeline alone
     copy       h - m, with h at most l - w
     launch     the part of m confirmed by two of three: time that does not grow with the batch, time saved by
                multiple steps per call, and idle time of the device
@@ -126,9 +127,10 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         retracing = np.minimum(_array(times.retracing, model), slowed)
         wait = _clipped(wait - longer)
         framework, slowed = _clipped(times.baseline - loop), slowed - retracing
+        # A pipeline slows the step by no more than its own time.
+        slowed = slowed if times.feed is None else np.minimum(slowed, times.feed)
         if times.from_memory is not None:
-            # Keras' loop costs no more than without input; the excess is slowdown by the pipeline, which
-            # cannot exceed the time of the pipeline.
+            # Keras' loop costs no more than without input; the excess is slowdown by the pipeline.
             limit = times.baseline - times.from_memory
             limit = limit if times.feed is None else np.minimum(limit, times.feed)
             excess = np.minimum(
