@@ -128,11 +128,11 @@ def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
         wait = _clipped(wait - longer)
         framework, slowed = _clipped(times.baseline - loop), slowed - retracing
         # A pipeline slows the step by no more than its own time.
-        slowed = slowed if times.feed is None else np.minimum(slowed, times.feed)
+        feed = np.inf if times.feed is None else times.feed
+        slowed = np.minimum(slowed, feed)
         if times.from_memory is not None:
             # Keras' loop costs no more than without input; the excess is slowdown by the pipeline.
-            limit = times.baseline - times.from_memory
-            limit = limit if times.feed is None else np.minimum(limit, times.feed)
+            limit = np.minimum(times.baseline - times.from_memory, feed)
             excess = np.minimum(
                 _clipped(framework - _clipped(times.from_memory - fed)), _clipped(limit - wait - slowed)
             )
