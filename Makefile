@@ -27,7 +27,7 @@ pip        = $(1)/bin/pip $(2) --quiet --disable-pip-version-check >$(1)/pip.log
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Variables of bench: PROFILE=smoke|quick|full ENGINE=auto|docker|local DEVICE=auto|cpu|gpu|..."
-	@echo "                    WORKLOADS=name,name OUT=folder ARGS='any option of tfbench bench'"
+	@echo "                    WORKLOADS=name,train.py OUT=folder ARGS='any option of tfbench bench'"
 
 # The stamp is written last, so an interrupted installation starts again.
 $(VENV)/installed: requirements.lock pyproject.toml
@@ -51,7 +51,7 @@ install: $(VENV)/installed ## install the harness into .venv
 .PHONY: bench
 bench: $(VENV)/installed ## run the benchmarks and write the report
 	@$(TFBENCH) bench --profile $(PROFILE) --engine $(ENGINE) --device $(DEVICE) --out $(OUT) \
-	  $(foreach name,$(call split,$(WORKLOADS)),--workload $(name)) $(ARGS)
+	  $(call split,$(WORKLOADS)) $(ARGS)
 
 .PHONY: doctor
 doctor: $(VENV)/installed ## check what this host can run
@@ -80,7 +80,7 @@ quick: $(VENV)/installed-dev ## run the fast tests: no Docker, TensorFlow, brows
 	  -m "not docker and not tensorflow and not browser and not slow"
 
 .PHONY: faults
-faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, bad options and workloads, kills
+faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, hostile input, full disks, lost terminals and engines, kills
 	@TFBENCH_FAULTS=$(FAULTS) $(BIN)/pytest --numprocesses auto --dist worksteal --quiet tests/faults
 
 .PHONY: lint

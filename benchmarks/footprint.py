@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,9 @@ TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
 def cpu_footprints(run: Run) -> Iterator[tuple[str, Footprint]]:
     """Yield the CPU footprint of each workload in a run."""
     profile = run.manifest.profile.name
-    data = {each.workload: each.size_bytes for each in run.manifest.data}
+    data: Counter[str] = Counter()
+    for each in run.manifest.data:
+        data[each.workload] += each.size_bytes
     on_cpu = [trial for trial in run.trials if trial.device == "cpu" and trial.status is Status.OK]
     for name in dict.fromkeys(trial.workload for trial in on_cpu):
         trials = [trial for trial in on_cpu if trial.workload == name]
@@ -37,7 +40,7 @@ def cpu_footprints(run: Run) -> Iterator[tuple[str, Footprint]]:
                 trial_s=round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in trials), 1),
                 trials=PROFILES[profile].trials,
                 memory_bytes=max(filter(None, map(_memory, trials)), default=None),
-                data_bytes=data.get(name, 0),
+                data_bytes=data[name],
                 machine=f"{trials[0].facts.get('cpus_visible', '')} x {model}",
             ),
         )

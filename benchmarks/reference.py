@@ -6,6 +6,7 @@ The run should be the default suite of the release with at least three trials on
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ FOLDER = Path(harness.run.__file__).with_name("references")
 def main(run: str, name: str) -> None:
     """Write the extract of a run folder or report file as NAME."""
     extracted = extract(analyse(open_run(Path(run))), label=name)
-    facts = {
+    facts: dict[Section, Mapping[str, str]] = {
         section: {field: value for field, value in fields.items() if not field.endswith(HASHED)}
         for section, fields in extracted.facts.items()
         if section is not Section.IMAGES

@@ -22,16 +22,21 @@ TMP_BYTES = 2 << 30
 SHARED_MEMORY_BYTES = 1 << 30
 # Polling interval for a running container, in seconds.
 POLL_S = 0.05
-# Limit of what a container may write into its folder, and seconds between checks.
+# Limits of what a container may write into its folder, and seconds between checks.
 OUT_BYTES = 2 << 30
+OUT_FILES = 100_000
+OUT_DEPTH = 64
 # How much of a trial's output is kept: its end.
 LOG_BYTES = 64 << 10
 SIZE_CHECK_S = 2.0
 # Upper limits of options. MAX_PLANNED: trials of a run; MAX_TRIALS: trials of a workload on a device.
 MAX_TRIALS = 1_000
 MAX_PLANNED = 100_000
+MAX_CALL = 1000
 MAX_SEED = 2**32 - 1
 MAX_STALL_S = 7 * 86_400.0
+# Shorter, a device does not even warm up.
+MIN_SOAK_S, MAX_SOAK_S = 20.0, 24 * 3600.0
 MAX_CPUS = 8_192.0
 MAX_MEMORY_GIB = 1 << 20
 # Limits of the run embedded in a page, which keep the page below 1.5 MB: telemetry values and steps; characters.

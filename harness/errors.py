@@ -7,6 +7,7 @@ docs/report.md lists the exit codes; a test compares the two.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -16,6 +17,14 @@ from typing import ClassVar
 
 # Lines of a failed program's output in an error message.
 OUTPUT_LINES = 10
+# The user of an address ends at its last @, because a password may contain one.
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
+_TOKEN = re.compile(r"\b(\w*(?:token|password|passwd|secret|api[_-]?key))=[^\s&'\"]+", re.IGNORECASE)
+
+
+def without_secrets(text: str) -> str:
+    """Remove user names and passwords from addresses, and the values of tokens."""
+    return _TOKEN.sub(r"\1=***", _USER.sub(r"\1", text))
 
 
 class TfbenchError(Exception):
@@ -29,9 +38,9 @@ class TfbenchError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = without_secrets(message)
+        self.hint = without_secrets(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}"
@@ -99,6 +108,12 @@ class FleetError(TfbenchError):
     """No cluster answers, or some nodes could not be measured; the results of the others are kept."""
 
     exit_code = 11
+
+
+class UnhealthyError(TfbenchError):
+    """A health check of the machine failed; the report is kept."""
+
+    exit_code = 12
 
 
 class Interrupted(TfbenchError):  # noqa: N818 - caused by the user, not an error

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,8 @@ from harness.errors import StoreError
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 64
 MAX_TEXT = 1 << 20
+# Values in one document. The largest recorded run has 60,000.
+MAX_VALUES = 4_000_000
 _TERMINAL_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
 
@@ -41,6 +44,12 @@ def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
     return open(descriptor, "rb")  # noqa: PTH123 - a descriptor, not a path
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove a folder as far as permissions allow; no error if it does not exist."""
+    # Python's own function fails for trees that are deeper than its recursion, such as a container may leave.
+    subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
+
+
 def read_file(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return a file's content.
 
@@ -60,12 +69,59 @@ def parse_json(content: bytes | str) -> Any:
     """Parse JSON and make all text printable.
 
     Raises:
-        ValueError: not JSON, or nested deeper than MAX_DEPTH.
+        ValueError: not JSON, nested deeper than MAX_DEPTH, or with more than MAX_VALUES values.
     """
+    separators = ",[{" if isinstance(content, str) else (b",", b"[", b"{")
+    if sum(map(content.count, separators)) > MAX_VALUES:  # type: ignore[arg-type]
+        raise ValueError("it has too many values")
     try:
         return sanitized(json.loads(content))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+# Types of MessagePack: bytes after the type; bytes of a length; bytes of a count, and values per item.
+_FIXED = {0xCA: 4, 0xCB: 8, **{0xCC + power: 1 << power for power in range(4)}}
+_FIXED |= {0xD0 + power: 1 << power for power in range(4)} | dict.fromkeys((0xC0, 0xC2, 0xC3), 0)
+_SIZED = {first + power: 1 << power for first in (0xC4, 0xD9) for power in range(3)}
+_NESTED = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+
+
+def check_message_pack(content: bytes) -> None:
+    """Check a MessagePack document before it is decoded, because a byte may become an object of 64 bytes.
+
+    Raises:
+        ValueError: truncated, nested deeper than MAX_DEPTH, or with more than MAX_VALUES values.
+    """
+    at, values, pending = 0, 0, [1]
+    while pending:
+        if not pending[-1]:
+            pending.pop()
+            continue
+        pending[-1] -= 1
+        values += 1
+        if values > MAX_VALUES or len(pending) > MAX_DEPTH:
+            raise ValueError("it has too many values" if values > MAX_VALUES else "it is nested too deeply")
+        if at >= len(content):
+            raise ValueError("it is truncated")
+        kind = content[at]
+        at += 1
+        if kind < 0x80 or kind >= 0xE0:  # a small integer
+            continue
+        if kind < 0xA0:
+            pending.append((kind & 15) * (1 if kind & 16 else 2))
+        elif kind < 0xC0:
+            at += kind & 31
+        elif kind in _FIXED:
+            at += _FIXED[kind]
+        elif kind in _SIZED:
+            at += _SIZED[kind] + int.from_bytes(content[at : at + _SIZED[kind]])
+        elif kind in _NESTED:
+            width, each = _NESTED[kind]
+            pending.append(int.from_bytes(content[at : at + width]) * each)
+            at += width
+        else:
+            raise ValueError(f"it has the unknown type {kind:#x}")
 
 
 def read_object(path: Path, *, max_bytes: int = 64 << 20) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Figure:
         spec: Vega-Lite; a concatenation of panels of equal width.
         reserve_px: width of the labels beside the panels.
         extent_s: end of the time axis, if it is bound to the selection "zoom".
+        soak: whether it shows a load without pause, which belongs to the machine.
         opens_s: the part of the time axis shown first; None for all.
     """
 
@@ -70,6 +71,7 @@ class Figure:
     legend: tuple[Key, ...] = ()
     extent_s: float = 0.0
     opens_s: tuple[float, float] | None = None
+    soak: bool = False
 
 
 def stacked(panels: Sequence[Panel], *, labels_px: int, spacing: int, **rest: Any) -> Spec:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from harness.model.comparison import (
     Extract,
@@ -25,6 +27,7 @@ MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
     Outcome.SLOWER: "▼",
     Outcome.SAME: "≈",
+    Outcome.UNDECIDED: "~",
     Outcome.UNKNOWN: "?",
     Outcome.NOT_COMPARED: "",
 }
@@ -61,6 +64,8 @@ def headline(versus: Versus) -> str:
     """Return the result of a comparison in at most two sentences."""
     if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
         return " ".join(lines[:2])
+    if smoke := [run.label for run in versus.runs if run.smoke]:
+        return f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
     if not versus.standings:
         return "Nothing was measured that could be compared."
     return " ".join(filter(None, (_ranking(versus), _outcomes(versus))))
@@ -89,20 +94,23 @@ def _outcomes(versus: Versus) -> str:
         if len(versus.runs) > 2:
             names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in matching))
         parts += [f"{outcome.value}: {some(names)}"] if names else []
-    if parts:
-        text = "; ".join(parts)
-        return f"{text[0].upper()}{text[1:]}."
-    if all(each.outcome is Outcome.UNKNOWN for each, _ in compared):
+    counts, total = Counter(each.outcome for each, _ in compared), counted(len(compared), "comparison")
+    if counts[Outcome.UNKNOWN] == len(compared):
         return "Single trials cannot show a difference."
-    return f"No difference in {counted(len(compared), 'comparison')}."
+    for outcome in (Outcome.SAME, Outcome.UNDECIDED, Outcome.UNKNOWN):
+        if count := counts[outcome]:
+            parts.append(f"{outcome.value}: {total if count == len(compared) else f'{count} of {total}'}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
-    """Yield warnings about a failed check, smoke runs and runs that are not comparable."""
+    """Yield warnings about a failed check, copies and runs that are not comparable."""
     if gate is not None and (reasons := failures(versus, gate)):
         yield f"Check failed: {'; '.join(reasons)}."
-    if smoke := [run.label for run in versus.runs if run.smoke]:
-        yield f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
+    for run, original in versus.copies:
+        first, copy = versus.runs[original].label, versus.runs[run].label
+        yield f"{copy} is the same recording as {first}, so their comparison shows nothing. Give another run."
     groups: dict[Section, list[str]] = {}
     for each in versus.differences:
         if not each.comparable:
@@ -115,24 +123,57 @@ def failures(versus: Versus, gate: Gate) -> list[str]:
     """Return why a check failed; [] if it passed."""
     baseline, result = reference_name(versus), []
     if gate.failed:
-        slower = f"{len(gate.failed)} of {counted(len(gate.checks), 'speed')} slower"
-        result.append(f"{slower} than in {baseline} (limit {numbers.percent(gate.limit)})")
+        slower = f"{len(gate.failed)} of {_checked(versus)} slower"
+        result.append(f"{slower} than in {baseline} by {numbers.percent(versus.limit)} or more")
     if gate.missing:
         result.append(f"{counted(len(gate.missing), 'speed')} measured in {baseline} only")
     if gate.is_empty:
         result.append("nothing could be compared: no common measurements, or single trials only")
+    if gate.copied:
+        copies = some([versus.runs[run].label for run in gate.copied])
+        result.append(f"{copies}: the same recording as {baseline}")
     return result
 
 
-def notes(versus: Versus) -> list[str]:
-    """Return notes about workers that share a machine and about incomplete runs."""
+def missing(versus: Versus, gate: Gate | None) -> list[tuple[str, str]]:
+    """Return the label of each run that lacks speeds of the baseline, and these speeds."""
+    result: dict[str, list[str]] = {}
+    for run, key in gate.missing if gate else ():
+        result.setdefault(versus.runs[run].label, []).append(" ".join(key))
+    return [(label, ", ".join(keys)) for label, keys in result.items()]
+
+
+def _checked(versus: Versus) -> str:
+    return counted(sum(each.ratio is not None for each in versus.results), "speed")
+
+
+def notes(versus: Versus, gate: Gate | None) -> list[str]:
+    """Return notes about what the runs could show, workers that share a machine, and incomplete runs."""
+    result = [power(versus)] if versus.tests else []
+    if gate is not None and gate.open:
+        may = (
+            f"{len(gate.open)} of {_checked(versus)} may be slower by {numbers.percent(versus.limit)} or more"
+        )
+        result.append(f"{may}: too few trials or too much noise to decide.")
     shared = scaling_caveat(versus.scaling.placements) if versus.scaling else ""
     groups: dict[str, list[str]] = {}
     for run in versus.runs:
         if reason := _incomplete(run):
             groups.setdefault(reason, []).append(run.label)
     incomplete = [f"{some(labels)}: {reason}" for reason, labels in groups.items()]
-    return [shared, *incomplete] if shared else incomplete
+    return [*result, shared, *incomplete] if shared else [*result, *incomplete]
+
+
+def power(versus: Versus) -> str:
+    """Return the smallest differences that the widths of the intervals let the runs show."""
+    ratios = [each.ratio for each in versus.results if each.ratio is not None and each.ratio.n > 1]
+    shown = [1 - math.sqrt(ratio.low / ratio.high) for ratio in ratios]
+    typical, worst = numbers.percent(median(shown)), numbers.percent(max(shown))
+    if typical == worst:
+        return f"These runs could show a difference of {typical} or more."
+    return (
+        f"These runs could show a difference of {typical} or more in half of the comparisons, {worst} in all."
+    )
 
 
 def _incomplete(run: Extract) -> str:
@@ -150,7 +191,8 @@ def method(versus: Versus) -> str:
     together = f", simultaneous for all {versus.tests} comparisons" if versus.tests > 1 else ""
     return (
         f"Speeds are medians of trials; ratios have 95 % intervals{together}. "
-        "▲ faster and ▼ slower: the interval excludes 1. ≈ the interval includes 1. ? one trial."
+        "▲ faster and ▼ slower: the interval excludes 1. ≈ no difference: it includes 1 and no difference of "
+        f"{numbers.percent(versus.limit)}. ~ undecided: it includes both. ? one trial."
     )
 
 

@@ -50,7 +50,7 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "results": results,
         "rows": list(dict.fromkeys(pairs)),
         "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
-        "notes": compare_messages.notes(versus),
+        "notes": compare_messages.notes(versus, gate),
         "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
         "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],
         "caveats": _caveats(columns),

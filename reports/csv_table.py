@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
 from typing import Any
 
-from harness.model.analysis import Analysis, Estimate, Part, RatioKind, Summary, find_by_key
+from harness.model.analysis import Analysis, Capability, Estimate, Part, RatioKind, Summary, find_by_key
 from harness.model.comparison import Result, Versus
 from reports.compare_messages import reference_name
 from reports.escaping import harmless
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, MACHINE
 
 # Spreadsheets treat cells that begin with one of these as formulas, even if quoted in the CSV.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -19,7 +20,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
-    return _written(dict(_row(analysis, summary)) for summary in analysis.summaries)
+    machine = (dict(_capability_row(analysis, each)) for each in analysis.capabilities)
+    return _written([*(dict(_row(analysis, summary)) for summary in analysis.summaries), *machine])
 
 
 def comparison_csv(versus: Versus) -> str:
@@ -30,7 +32,8 @@ def comparison_csv(versus: Versus) -> str:
 def _written(rows: Iterable[Mapping[str, Any]]) -> str:
     rows = list(rows)
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["run"], lineterminator="\n")
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(names) or ["run"], restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
@@ -47,14 +50,7 @@ def cell(value: Any) -> Any:
 
 
 def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
-    manifest = analysis.run.manifest
-    yield "run", manifest.run_id
-    yield "created", manifest.created
-    yield "machine", manifest.system.get("system_name") or manifest.system.get("host_processor_model_name")
-    yield "gpus", "; ".join(dict.fromkeys(gpu.name for gpu in manifest.gpus))
-    yield "profile", manifest.profile.name
-    yield "tfbench", manifest.tfbench_version
-    yield "commit", manifest.commit
+    yield from _run(analysis)
     yield from summary.key._asdict().items()
     yield "trials", summary.throughput.n
     yield from _estimate("samples_per_s", summary.throughput)
@@ -79,6 +75,29 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     finding = analysis.limit(summary.workload, summary.device)
     yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
     yield "trial_ids", " ".join(summary.trial_ids)
+
+
+def _capability_row(analysis: Analysis, each: Capability) -> Iterator[tuple[str, Any]]:
+    yield from _run(analysis)
+    yield from {"workload": MACHINE, "device": each.device, "variant": each.name}.items()
+    yield "trials", each.value.n
+    yield from _estimate("capability", each.value)
+    yield "capability_unit", each.value.unit
+    yield "data_sheet", each.sheet
+    yield "share_of_kind", each.value.median / median(each.references) if each.references else None
+    yield "sm_clock_mhz", each.mhz
+    yield "power_w", each.power_w
+
+
+def _run(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+    manifest = analysis.run.manifest
+    yield "run", manifest.run_id
+    yield "created", manifest.created
+    yield "machine", manifest.system.get("system_name") or manifest.system.get("host_processor_model_name")
+    yield "gpus", "; ".join(dict.fromkeys(gpu.name for gpu in manifest.gpus))
+    yield "profile", manifest.profile.name
+    yield "tfbench", manifest.tfbench_version
+    yield "commit", manifest.commit
 
 
 def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:

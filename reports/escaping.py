@@ -19,6 +19,11 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub("\ufffd", text)
 
 
+def printable_xml(text: str) -> str:
+    """Replace the characters that XML forbids, and control characters."""
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", "\ufffd", harmless(text))
+
+
 def escape_html(value: object) -> object:
     """Replace control characters in a template value; Jinja escapes it."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value

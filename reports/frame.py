@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import gzip
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import vl_convert
@@ -21,7 +17,7 @@ from markupsafe import Markup
 
 from harness.analysis.compared_facts import facts
 from harness.wording import counted, scalar_word
-from reports import compare_messages, escaping, messages, numbers, palette
+from reports import compare_messages, escaping, machine, messages, numbers, palette
 from reports.charts import Figure, still
 from reports.names import device_name, variant_name
 from reports.sweep_chart import sweep_table
@@ -32,9 +28,9 @@ _EXPORT = "window.vegaEmbed = vegaEmbed;"
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
     messages.gain_alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
-    numbers.duration, numbers.energy, numbers.interval, numbers.money, numbers.number,
+    numbers.duration, numbers.energy, numbers.factor_with_interval, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
-    numbers.size, numbers.speed, numbers.when, palette.part_colour, scalar_word,
+    numbers.size, numbers.speed, numbers.spread, numbers.when, palette.part_colour, scalar_word,
     still, sweep_table, variant_name,
 )  # fmt: skip
 
@@ -55,21 +51,13 @@ def environment(*, html: bool) -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {each.__name__: each for each in _FILTERS}
-    env.globals |= {"messages": messages, "compare_messages": compare_messages}
+    env.globals |= {"messages": messages, "compare_messages": compare_messages, "machine": machine}
     return env
 
 
-def charts_code(folder: Path) -> str:
-    """Return the JavaScript of the charts, cached in a folder because generating it takes over a second."""
-    cached = folder / f"vega-{version('vl-convert-python')}.js"
-    with contextlib.suppress(OSError):
-        return cached.read_text(encoding="utf-8")
+def charts_code() -> str:
+    """Return the JavaScript of the charts; generating it takes over a second."""
     text: str = vl_convert.javascript_bundle(_EXPORT)
-    with contextlib.suppress(OSError):  # the cache is optional
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = cached.with_name(f"{cached.name}.{os.getpid()}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(cached)
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.fixes import note
 from harness.model.analysis import (
     MIN_TRIALS,
     RELIABLE_WIDTH,
@@ -21,13 +22,14 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.wording import counted, some
 from reports import numbers
-from reports.names import SHORT_PARTS, device_names, is_gpu, variant_name
+from reports.names import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
     Part.LAUNCH: "the device waits for the next kernel or call",
     Part.FRAMEWORK: "Python in and around the compiled step: Keras fit, callbacks, eager code",
+    Part.EPOCHS: "ends of epochs, spread over their steps: validation, callbacks, a new iterator",
     Part.INPUT_WAIT: "the step waits for its batch",
     Part.INPUT_SLOWDOWN: "the step itself is slower while the pipeline runs",
     Part.COPY: "the batch is copied to the device",
@@ -48,7 +50,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     if not finding.parts or finding.share is None:
         return cause
     name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
-    if finding.cause in (Cause.HEAT, Cause.POWER):
+    if finding.cause in (Cause.HEAT, Cause.POWER, Cause.HARDWARE):
         name = cause  # its share is the time lost, not all of compute
     detail = ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
@@ -77,6 +79,7 @@ def explanation(finding: Finding) -> str:
         Cause.PYTHON_IN_STEP: "The step calls Python functions.",
         Cause.RETRACING: "The step is compiled again for each new batch shape.",
         Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a bare loop.",
+        Cause.EPOCHS: "Much time passes between epochs: validation, callbacks and a new iterator.",
         Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
         Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
         Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
@@ -84,6 +87,7 @@ def explanation(finding: Finding) -> str:
         Cause.MEMORY_BANDWIDTH: f"GPU memory bandwidth is the limit: {memory} is used; 80 % is achievable.",
         Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
         Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
+        Cause.HARDWARE: f"The hardware lowered the clock to protect itself for {slowed} of the time.",
         Cause.NOT_LEARNING: f"Held-out accuracy of {failing} is only {accuracy} ({needed} expected). Ignore its speed.",
         Cause.UNEXPLAINED: "No measured part accounts for this time.",
         Cause.IMPOSSIBLE: _impossible(finding),
@@ -132,6 +136,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
     Cause.KERAS_LOOP: "multiple steps per call",
+    Cause.EPOCHS: "longer epochs (steps_per_epoch), and validation less often (validation_freq)",
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
@@ -139,6 +144,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
     Cause.HEAT: "improve the cooling",
     Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
+    Cause.HARDWARE: "check power supply and cooling",
     Cause.NOT_LEARNING: "check loss, learning rate and precision",
     Cause.UNEXPLAINED: "profile it with xprof, or repeat on a quieter machine",
     Cause.IMPOSSIBLE: "repeat the run",
@@ -147,6 +153,9 @@ FIXES: Mapping[Cause, str] = {
 
 def fix(finding: Finding | None) -> str:
     """Return the fix for a finding in a few words."""
+    remedy = note(finding.remedy.variant) if finding and finding.remedy else None
+    if remedy is not None and finding and finding.remedy and finding.remedy.gain.median > 1:
+        return f"{remedy.text[0].lower()}{remedy.text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
         return "compile with XLA, then a faster device"
     return FIXES[finding.cause] if finding else ""
@@ -158,7 +167,7 @@ def gain_alone(finding: Finding | None) -> str:
     if remedy is None:
         return ""
     factor = numbers.factor(remedy.gain.median)
-    if remedy.gain.median <= 1:
+    if remedy.gain.high < 1:
         return f"tried: {factor}, do not apply"
     return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
 
@@ -190,17 +199,29 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     run = analysis.run
     if run.smoke:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
-    speeds = [each.throughput for each in analysis.summaries if each.variant in (BASELINE, TUNED)]
-    speeds += [point.throughput for sweep in analysis.sweeps for point in sweep.points if point.throughput]
+    speeds = {
+        f"{each.workload} on {device_name(each.device)}, {variant_name(each.variant)}": each.throughput
+        for each in analysis.summaries
+        if each.variant in (BASELINE, TUNED)
+    }
+    points = [point for sweep in analysis.sweeps for point in sweep.points]
+    speeds |= {
+        ", ".join(f"{name} {value}" for name, value in each.point): each.throughput
+        for each in points
+        if each.throughput
+    }
     if not speeds:
         return "Nothing was measured.", "alert"
-    trials = min(value.n for value in speeds)
-    widths = [width for value in speeds if (width := value.half_width) is not None]
-    if trials < 2 or not widths:
-        return f"{counted(trials, 'trial')}: no intervals, indicative only", "notice"
-    worst = max(widths)
-    word, level = ("reliable", "good") if worst <= RELIABLE_WIDTH else ("indicative", "notice")
-    return f"{trials} trials, widest interval ±{numbers.percent(worst)}: {word}", level
+    widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}
+    if not widths:
+        return f"{counted(1, 'trial')}: no intervals, indicative only", "notice"
+    within = sum(width <= RELIABLE_WIDTH for width in widths.values())
+    limit = f"{100 * RELIABLE_WIDTH:.0f}{numbers.SPACE}%"
+    text = f"{within} of {counted(len(speeds), 'speed')} within ±{limit}"
+    if within == len(speeds):
+        return text, "good"
+    worst = max(widths, key=lambda name: widths[name])
+    return f"{text}; widest ±{numbers.percent(widths[worst])}: {worst}", "notice"
 
 
 def banners(run: Run) -> Iterator[str]:
@@ -267,6 +288,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.MIG: "A MIG instance was measured, not the whole GPU.",
         CaveatKind.GOVERNOR: f"CPU frequency governor is {first.text}, not performance.",
         CaveatKind.CLOCKS_APART: "The container's clock is not the host's: telemetry is not aligned.",
+        CaveatKind.THROTTLED: f"Lowered GPU clocks ({first.text}), for up to {percent} of the time.",
         CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",
     }
     return texts[first.kind]

@@ -10,11 +10,11 @@ from workloads import protocol
 VARIANT_NAMES = {
     protocol.BASELINE: "baseline",
     protocol.TUNED: "tuned",
+    protocol.STAGES: "stages of the input",
     protocol.INPUT_ONLY: "input alone",
     protocol.MODEL_ONLY: "model alone",
     protocol.CUSTOM_LOOP: "bare loop",
     protocol.HOST_FED: "model fed from the host",
-    protocol.PARALLEL_INPUT: "parallel input",
     protocol.WITHOUT_INPUT: "fed from memory",
     protocol.WITHOUT_LAUNCH: "multiple steps per call",
     protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
@@ -60,7 +60,8 @@ def variant_name(variant: str) -> str:
     for prefix, words in _NUMBERED.items():
         if variant.startswith(prefix):
             return words.format(variant.removeprefix(prefix))
-    return VARIANT_NAMES.get(variant, variant.removeprefix(protocol.OPTIMIZATION_PREFIX))
+    plain = variant.removeprefix(protocol.OPTIMIZATION_PREFIX).removeprefix(protocol.FIX_PREFIX)
+    return VARIANT_NAMES.get(variant, plain)
 
 
 def devices_of(analysis: Analysis) -> dict[str, str]:

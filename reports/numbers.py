@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from harness.model.analysis import Estimate
-from workloads.protocol import Published
+from harness.model.workload import Published
 
 SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
@@ -34,11 +34,23 @@ def interval(value: Estimate | None) -> str:
     return f"{low} to {high}"
 
 
+def spread(value: Estimate | None) -> str:
+    """Format half the width of the 95 % interval: "±4 %"; "" for a single trial."""
+    width = value.half_width if value else None
+    return "" if width is None else f"±{percent(width)}"
+
+
 def factor(value: float) -> str:
     """Format a gain with two or three significant digits: "0.65×", "1.4×", "190×"."""
     if not math.isfinite(value):
         return MISSING
     return f"{number(value, 2 if 0.1 <= value < 100 else 3)}×"
+
+
+def factor_with_interval(value: Estimate) -> str:
+    """Format a gain with its 95 % interval: "1.4× (1.3 to 1.5)"; without one for a single trial."""
+    ends = f" ({number(value.low, 2)} to {number(value.high, 2)})" if value.n > 1 else ""
+    return f"{factor(value.median)}{ends}"
 
 
 def ratio(value: float) -> str:
@@ -92,6 +104,15 @@ def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
     """Format a value in the largest unit in which it is at least 1, else in the smallest."""
     scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
     return f"{number(value / scale)}{SPACE}{unit}"
+
+
+def rate(value: float, unit: str) -> str:
+    """Format a rate in FLOP/s or B/s with a decimal prefix, others as they are; launches as the time of one."""
+    if unit == "kernels/s":
+        return f"{duration(1 / value)} each"
+    if unit in ("FLOP/s", "B/s"):
+        return _scaled(value, ((1e12, f"T{unit}"), (1e9, f"G{unit}"), (1e6, f"M{unit}")))
+    return f"{number(value)}{SPACE}{unit}"
 
 
 def milliseconds(seconds: float) -> str:

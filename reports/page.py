@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from harness.analysis.compared_facts import machine_name
 from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
 from reports.figures import figures_of
-from reports.fix_cards import fixes
 from reports.frame import environment, framed
+from reports.ladder import ladders
 from reports.names import devices_of, variant_name
 from reports.overview import description, rows
 
@@ -23,7 +24,8 @@ def render_html(analysis: Analysis, *, code: str, record: str = "") -> str:
         record: the run to embed, packed by harness.run.recording.
     """
     figures, document = figures_of(analysis), results_document(analysis)
-    context = {**_context(analysis), "record": record}
+    digest = hashlib.sha256(record.encode()).hexdigest() if record else ""
+    context = {**_context(analysis), "record": record, "digest": digest}
     return framed("page", context, figures, document=document, code=code)
 
 
@@ -42,10 +44,10 @@ def _context(analysis: Analysis) -> dict[str, Any]:
     )
     return {
         "analysis": analysis,
-        "machine": machine_name(analysis.run.manifest),
+        "machine_name": machine_name(analysis.run.manifest),
         "description": description(analysis.run),
         "devices": devices,
         "rows": overview,
-        "fixes": fixes(overview),
+        "ladders": ladders(analysis, overview),
         "reported": list(dict.fromkeys(reported)),
     }

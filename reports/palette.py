@@ -27,6 +27,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "part-compute": ("#0072b2", "#3d8fc4"),
     "part-launch": ("#e69f00", "#e6ab2e"),
     "part-framework": ("#d55e00", "#e07a33"),
+    "part-between-epochs": ("#8c8c2e", "#b5b55c"),
     "part-input-wait": ("#cc79a7", "#d48fb6"),
     "part-slowed-by-input": ("#e9bcd5", "#a3668a"),
     "part-copy": ("#56b4e9", "#86cbf2"),

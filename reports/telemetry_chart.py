@@ -18,7 +18,7 @@ from reports import numbers
 from reports.charts import COLOUR, Figure, Key, Table, labels_axis, panel, rows, stacked
 from reports.names import device_name, variant_name
 from reports.palette import DASHES, gpu_colour, phase_colour
-from workloads.protocol import EVALUATE, FIRST_STEP, STEADY, WARM_UP
+from workloads.protocol import EVALUATE, FIRST_STEP, SOAK, STEADY, WARM_UP
 
 Floats = NDArray[np.float64]
 Records = list[dict[str, Any]]
@@ -43,6 +43,8 @@ class Quantity(NamedTuple):
 
 
 QUANTITIES = (
+    Quantity("Speed", "% of its fastest second", ((SOAK, "speed"),)),
+    Quantity("SM clock", "MHz", ((SOAK, "sm_clock_mhz"),)),
     Quantity("GPU utilisation", "%", (("nvml", "gpu_util_pct"), ("nvml_util", "gpu_util_pct"))),
     Quantity("SM activity", "%", (("gpm", "sm_util_pct"),)),
     Quantity("GPU power", "W", (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))),

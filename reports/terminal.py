@@ -11,7 +11,7 @@ from rich.text import Text
 from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Sweep
 from harness.model.multi_node import Scaling, ScalingPoint
-from reports import messages, numbers
+from reports import machine, messages, numbers
 from reports.compare_messages import scaling_caveat
 from reports.escaping import harmless
 from reports.names import device_name, devices_of, variant_name
@@ -41,11 +41,11 @@ def _cells(row: Row, device: str) -> dict[str, str]:
     return {
         "workload": row.workload,
         "on": device,
-        "baseline": numbers.speed(row.baseline),
+        "baseline": f"{numbers.speed(row.baseline)} {numbers.spread(row.baseline)}".strip(),
         "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
         "CPU": numbers.speed(row.cpu),
         "GPU/CPU": numbers.quantity(row.over_cpu),
-        "tuned": numbers.speed(row.tuned),
+        "tuned": f"{numbers.speed(row.tuned)} {numbers.spread(row.tuned)}".strip(),
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
         "gain": numbers.quantity(row.gain),
         "limited by": messages.limit(row.finding, row.step_time),
@@ -73,6 +73,12 @@ def _plain(text: str) -> str:
 def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for banner in messages.banners(analysis.run):
         yield "Note", banner
+    if verdict := machine.verdict(analysis)[0]:
+        yield "Machine", verdict.removeprefix("Machine: ")
+    for name, text in machine.abilities(analysis):
+        yield name, text
+    for each in analysis.endurance:
+        yield f"Endurance {machine.device(each.device)}", machine.sustained(each)
     for row in overview:
         number = row.published
         if number is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.defaults import PROFILES
 from harness.engines import ContainerSpec
+from harness.model.health import HOST, Health, State, Xid
 from harness.model.options import Options
 from harness.model.platform import EngineInfo, Gpu, ImageInfo
 from harness.model.run import (
@@ -28,17 +29,19 @@ from harness.model.run import (
     VariantInfo,
     Window,
 )
+from harness.model.workload import Data, Published, Workload
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
 from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,
+    MACHINE,
     MODEL_ONLY,
+    RATE,
+    SOAK,
     TUNED,
     VARIANTS,
+    WORK,
     Change,
-    Data,
-    Published,
-    Workload,
 )
 
 
@@ -79,15 +82,16 @@ COMPUTE_BOUND: Mapping[str, VariantSpeed] = {
 }
 
 
+CIFAR100 = Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000)
+
+
 def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Workload:
     """Return the declaration of the published CIFAR-100 MLP under `name`, or of ResNet-50 for "resnet50"."""
     if name == "resnet50":
         return Workload(
             name=name,
             title="ResNet-50 training on synthetic images",
-            data=Data(name="synthetic", shape=(224, 224, 3), classes=1000, train=0, test=0),
-            batch_size=256,
-            epochs=1,
+            file="published.py",
             published=(
                 Published(source="NVIDIA, 2020", system="one A100-40, TF32", device="gpu", value=909,
                           unit="samples/s", note="TensorFlow 1"),
@@ -97,13 +101,10 @@ def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Worklo
     return Workload(
         name=name,
         title="CIFAR-100, multilayer perceptron 512-256-100",
-        data=Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
-        batch_size=32,
-        epochs=100,
-        model="Flatten, Dense 512 relu, Dense 256 relu, Dense 100 softmax",
-        optimizer="Adam",
-        loss="categorical cross-entropy",
-        tuned={"gpu:steps_per_execution": 50, "gpu:jit_compile": True, "cpu:batch_size": 512},
+        file="published.py",
+        datasets=(CIFAR100,),
+        params={"BATCH_SIZE": 32, "EPOCHS": 100},
+        tuned="tuned.py",
         published=(
             Published(
                 source="Azure blog, 2023", system="NC4as T4 v3, 4 vCPU", device="cpu", value=1075, unit="s"
@@ -116,9 +117,11 @@ def workload(name: str = "cifar100-mlp", *, min_accuracy: float = 0.2) -> Worklo
     )
 
 
-def small_workload(name: str = "mlp", **changes: object) -> Workload:
-    data = Data(name="x", shape=(4,), classes=2, train=2, test=2)
-    return replace(Workload(name=name, title="", data=data, batch_size=32, epochs=1), **changes)
+def small_workload(name: str = "mlp", text: str = "", **changes: object) -> Workload:
+    """Return the workload of a script with this text, tuned by a second one."""
+    file = f"{name}.py"
+    plain = Workload(name=name, file=file, scripts={file: text, "tuned.py": text}, tuned="tuned.py")
+    return replace(plain, **changes)
 
 
 def gpu(index: int = 0) -> Gpu:
@@ -150,7 +153,7 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
         created="2026-01-02T03:04:05+00:00",
         tfbench_version="0.1.0",
         commit="0123456789abcdef0123456789abcdef01234567",
-        command="tfbench bench --profile quick --workload cifar100-mlp",
+        command="tfbench bench --profile quick cifar100-mlp",
         engine=EngineInfo(
             name="docker", version="28.3.1", isolated=True, rootless=False, cgroup_version=2,
             gpu_access="toolkit" if gpus else "",
@@ -234,7 +237,7 @@ def trial(
     return Trial(
         id=f"{name}-{device}-{index}", workload=name, device=device, index=index, status=Status.OK, exit_code=0,
         message="", started_ns=start_ns, ended_ns=ended,
-        variants=tuple(_variant_info(variant, speed, on_gpu) for variant, speed in speeds.items()),
+        variants=tuple(_variant_info(variant, speed, on_gpu, name) for variant, speed in speeds.items()),
         facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus_registered": device.count("gpu"),
                "cpus_visible": CPUS},
         phases=tuple(phases), windows=tuple(measured), steps=tuple(steps),
@@ -249,13 +252,16 @@ def _step_ns(random: np.random.Generator, step_s: float, window_s: float, noise:
     return (step_s * SECOND_NS * np.exp(random.normal(0.0, noise * 2, count))).astype(np.int64)
 
 
-def _variant_info(variant: str, speed: VariantSpeed, on_gpu: bool) -> VariantInfo:
-    params: dict[str, object] = {"batch_size": speed.batch, "steps_per_execution": 1, "jit_compile": False}
+def _variant_info(variant: str, speed: VariantSpeed, on_gpu: bool, name: str) -> VariantInfo:
+    params: dict[str, object] = {
+        "batch_size": speed.batch, "epochs": 100, "samples_per_epoch": 0 if name == "resnet50" else 50_000,
+        "steps_per_call": 1, "jit_compile": False,
+    }  # fmt: skip
     changes: tuple[Change, ...] = ()
     if variant == TUNED and on_gpu:
-        params |= {"steps_per_execution": 50, "jit_compile": True}
+        params |= {"steps_per_call": 50, "jit_compile": True}
         changes = (
-            Change(what="steps_per_execution", before="1", after="50"),
+            Change(what="steps_per_call", before="1", after="50"),
             Change(what="jit_compile", before="False", after="True"),
         )
     elif variant == TUNED:
@@ -313,6 +319,75 @@ def four_gpu_run(*, trials: int = 3) -> Run:
             for variant, speed in COMPUTE_BOUND.items()
         }
     return run(devices, name="resnet50", trials=trials, min_accuracy=0.0, accuracy=0.0)
+
+
+def health(**changed: float | str) -> Health:
+    """Return what a healthy H200 and its host report, with changed readings of the GPU after the run."""
+    gpu_values: dict[str, float | str] = {
+        "ecc_uncorrected": 0.0, "remapping_pending": 0.0, "remapping_failed": 0.0, "nvlinks": 18.0,
+        "nvlinks_active": 18.0, "pcie_max_gen": 5.0, "pcie_max_width": 16.0, "pcie_replays": 0.0,
+        "slowdown_c": 89.0, "temperature_c": 40.0, "power_limit_w": 700.0, "power_default_w": 700.0,
+        "clock_set_mhz": 1980.0, "clock_default_mhz": 1980.0, "persistence": 1.0, "mig": 0.0,
+        "confidential": 0.0, "processes": 0.0, "numa_node": 0.0,
+    }  # fmt: skip
+    host: dict[str, float | str] = {
+        "cpu_s": 0.0, "steal_s": 0.0, "swapped_bytes": 0.0, "governor": "performance",
+        "huge_pages": "madvise", "numa_nodes": "0", "memory_errors": 0.0, "disk_type": "ext4",
+        "disk_free_share": 0.6,
+    }  # fmt: skip
+    before = State(t_ns=0, values={"gpu0": gpu_values, HOST: host})
+    after = State(t_ns=60 * SECOND_NS, values={"gpu0": gpu_values | changed, HOST: host | {"cpu_s": 960.0}})
+    return Health(before=before, after=after)
+
+
+# What an H200 and a CPU of 16 could do: capability -> rate.
+ABLE: Mapping[str, Mapping[str, float]] = {
+    "cpu": {
+        "fp32-core": 1.2e11, "fp32": 1.7e12, "memory-core": 1.4e10, "memory": 2.1e11, "jpeg-core": 520.0,
+        "jpeg": 7900.0, "read": 1.9e9,
+    },
+    "gpu0": {
+        "fp64": 5.9e13, "fp32": 5.1e13, "tf32": 3.9e14, "bf16": 7.2e14, "fp16": 7.23e14, "memory": 4.1e12,
+        "to-device": 1.1e10, "to-device-pinned": 5.5e10, "from-device": 1.0e10, "from-device-pinned": 5.4e10,
+        "launch": 4.2e5,
+    },
+}  # fmt: skip
+
+
+def machine_trial(device: str, index: int, *, scale: float = 1.0) -> Trial:
+    """Simulate a trial that measures a device, at `scale` of its usual speed."""
+    rates = {name: rate * scale * (1 + 0.004 * index) for name, rate in ABLE[device].items()}
+    load = GpuLoad(util=99, power_w=698) if device != "cpu" else None
+    speeds = {name: VariantSpeed(step_s=0.05, batch=1, load=load) for name in rates}
+    simulated = trial(MACHINE, device, index, speeds=speeds, windows=1, accuracy=0)
+    metrics = tuple(Metric(variant=name, name=RATE, value=rate) for name, rate in rates.items())
+    return replace(simulated, metrics=metrics, steps=())
+
+
+def measured_machine_run(*, scale: float = 1.0) -> Run:
+    """Return a healthy GPU run with three trials of the machine on each device."""
+    whole = gpu_run()
+    machine = tuple(machine_trial(device, index, scale=scale) for index in range(3) for device in ABLE)
+    return replace(whole, trials=(*machine, *whole.trials), health=health())
+
+
+def soaked_run(speeds: NDArray[np.float64]) -> Run:
+    """Return a GPU run with a load without pause of windows of a second, whose speeds are given in steps/s."""
+    whole = gpu_run(trials=1)
+    load = VariantSpeed(step_s=0.01, batch=1, load=GpuLoad(util=100, power_w=690))
+    soak = trial(MACHINE, "gpu0", speeds={SOAK: load}, windows=len(speeds), accuracy=0)
+    windows = tuple(
+        replace(each, steps=round(speed * (each.end_ns - each.start_ns) / 1e9))
+        for each, speed in zip(soak.windows, speeds, strict=True)
+    )
+    metrics = (Metric(variant=SOAK, name=WORK, value=1e12),)
+    return replace(whole, trials=(*whole.trials, replace(soak, windows=windows, metrics=metrics, steps=())))
+
+
+def unhealthy_run() -> Run:
+    """Return a GPU run in which memory errors and a fallen NVLink appeared."""
+    seen = health(ecc_uncorrected=2.0, nvlinks_active=17.0)
+    return replace(gpu_run(), health=replace(seen, xids=(Xid(device="gpu0", code=48, during=True),)))
 
 
 def interrupted_run() -> Run:
@@ -378,7 +453,7 @@ def hostile_run() -> Run:
         for each in whole.trials
     )  # fmt: skip
     declared = replace(
-        whole.workloads[0], name=HOSTILE, title=HOSTILE, model=HOSTILE, source=HOSTILE,
+        whole.workloads[0], name=HOSTILE, title=HOSTILE, source=HOSTILE,
         published=(Published(source=HOSTILE, system=HOSTILE, device="gpu", value=343, unit="s",
                              note=HOSTILE),),
     )  # fmt: skip

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from harness.model.run import Fact, RequestTimes, Run, Trial
+from harness.model.workload import Published
 from tests import builders
-from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Published, Requests
+from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Requests
 
 BATCHES = (1, 4, 16)
 # Milliseconds (per request, per sample).
@@ -38,7 +39,6 @@ def serving_run(trials: int = 3) -> Run:
     run = builders.gpu_run(trials=trials)
     declared = replace(
         run.workloads[0],
-        task="infer",
         requests=Requests(batch_sizes=BATCHES, bounds_ms=(15.0, 100.0)),
         published=(
             Published(source="An article", system="3 nodes over 5", device="gpu", value=8.04,

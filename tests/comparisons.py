@@ -92,7 +92,7 @@ def comparison(name: str) -> Versus:
 @cache
 def page(name: str) -> str:
     made = comparison(name)
-    checked = gate(made, 0.05) if name == "two" else None
+    checked = gate(made) if name == "two" else None
     return render_html(made, gate=checked, code=javascript())
 
 

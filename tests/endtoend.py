@@ -1,4 +1,4 @@
-"""Run the real command line as a process, with synthetic workload files."""
+"""Run the real command line as a process, with small scripts."""
 
 from __future__ import annotations
 
@@ -21,35 +21,29 @@ from tests.conftest import ROOT
 
 TIMEOUT_S = 240.0
 
-WORKLOAD = """
+SCRIPT = """
 import os
 import time
 
-import tensorflow as tf
+import keras
+import numpy as np
 
-from workloads.protocol import Data, Workload
-
-workload = Workload(
-    name={name!r}, title="", batch_size=32, epochs=1,
-    data=Data(name="tiny", shape=(8, 8, 1), classes=4, train=512, test=128),
-)
-
-
-def model(params):
-    {body}
-    layers = [tf.keras.layers.Input((8, 8, 1)), tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
-    net = tf.keras.Sequential(layers)
-    net.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
-    return net
+BATCH_SIZE = 32
+{body}
+x, y = np.random.rand(512, 8).astype("float32"), np.arange(512) % 4
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+model.fit(x, y, batch_size=BATCH_SIZE)
+model.evaluate(x[:128], y[:128])
 """
 
 
-def workload_file(folder: Path, name: str, body: str = "pass") -> Path:
-    """Write a workload whose `model` first runs `body`; the file is readable by the container's user."""
+def script(folder: Path, name: str, body: str = "") -> Path:
+    """Write a script that first runs `body`; it is readable by the container's user."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
-    path = folder / f"{name.replace('-', '_')}.py"
-    path.write_text(WORKLOAD.format(name=name, body=body), encoding="utf-8")
+    path = folder / f"{name}.py"
+    path.write_text(SCRIPT.format(body=body), encoding="utf-8")
     path.chmod(0o644)
     return path
 
@@ -62,6 +56,7 @@ class Tfbench:
     engine: str
     arguments: tuple[str | Path, ...] = ()
     command: str = "bench"
+    machine: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] = field(init=False)
 
@@ -71,7 +66,7 @@ class Tfbench:
         # Processes started in the background by a shell ignore Ctrl-C, which the command would inherit.
         options = [
             "--profile", "smoke", "--engine", self.engine, "--device", "cpu", "--data", "procedural",
-            "--no-cloud-metadata", "--out", self.folder / "runs",
+            "--no-cloud-metadata", "--machine" if self.machine else "--no-machine", "--out", self.folder / "runs",
         ]  # fmt: skip
         command = [
             "env", "--default-signal=INT", sys.executable, "-m", "harness", self.command,

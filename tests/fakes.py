@@ -62,7 +62,7 @@ class Script:
     Attributes:
         writes: pieces of the event file, one per poll.
         code: exit code after the last piece; None to hang.
-        raises: poll number, from 0 -> exception to raise; after an EngineError the engine is lost.
+        raises: poll number, from 0 -> exception to raise; after an EngineError the engine is lost unless it `answers`.
         start_error: exception raised when the container is started, or None.
         on_start: called with the container's out folder when it starts.
         may_exit: whether it may exit after its last piece.
@@ -72,6 +72,7 @@ class Script:
     code: int | None = 0
     out_of_memory: bool = False
     raises: Mapping[int, BaseException] = field(default_factory=dict)
+    answers: bool = False
     start_error: BaseException | None = None
     on_start: Callable[[Path], None] | None = None
     may_exit: Callable[[], bool] = lambda: True
@@ -99,11 +100,14 @@ class FakeContainer:
         number, self.polls = self.polls, self.polls + 1
         if number in self.script.raises:
             error = self.script.raises[number]
-            self.engine.lost = isinstance(error, EngineError)
+            self.engine.lost = isinstance(error, EngineError) and not self.script.answers
             raise error
         if number < len(self.script.writes):
-            with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
-                file.write(self.script.writes[number])
+            try:
+                with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(self.script.writes[number])
+            except OSError:  # the disk is full
+                self.exit = Exit(code=1, out_of_memory=False)
         elif self.script.code is not None and self.exit is None and self.script.may_exit():
             self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
         return self.exit
@@ -162,6 +166,9 @@ class FakeEngine:
 
     def remove_stale(self) -> int:
         return 0
+
+    def answers(self) -> bool:
+        return not self.lost
 
     def close(self) -> None:
         pass

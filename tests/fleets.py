@@ -24,7 +24,7 @@ def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: obje
 
 def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
     return FleetPlan(
-        options=Options(params={"batch_size": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
+        options=Options(params={"BATCH_SIZE": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
         wait_s=5.0, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes), commit="c",
     )  # fmt: skip
 
@@ -43,7 +43,7 @@ IDS = [trial.id for trial in RUN.planned]
 def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
     planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
-    trial = folder.open_trial(planned, Spec())
+    trial = folder.open_trial(planned, Spec(scripts={}))
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     message = "" if status is Status.OK else "It failed."
     folder.close_trial(replace(planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=2), "log")

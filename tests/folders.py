@@ -26,7 +26,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
     folder.create(run)
     planned = {item.id: item for item in run.planned}
     for trial in run.trials:
-        files = folder.open_trial(planned[trial.id], Spec(workload="x", variants=planned[trial.id].variants))
+        files = folder.open_trial(planned[trial.id], Spec(scripts={}, variants=planned[trial.id].variants))
         files.events.write_text(events(trial), encoding="utf-8")
         for series in trial.telemetry:
             write_series(files.telemetry, series)

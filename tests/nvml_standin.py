@@ -7,6 +7,7 @@ Its behaviour is a script of lines:
     fail FUNCTION CODE [FROM [UNTIL]]    fail calls FROM to UNTIL of a function, or of all calls for "gpu:0"
     field ID CODE                        fail a field value
     value NAME NUMBER...                 the results of a call, in turn
+    name HEX                             the name of every GPU, as bytes
 """
 
 import ctypes
@@ -40,11 +41,16 @@ NUMBERS = {
     "nvmlDeviceGetCurrPcieLinkGeneration": ("gen", 5),
     "nvmlDeviceGetCurrPcieLinkWidth": ("width", 16),
     "nvmlDeviceGetCurrentClocksThrottleReasons": ("reasons", 0),
+    "nvmlDeviceGetPersistenceMode": ("persistence", 1),
+    "nvmlDeviceGetRetiredPagesPendingStatus": ("retired_pending", 0),
 }
 CHOICES = {
     "nvmlDeviceGetClockInfo": ("clock", 1980),
     "nvmlDeviceGetMaxClockInfo": ("max_clock", 1980),
     "nvmlDeviceGetTemperature": ("temperature", 40),
+    "nvmlDeviceGetTemperatureThreshold": ("threshold", 89),
+    "nvmlDeviceGetApplicationsClock": ("app_clock", 1980),
+    "nvmlDeviceGetDefaultApplicationsClock": ("default_app_clock", 1980),
 }
 WHOLE_ONLY = {
     *NUMBERS, *CHOICES, "nvmlDeviceGetMinorNumber", "nvmlDeviceGetUtilizationRates",
@@ -68,6 +74,7 @@ class Library:
 
     def __init__(self, script: str) -> None:
         self._users = 0
+        self._name = b"NVIDIA Stand-in"
         self._devices: dict[int, Device] = {}
         self._rules: list[list[Any]] = []
         self._fields: dict[int, int] = {}
@@ -83,6 +90,8 @@ class Library:
                     self._rules.append([name, int(code), first, until, 0])
                 case "field", number, code:
                     self._fields[int(number)] = int(code)
+                case "name", text:
+                    self._name = bytes.fromhex(text)
                 case "value", name, *numbers:
                     self._values[name] = cycle(map(float, numbers))
         for name in dir(type(self)):
@@ -172,7 +181,7 @@ class Library:
         text.value = device.uuid.encode()
 
     def nvmlDeviceGetName(self, device, text, length):
-        text.value = b"NVIDIA Stand-in" if device.instance < 0 else b"NVIDIA Stand-in MIG 1g.18gb"
+        text.value = self._name + (b"" if device.instance < 0 else b" MIG 1g.18gb")
 
     def nvmlDeviceGetMigMode(self, device, current, pending):
         current._obj.value = 1
@@ -189,6 +198,26 @@ class Library:
 
     def nvmlDeviceGetEccMode(self, device, current, pending):
         current._obj.value = 1
+
+    def nvmlDeviceGetTotalEccErrors(self, device, kind, counter, out):
+        out._obj.value = self._value(f"ecc{kind.value}{counter.value}", 0)
+
+    def nvmlDeviceGetRemappedRows(self, device, *outs):
+        for name, out in zip(("corrected", "uncorrected", "pending", "failed"), outs, strict=True):
+            out._obj.value = self._value(f"remap_{name}", 0)
+
+    def nvmlDeviceGetNvLinkState(self, device, link, out):
+        out._obj.value = self._value(f"nvlink{link}", 1)
+        return pynvml.NVML_ERROR_INVALID_ARGUMENT if link >= 18 else 0
+
+    def nvmlDeviceGetPowerManagementLimitConstraints(self, device, least, most):
+        least._obj.value, most._obj.value = 200000, 700000
+
+    def nvmlDeviceGetPciInfo_v3(self, device, out):
+        out._obj.busId = f"00000000:{0x3B + device.index:02X}:00.0".encode()
+
+    def nvmlSystemGetConfComputeState(self, out):
+        out._obj.ccFeature = self._value("confidential", 0)
 
     def nvmlDeviceGetCudaComputeCapability(self, device, major, minor):
         major._obj.value = 9

@@ -11,14 +11,15 @@ from functools import cache, partial
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import platformdirs
 
 from harness.analysis import analyse
+from harness.cli.output_files import charts_code
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
 from harness.run.recording import pack_for_page
 from harness.run.store import read_run
-from reports.frame import charts_code
 from reports.page import render_html
 from tests import builders
 from tests.builders_requests import serving_run
@@ -45,6 +46,9 @@ RUNS = {
     "optimizations": partial(recorded, "h200-compute-bound"),
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
+    "unhealthy": builders.unhealthy_run,
+    "soaked": lambda: builders.soaked_run(np.linspace(700, 600, 60)),
+    "machine": builders.measured_machine_run,
     "four-gpus": priced_run,
     "interrupted": builders.interrupted_run,
     "failed": builders.failed_run,

@@ -7,6 +7,7 @@ from harness.analysis.cost import hourly
 from harness.model.analysis import Analysis, Cost, Key, Summary, find_by_key
 from harness.model.run import Placement, Prices, Run
 from tests import builders
+from workloads.protocol import Requests
 
 
 def priced(prices: Prices | None, run: Run | None = None) -> Analysis:
@@ -58,6 +59,6 @@ def test_each_worker_adds_the_price_of_a_machine():
 
 def test_inference_has_no_training_cost():
     run = builders.gpu_run()
-    infer = replace(run, workloads=(replace(run.workloads[0], task="infer"),))
+    infer = replace(run, workloads=(replace(run.workloads[0], requests=Requests(batch_sizes=(1,))),))
     _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")
     assert cost.training is None and cost.per_million_samples is not None

@@ -5,8 +5,9 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import Key, PublishedComparison, find_by_key
 from harness.model.run import Run
+from harness.model.workload import Published
 from tests.builders import cpu_run, four_gpu_run, gpu_run
-from workloads.protocol import BASELINE, Published
+from workloads.protocol import BASELINE
 
 
 def compared(run: Run, **fields: object) -> PublishedComparison:

@@ -65,7 +65,7 @@ class TestTraining:
         assert result.training_projected
         assert result.training_s.median == pytest.approx(100 * 50_000 / result.throughput.median)
         assert summary(cpu_run(), "cpu", MODEL_ONLY).training_s is None
-        assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "synthetic data has no epochs"
+        assert summary(four_gpu_run(), "gpu0", BASELINE).training_s is None, "an endless input has no epochs"
 
     def test_a_complete_training_is_not_projected(self):
         run = cpu_run(trials=3)
@@ -75,8 +75,10 @@ class TestTraining:
         result = summary(run, "cpu", BASELINE)
         assert result.training_s.median == 481.0
         assert not result.training_projected
-        fewer = replace(run.manifest, options=replace(run.manifest.options, params={"epochs": "5"}))
-        assert summary(replace(run, manifest=fewer), "cpu", BASELINE).training_projected
+        fewer = replace(run.manifest, options=replace(run.manifest.options, params={"EPOCHS": "5"}))
+        assert summary(replace(run, manifest=fewer), "cpu", BASELINE).training_s is None, (
+            "not the published epochs"
+        )
 
     def test_cold_start_has_shared_phases_then_those_of_the_variant(self):
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)

@@ -14,44 +14,36 @@ from harness.run.json_values import from_plain, to_plain
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from tests.commands import output_of
+from tests.folders import write_files
 from workloads.protocol import BASELINE, TUNED, VARIANTS
 
 CPU = Options(device="cpu")
 
 
-def workload_file(folder: Path, name: str = "mine", suite: str = "default") -> Path:
-    path = folder / f"{name.replace('-', '_')}.py"
-    path.write_text(
-        f"workload = Workload(name={name!r}, title='', batch_size=8, epochs=1, suite={suite!r},\n"
-        "    params={'rate': 0.1}, data=Data(name='x', shape=(4,), classes=2, train=9, test=3))\n",
-        encoding="utf-8",
-    )
-    return path
+SCRIPT = "rate = 0.1\nBATCH_SIZE = 8\n"
 
 
 def names(options: Options) -> list[str]:
     return [entry.workload.name for entry in resolve(options).entries]
 
 
-def test_workload_file_runs_alone_or_with_named_workloads(tmp_path: Path) -> None:
-    file = workload_file(tmp_path, suite="extra")
-    assert names(replace(CPU, files=(file,))) == ["mine"]
-    assert names(replace(CPU, files=(file,), workloads=("cifar10-mlp",))) == ["cifar10-mlp", "mine"]
-    assert names(replace(CPU, files=(file,), workloads=("mine",))) == ["mine"]
+def test_scripts_run_alone_or_with_named_workloads(tmp_path: Path) -> None:
+    script = str(write_files(tmp_path, {"mine.py": SCRIPT}) / "mine.py")
+    assert names(replace(CPU, workloads=(script,))) == ["mine"]
+    assert names(replace(CPU, workloads=("cifar10-mlp", script))) == ["cifar10-mlp", "mine"]
 
 
-def test_duplicate_workload_name_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    for files in (
-        (workload_file(tmp_path, "cifar10-mlp"),),
-        (workload_file(tmp_path), workload_file(tmp_path / "other")),
-    ):
-        with pytest.raises(UsageError, match="already exists"):
-            resolve(replace(CPU, files=files))
+@pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
+def test_impossible_mounts(path: str) -> None:
+    with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
+        resolve(replace(CPU, mounts=(Path(path),)))
+    assert "Give " in caught.value.hint
 
 
 def test_options_override_the_profile() -> None:
-    resolved = resolve(replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",)))
+    resolved = resolve(
+        replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",), machine=False)
+    )
     assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
     assert resolved.profile.stall_s == 7.0
     assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
@@ -61,18 +53,18 @@ def test_options_override_the_profile() -> None:
 
 
 def test_params_apply_only_to_workloads_that_have_them(tmp_path: Path) -> None:
-    options = replace(
-        CPU, files=(workload_file(tmp_path),), workloads=("cifar10-mlp",), profile="smoke",
-        params={"rate": "0.5", "batch_size": "16"},
-    )  # fmt: skip
-    params = {trial.workload: trial.params for trial in resolve(options).planned}
-    assert params == {"mine": {"rate": 0.5, "batch_size": 16}, "cifar10-mlp": {"batch_size": 16}}
+    script = str(write_files(tmp_path, {"mine.py": SCRIPT}) / "mine.py")
+    params = {"rate": "0.5", "batch_size": "16"}
+    options = replace(CPU, workloads=(script, "cifar10-mlp"), profile="smoke", params=params, machine=False)
+    planned = {trial.workload: trial.params for trial in resolve(options).planned}
+    assert planned == {"mine": {"rate": 0.5, "BATCH_SIZE": 16}, "cifar10-mlp": {"BATCH_SIZE": 16}}
 
 
 paths, numbers = st.text(max_size=12).map(Path), st.floats(0, 1e9)
 texts = st.dictionaries(st.text(), st.text(), max_size=2)
 special = {
-    "out": paths, "files": st.lists(paths, max_size=2).map(tuple), "weights": st.none() | paths, "rate_hz": numbers,
+    "out": paths, "mounts": st.lists(paths, max_size=2).map(tuple), "environment": texts, "rate_hz": numbers,
+    "soak_s": numbers,
     "cpu_quota": st.none() | numbers, "memory_gib": st.none() | numbers, "stall_s": st.none() | numbers,
     "images": texts, "params": texts,
 }  # fmt: skip
@@ -109,15 +101,14 @@ def test_git_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == f"{head}-dirty"
 
 
-SWEEP = Options(device="cpu", workloads=("cifar100-mlp",), trials=2)
-
-
-def test_sweep_plan_interleaves_the_grid_without_duplicates() -> None:
-    params = {"batch_size": "32,32, 64", "jit_compile": "false,true", "epochs": "2"}
-    planned = resolve(replace(SWEEP, params=params)).planned
-    assert [trial.id.removeprefix("cifar100-mlp.cpu.") for trial in planned] == [
+def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> None:
+    text = "BATCH_SIZE = 8\nEPOCHS = 1\nXLA = False\nSIDES = (1, 2)\n"
+    script = str(write_files(tmp_path, {"mine.py": text}) / "mine.py")
+    params = {"batch_size": "32,32, 64", "xla": "false,true", "epochs": "2", "sides": "(3, 4)"}
+    planned = resolve(replace(CPU, workloads=(script,), trials=2, params=params)).planned
+    assert [trial.id.removeprefix("mine.cpu.") for trial in planned] == [
         "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",
     ]  # fmt: skip
     assert {trial.variants for trial in planned} == {(BASELINE,)}
-    assert planned[1].point == (("batch_size", 32), ("jit_compile", True))
-    assert planned[1].params == {"batch_size": 32, "jit_compile": True, "epochs": 2}
+    assert planned[1].point == (("BATCH_SIZE", 32), ("XLA", True))
+    assert planned[1].params == {"BATCH_SIZE": 32, "XLA": True, "EPOCHS": 2, "SIDES": (3, 4)}

@@ -7,7 +7,6 @@ import pytest
 from harness.analysis.gate import gate
 from harness.analysis.results_json import comparison_document
 from harness.analysis.versus import versus
-from harness.model.comparison import Decision
 from reports.compare_charts import figures_of, shown_runs
 from reports.compare_page import render_markdown
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
@@ -30,11 +29,11 @@ def test_pages_are_well_formed_and_small(name: str) -> None:
 def test_the_json_has_every_result_and_null_for_unknown_values(name: str) -> None:
     made = comparison(name)
     made = replace(made, runs=(replace(made.runs[0], duration_s=math.nan), *made.runs[1:]))
-    document = json.loads(json.dumps(comparison_document(made, gate(made, 0.05)), allow_nan=False))
+    document = json.loads(json.dumps(comparison_document(made, gate(made)), allow_nan=False))
     assert document["runs"][0]["duration_s"] is None
     speeds = [each["speed"]["median"] for each in document["results"]]
     assert speeds == [each.speed.median for each in made.results]
-    assert len(document["gate"]["checks"]) == sum(each.ratio is not None for each in made.results)
+    assert len(document["gate"]["failed"]) == len(gate(made).failed)
     assert bool(document["scaling"]) == (name == "together")
     assert comparison_document(made)["gate"] is None
 
@@ -91,18 +90,17 @@ class TestMarkdown:
     @pytest.mark.parametrize("name", ["two", "eight", "together"])
     def test_tables_are_valid_markdown(self, name: str) -> None:
         made = comparison(name)
-        text = render_markdown(made, gate=gate(made, 0.05))
+        text = render_markdown(made, gate=gate(made))
         for block in text.split("\n\n"):
             lines = block.splitlines()
             if lines[0].startswith("|"):
                 assert {line.count(" | ") for line in lines if "---" not in line} <= {lines[0].count(" | ")}
                 assert set(lines[1]) <= set("|-: ")
-        slower = sum(check.decision is Decision.SLOWER for check in gate(made, 0.05).checks)
-        assert text.count("❌ ") == slower
+        assert text.count("❌ ") == len(gate(made).failed)
 
     def test_says_what_the_new_run_lacks_even_if_nothing_can_be_compared(self) -> None:
         base = whole(3)
         made = versus([base, replace(base, speeds=(), label="new")], reference=0)
-        checked = gate(made, 0.05)
-        assert not checked.checks and checked.is_empty
-        assert render_markdown(made, gate=checked).count("**Missing in new**") == len(base.speeds)
+        checked = gate(made)
+        assert checked.is_empty and len(checked.missing) == len(base.speeds)
+        assert render_markdown(made, gate=checked).count("**Missing in new**") == 1

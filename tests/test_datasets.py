@@ -17,9 +17,10 @@ from harness.data.published_datasets import Published, read_cifar, read_idx_file
 from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
+from harness.model.workload import Data
 from harness.progress import Silent
 from tests.web_server import serve
-from workloads.protocol import ARRAYS, RARE, START, Data
+from workloads.protocol import ARRAYS, RARE, START
 
 RANDOM = np.random.default_rng(7)
 PIXELS = {
@@ -60,7 +61,7 @@ def available(path: Path, url: str = "http://127.0.0.1:9") -> dict[str, Publishe
 def prepare(
     cache: Path, table: Mapping[str, Published], mode: str = "real", data: Data = CIFAR
 ) -> tuple[Path, DataInfo]:
-    return ensure_data(data, "w", cache, mode, 1, Silent(), table)
+    return ensure_data(data, cache, mode, 1, Silent(), table)
 
 
 def check_cifar(folder: Path) -> None:
@@ -79,7 +80,7 @@ class TestReal:
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         folder, info = prepare(tmp_path, available(archive), "auto")
         check_cifar(folder)
-        assert (info.kind, info.workload, info.name) == ("real", "w", "small-cifar")
+        assert (info.kind, info.workload, info.name) == ("real", "", "small-cifar")
         few, _ = prepare(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
 
@@ -129,7 +130,7 @@ class TestReal:
 
     def test_real_mode_needs_published_dataset(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="only as procedural"):
-            ensure_data(replace(CIFAR, name="mine"), "w", tmp_path, "real", 1, Silent())
+            ensure_data(replace(CIFAR, name="mine"), tmp_path, "real", 1, Silent())
 
 
 class TestFormats:

@@ -119,14 +119,24 @@ def test_driver_libraries_precede_image_libraries():
     assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-@pytest.mark.parametrize(
-    ("mount_point", "remedy"), [(FILE_DIR, "Move the workload file"), ("/tfbench/data", "chmod -R o+rX")]
-)
-def test_unreadable_mount_is_an_error(tmp_path, mount_point, remedy):
-    """chmod is not suggested for a workload file's folder: it may be a home folder with keys."""
+def test_unreadable_mount_is_an_error(tmp_path):
+    """Of a script's folder only itself must be readable; chmod is not suggested, because it may be a home folder."""
     (tmp_path / "key").touch(mode=0o600)
     tmp_path.chmod(0o755)
+    script, data = (Mount(container=where, host=tmp_path) for where in (FILE_DIR, "/tfbench/data"))
+    check_readable([script])
     with pytest.raises(EngineError, match=r"cannot read .*key") as raised:
-        check_readable([Mount(container=mount_point, host=tmp_path)])
-    assert remedy in raised.value.hint
-    assert ("chmod" in raised.value.hint) == (mount_point != FILE_DIR)
+        check_readable([data])
+    assert "chmod -R o+rX" in raised.value.hint
+    tmp_path.chmod(0o700)
+    with pytest.raises(EngineError, match="cannot read") as raised:
+        check_readable([script])
+    assert "Move the script" in raised.value.hint
+    assert "chmod" not in raised.value.hint
+
+
+def test_name_that_is_not_utf8_is_a_clear_error(tmp_path):
+    mount = Mount(container=FILE_DIR, host=tmp_path / "x\udcff")
+    with pytest.raises(EngineError, match="not UTF-8") as raised:
+        host_options(SPEC, DAEMON, identity_for(DAEMON, 1000, 1000), (mount,))
+    assert raised.value.message.isprintable()

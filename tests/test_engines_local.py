@@ -13,7 +13,7 @@ import pytest
 from harness.engines import DATA_DIR, WORKLOADS_DIR, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
-from harness.system.gpu_proof import run_to_end
+from harness.system.device_proof import run_to_end
 from tests.builders import container_spec, image
 from tests.conftest import ROOT
 from tests.folders import write_files
@@ -102,22 +102,6 @@ def test_missing_python_is_an_error_and_leaves_nothing(engine, make_spec, tempor
     assert list(temporary.iterdir()) == []
 
 
-def test_copy_in_shared_memory_is_removed_with_trial(engine, make_spec, tmp_path):
-    data = write_files(tmp_path / "data", {"x": "payload"})
-    code = f"from workloads.driver.storage import in_ram; print(in_ram({str(data)!r}))"
-    # As if /tmp were on a disk: the copy is then outside the trial's private folder.
-    environment = {"PYTHONPATH": "/tfbench", "TMPDIR": "/dev/shm"}
-    spec = make_spec("python3", "-c", code, environment=environment, mounts=(WORKLOADS,))
-    trial = engine.start(spec)
-    while trial.poll() is None:
-        time.sleep(0.01)
-    copy = Path(trial.log().strip())
-    assert (copy / "x").read_text() == "payload"
-    assert copy.parent == Path("/dev/shm")
-    trial.remove()
-    assert not copy.exists()
-
-
 HARNESS = """
 import sys, time
 from pathlib import Path
@@ -157,3 +141,26 @@ def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine,
 def test_timeout_is_an_error(engine, make_spec):
     with pytest.raises(EngineError, match=r"a-trial .* 0\.2 s"):
         run_to_end(engine, make_spec("sleep", "1000"), 0.2)
+
+
+ESCAPE = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(1000)
+time.sleep(0.3)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(1000)
+"""
+
+
+def test_descendants_of_a_killed_first_process_end_with_the_trial(engine, make_spec, temporary):
+    container = engine.start(make_spec("python3", "-c", ESCAPE))
+    while container.poll() is None:
+        time.sleep(0.01)
+    container.kill()
+    assert has_ended(int(container.log()))
+    container.remove()
+    assert list(temporary.iterdir()) == []

@@ -34,7 +34,7 @@ def test_every_kind_of_event_is_read(file):
         writer.write("variant", variant="tuned", params={"batch_size": 64, "jit_compile": True}, changes=[])
         writer.write("variant", variant="tuned", params={"batch_size": 64}, changes=changes)
         writer.write("phase", name="import", variant="", start_ns=1, end_ns=2)
-        span = {"start_ns": 5, "end_ns": 9}
+        span = {"start_ns": 5, "end_ns": 99}
         writer.write("window", variant="tuned", index=0, **span, steps=2, samples=128, wait_ns=-1)
         writer.write("steps", variant="tuned", window=0, step_ns=[2, 2])
         writer.metric("tuned", "accuracy", 0.5)
@@ -90,7 +90,7 @@ def test_truncated_file_keeps_complete_events(tmp_path_factory, cut):
         (b'{"kind":"steps","t_ns":1,"variant":"x","window":0,"step_ns":[%s]}\n' % HUGE, "large"),
         (b"[" * 200_000 + b"\n", "recursion"),
         (window_line(0).encode(), "without steps, samples"),
-        (window_line(10**13).encode(), "impossible speed"),
+        (window_line(10**11).encode(), "impossible speed"),
         (window_line(10**30).encode(), "too large"),
         (line("metric", variant="x", name="y", value=float("inf")).encode(), "not finite"),
         (line("steps", variant="x", window=0, step_ns=[-5]).encode(), "negative duration"),

@@ -85,13 +85,18 @@ class TestFiles:
         assert not list(tmp_path.rglob("evil"))
         assert not list(tmp_path.rglob("trial.json")), "an incomplete trial has no record"
 
-    def test_only_modules_are_sent_with_a_workload_file(self, tmp_path):
-        mine = tmp_path / "mine.py"
-        for name in ("mine.py", "helper.py", "old version.py", ".hidden.py"):
+    def test_scripts_are_sent_with_the_modules_beside_them(self, tmp_path):
+        mine = tmp_path / "my-training.py"
+        for name in (mine.name, "helper.py", "old version.py", ".hidden.py"):
             (tmp_path / name).write_text("pass")
-        (tmp_path / ".#mine.py").symlink_to("user@host.1234")  # an editor's lock
+        (tmp_path / ".#helper.py").symlink_to("user@host.1234")  # an editor's lock
         (tmp_path / "folder.py").mkdir()
-        assert {Path(name).name for name in user_files(Options(files=(mine,)))} == {"mine.py", "helper.py"}
+        sent = user_files(Options(workloads=("cifar10-mlp", str(mine))))
+        assert sent == {str(mine): "pass", str(tmp_path / "helper.py"): "pass"}
+        (tmp_path / "helper.py").write_bytes(b"\xff")
+        with pytest.raises(UsageError, match="cannot be sent to the nodes") as caught:
+            user_files(Options(workloads=(str(mine),)))
+        assert "separate folder" in caught.value.hint
 
     def test_errors_keep_their_hint_when_pickled(self):
         error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
@@ -207,7 +212,7 @@ class TestCollecting:
             raise_for_trials(folder.trials())
 
     def test_sweep_point_without_enough_memory_is_no_failure(self, tmp_path):
-        first = replace(RUN.planned[0], point=(("batch_size", 8),))
+        first = replace(RUN.planned[0], point=(("BATCH_SIZE", 8),))
         folder = folder_in(tmp_path)
         too_large = done_trial(0, tmp_path / "s", Status.OUT_OF_MEMORY)
         for planned_run, fails in ((replace(RUN, planned=(first,)), False), (RUN, True)):

@@ -28,7 +28,6 @@ class Rule(NamedTuple):
 
 # DESIGN.md's table has what each folder may import of ours; here is what of other people's.
 OTHERS: Mapping[str, str] = {
-    "workloads": "numpy tensorflow",
     "workloads.components": "keras numpy tensorflow",
     "workloads.driver": "keras numpy tensorflow",
     "harness": "platformdirs",
@@ -38,23 +37,25 @@ OTHERS: Mapping[str, str] = {
     "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
     "harness.images": "docker packaging requests",
-    "harness.system": "filelock packaging psutil pynvml requests",
+    "harness.system": "filelock msgspec packaging psutil pynvml requests",
     "harness.run": "msgspec numpy psutil",
     "harness.fleet": "psutil ray",
     "harness.cli": "rich typer",
     "reports": "altair jinja2 markupsafe numpy rich vl_convert",
 }
-# Modules with rules of their own. XGBoost's image has no TensorFlow.
+# XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
-    "workloads.components.rescaling",
-    *(f"workloads.driver.{name}" for name in ("workload_file", "failing_variants", "timing", "tuning")),
+    *(f"workloads.driver.{name}" for name in ("changes", "failing_variants", "script", "timing")),
 )
+# The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
+SCRIPTS = "workloads.scripts"
+COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.py")]
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
     "workloads.protocol": Rule(),
     "workloads.driver.xgboost_trial": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
-    "workloads.trees": Rule(["workloads.protocol"]),
+    SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),
 }
 
 
@@ -82,7 +83,8 @@ RULES = {**table(), **OWN_RULES}
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
 FOLDER_OF_WORKLOADS = (
     "harness.run.catalogue",
-    "harness.system.gpu_proof",
+    "harness.run.scripts",
+    "harness.system.device_proof",
     "harness.run.trial_container",
 )
 
@@ -115,6 +117,8 @@ def imports(path: Path) -> set[str]:
 
 
 def rule_of(module: str) -> Rule:
+    if re.fullmatch(r"workloads[.](?!driver|components)[^.]+[.].+", module):
+        return RULES[SCRIPTS]
     while module not in RULES:
         module = module.rpartition(".")[0]
     return RULES[module]
@@ -145,7 +149,7 @@ def test_imports_keep_to_the_table(module: str) -> None:
 
 def test_every_line_of_the_table_is_of_use() -> None:
     unused = [name for name in RULES if not any(under(module, (name,)) for module in MODULES)]
-    assert unused == ["images"], "which holds no module"
+    assert unused == ["images", SCRIPTS], "which are no modules of this name"
     assert OTHERS.keys() <= RULES.keys()
 
 
@@ -155,7 +159,9 @@ def test_the_table_would_notice() -> None:
         ("harness.run.runner", "tensorflow"),
         ("harness.run.runner", "workloads.driver"),
         ("workloads.driver.timing", "harness.model"),
-        ("workloads.mlp", "workloads.driver.timing"),
+        ("workloads.cifar10-mlp.published", "workloads.protocol"),
+        ("workloads.components.many_steps", "workloads.protocol"),
+        ("workloads.driver.timing", "tensorflow"),
         ("reports.page", "harness.analysis"),
         ("harness.run.store", "harness.cli"),
     ):

@@ -187,3 +187,33 @@ def test_discovery_replaces_gpu_by_its_mig_instances(standin):
         ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),
     ]  # fmt: skip
     assert "has no instances" in reason
+
+
+ALL_BITS = (1 << 32) - 1
+
+
+@pytest.mark.parametrize("value", [ALL_BITS, 1e12, 1e18])
+def test_impossible_values_are_gaps(standin, value):
+    names = ("temperature0", "power_usage", "clock1", "util", "memory", "field186", "field82", "field74")
+    script = ONE_GPU + "".join(f"value {name} {value}\n" for name in names)
+    reading = standin.read(script, "nvml", "nvml_slow", "nvml_util")
+    for metric in ("temperature_c", "power_usage_w", "sm_clock_mhz", "power_instant_w", "mem_temperature_c"):
+        assert set(reading.values(metric)) <= {None}, metric
+        assert "impossible" in reading.reasons()["gpu0", metric]
+    assert all(value < 1e13 for sample in reading.samples for value in sample["values"].values()), (
+        "nothing beyond the plausible is recorded"
+    )
+
+
+def test_counter_with_all_bits_set_is_a_gap(standin):
+    reading = standin.read(ONE_GPU + f"value width {ALL_BITS}\n", "nvml_slow")
+    assert set(reading.values("pcie_link_width")) == {None}
+
+
+def test_names_may_be_any_bytes_and_numbers_unknown(standin):
+    script = "name " + b"NVIDIA H2\xff\x1b[31m00".hex() + "\n"
+    script += "".join(f"value {name} {ALL_BITS}\n" for name in ("limit", "max_gen", "max_clock1"))
+    (found, instance), reason = standin.discover(script + f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 1\n")
+    assert (found.name, reason) == ("NVIDIA H2\ufffd00", "")
+    assert instance.name == "NVIDIA H2\ufffd00 MIG 1g.18gb"
+    assert (found.power_limit_w, found.pcie_gen, found.clock_max_sm_mhz) == (None, None, None)

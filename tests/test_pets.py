@@ -53,17 +53,17 @@ def available(path: Path) -> dict[str, Published]:
 
 def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     table = available(archive(tmp_path / "data/archives/pets.zip"))
-    folder, info = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
+    folder, info = ensure_data(PETS, tmp_path, "real", 1, Silent(), table)
     assert len(list(folder.rglob("*.jpg"))) == 80
     # The first thirty intact pictures of a class are for training, the next for testing.
     assert (folder / "train/cat/00000.jpg").read_bytes() == picture(0)
     assert (folder / "test/dog/00000.jpg").read_bytes() == picture(1030)
     assert info.kind == "real"
     assert "10 broken files of 90 skipped" in info.why
-    _, again = ensure_data(PETS, "w", tmp_path, "real", 1, Silent(), table)
+    _, again = ensure_data(PETS, tmp_path, "real", 1, Silent(), table)
     assert again == info, "the number of skipped files is cached"
     with pytest.raises(DataError, match=r"fewer than 50 .* cat"):
-        ensure_data(replace(PETS, train=80), "w", tmp_path, "real", 1, Silent(), table)
+        ensure_data(replace(PETS, train=80), tmp_path, "real", 1, Silent(), table)
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)

@@ -1,27 +1,32 @@
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.run.params import check_params, params_for
-from harness.run.plan import (
-    PIPELINE_VARIANTS,
-    STEP_VARIANTS,
-    plan_trials,
-    resolve_devices,
-    resolve_variants,
-    spec_for,
-)
+from harness.model.options import Options
+from harness.model.workload import Data, Rung, Workload
+from harness.run.plan import STEP_VARIANTS, plan_trials, resolve_devices, resolve_variants, spec_for
 from tests.builders import small_workload
-from workloads.protocol import BASELINE, HOST_FED, TUNED, WITHOUT_COPY, Workload
+from workloads.protocol import (
+    BASELINE,
+    HOST_FED,
+    INPUT_ONLY,
+    STAGES,
+    TUNED,
+    WITHOUT_COPY,
+    Requests,
+    Script,
+    measures_speed,
+)
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
 
 
-def workload(name: str = "mlp", **params: object) -> Workload:
-    return small_workload(name, params=params, optimizations={"fp16": {}} if name == "resnet50" else {})
+def workload(name: str = "mlp", text: str = "", **changes: object) -> Workload:
+    ladder = {"fp16": Rung(script="tuned.py")} if name == "resnet50" else {}
+    return small_workload(name, text, **{"ladder": ladder, **changes})
 
 
 @pytest.mark.parametrize(
@@ -62,81 +67,31 @@ def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
         resolve_devices(wanted, 0, "no driver.")
 
 
-def test_params_are_converted_to_the_type_of_the_default() -> None:
-    one = workload(**{"rate": 0.1, "cpu:workers": 4, "augment": True, "mode": "fast", "offset": 0})
-    texts = {
-        "batch_size": "64", "precision": "fp16", "rate": "1e-3", "workers": "0", "augment": "false",
-        "mode": "slow", "offset": "-3", "jit_compile": "TRUE",
-    }  # fmt: skip
-    assert check_params({**texts, "epochs": "2, 3,2"}, [one]) == {
-        "batch_size": (64,), "precision": ("fp16",), "rate": (1e-3,), "workers": (0,), "augment": (False,),
-        "mode": ("slow",), "offset": (-3,), "jit_compile": (True,), "epochs": (2, 3),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "hint"),
-    [
-        ("batch_size", "many", "above 0"),
-        ("batch_size", "0", "above 0"),
-        ("workers", "1.5", "whole number"),
-        ("epochs", "-1", "above 0"),
-        ("jit_compile", "yes", "true"),
-        ("precision", "fp8", "bf16"),
-        ("rate", "nan", "finite"),
-        ("rate", "inf", "finite"),
-        ("shape", "3", "your own"),
-    ],
-)
-def test_invalid_param_values(name: str, text: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}={text}") as caught:
-        check_params({name: text}, [workload(rate=0.1, workers=2, shape=(1, 2))])
-    assert hint in caught.value.hint
-
-
-def test_params_for_a_workload() -> None:
-    params = {"rate": 0.2, "batch_size": 8}
-    assert params_for(workload(rate=0.1), params) == params
-    assert params_for(workload(), params) == {"batch_size": 8}
-    trees = replace(workload("trees", depth=6), image="trees")
-    with pytest.raises(UsageError, match="'jit_compile'") as caught:
-        check_params({"jit_compile": "on"}, [trees])
-    assert caught.value.hint == "Choose from: batch_size, depth, epochs."
-
-
 def test_variants() -> None:
-    suite = [workload(), workload("resnet50")]
+    suite = [workload(), workload("resnet50"), workload("plain", tuned="")]
     whole = (BASELINE, TUNED, *STEP_VARIANTS)
-    assert resolve_variants("", True, suite) == {"mlp": whole, "resnet50": whole}
+    assert resolve_variants("", True, suite) == dict.fromkeys(("mlp", "resnet50", "plain"), whole)
+    assert STAGES in whole
     assert resolve_variants(" , ", True, suite)["mlp"] == whole
-    assert resolve_variants("batch:8,threads:2,without:copy", True, suite)["mlp"] == (
-        "batch:8", "threads:2", "without:copy",
+    assert resolve_variants("batch:8,threads:2,without:copy,stages", True, suite)["mlp"] == (
+        "batch:8", "threads:2", "without:copy", "stages",
     )  # fmt: skip
-    assert resolve_variants("", False, suite)["mlp"] == (BASELINE, TUNED)
+    without = resolve_variants("", False, suite)
+    assert (without["mlp"], without["plain"]) == ((BASELINE, TUNED), (BASELINE,))
     named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
-    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16")}
-    generated = replace(workload("generated"), data=replace(workload().data, train=0))
-    assert resolve_variants("stage:decode", True, [*suite, generated]) == {
-        "mlp": (), "resnet50": (), "generated": ("stage:decode",),
-    }  # fmt: skip
+    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16"), "plain": ("tuned",)}
 
 
-def test_stages_are_measured_by_default() -> None:
-    piped = replace(workload("piped"), stages=("read", "batch"))
-    suite = [workload(), piped]
-    stages = ("stage:read", "stage:batch")
-    planned = resolve_variants("", True, suite)
-    assert planned["piped"] == (BASELINE, TUNED, *STEP_VARIANTS, *stages, *PIPELINE_VARIANTS)
-    assert not set(planned["mlp"]) & {*stages, *PIPELINE_VARIANTS}
-    assert resolve_variants("", False, suite)["piped"] == (BASELINE, TUNED)
-    assert resolve_variants("stage:read", True, [piped]) == {"piped": ("stage:read",)}
-    with pytest.raises(UsageError, match="stage:decode") as caught:
-        resolve_variants("stage:decode", True, [piped])
-    assert "stage:read, stage:batch" in caught.value.hint
+def test_trees_wait_for_no_input() -> None:
+    trees = workload("trees", image="trees")
+    assert resolve_variants("", True, [trees])["trees"] == (BASELINE, TUNED, INPUT_ONLY)
+    assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)
+    with pytest.raises(UsageError, match="'batch:4'"):
+        resolve_variants("batch:4", True, [trees])
 
 
 def test_copy_variants_run_only_on_gpus() -> None:
-    suite = [replace(workload("a"), stages=("read",))]
+    suite = [workload("a")]
     planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
     on_gpu = {HOST_FED, WITHOUT_COPY}
     assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
@@ -156,7 +111,8 @@ def test_breakdown_variants_run_only_in_the_first_trial() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "baseline,tuned2"]
+    "wanted",
+    ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "stage:read", "baseline,tuned2"],
 )
 def test_unknown_variants(wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -166,30 +122,61 @@ def test_unknown_variants(wanted: str) -> None:
 
 
 def test_trials_are_interleaved_by_index() -> None:
-    suite = [workload("a"), workload("b")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, resolve_variants("", True, suite), {"batch_size": 8})
+    suite = [workload(name, params={"BATCH_SIZE": 32}) for name in "ab"]
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, resolve_variants("", True, suite), {"BATCH_SIZE": 8})
     assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
     assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
     assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
-    assert all(trial.params == {"batch_size": 8} for trial in planned)
+    assert all(trial.params == {"BATCH_SIZE": 8} for trial in planned)
+
+
+SCRIPT = "BATCH_SIZE = 32\nFOLDER = ''\n"
+PICTURES = Data(name="pictures", shape=(4,), classes=2, train=2, test=2, constant="FOLDER")
 
 
 def test_spec() -> None:
     full = PROFILES["full"]
-    planned = plan_trials([workload("a")], ("gpu0+gpu1",), full, {"a": ("tuned",)}, {"epochs": 2})
-    first = spec_for(planned[0], full, file="mlp.py", data_dir="/data", seed=7)
-    assert (first.workload, first.file) == ("a", "mlp.py")
-    assert (first.device, first.gpus) == ("gpu", 2)
-    assert (first.variants, first.params, first.seed) == (("tuned",), {"epochs": 2}, 7)
+    one = workload(
+        "resnet50", SCRIPT, params={"BATCH_SIZE": 32, "FOLDER": ""}, datasets=(PICTURES,),
+        requests=Requests(batch_sizes=(1,)), device_params={"gpu": {"BATCH_SIZE": 64}},
+    )  # fmt: skip
+    variants = {"resnet50": ("tuned", "input-only", "opt:fp16")}
+    planned = plan_trials([one], ("gpu0+gpu1",), full, variants, {"BATCH_SIZE": 8})
+    options = Options(seed=7, arguments=("--fast",), call=2, mounts=(Path("/data/x"),))
+    first, second = (
+        spec_for(each, one, full, options, folder="/script", data={"pictures": "/d"}) for each in planned[:2]
+    )
+    text = "BATCH_SIZE = 8\nFOLDER = '/d'\n"
+    assert first.scripts == {
+        BASELINE: Script(
+            path="/script/resnet50.py", text=text
+        ),  # for its call, also where it is not measured
+        "tuned": Script(path="/script/tuned.py", text=text),
+        "opt:fp16": Script(path="/script/tuned.py", text=text),
+    }
+    assert (first.arguments, first.call, first.mounts, first.seed) == (("--fast",), 2, ("/data/x",), 7)
+    assert (first.device, first.gpus, first.data, first.requests) == (
+        "gpu",
+        2,
+        {"pictures": "/d"},
+        one.requests,
+    )
+    assert first.variants == variants["resnet50"]
     assert (first.windows, first.window_s, first.variant_s) == (full.windows, full.window_s, full.variant_s)
     assert first.analysis_variant_s == full.analysis_variant_s
-    assert first.full
-    second = spec_for(planned[1], full, file="/f/mine.py", data_dir="/data", seed=7)
-    assert not second.full, "only the first trial trains the published epochs"
-    assert (second.workload, second.file) == ("a", "/f/mine.py")
+    assert first.whole_s == pytest.approx(0.8 * full.limit_s / 2)
+    assert first.full and first.evaluate
+    assert not second.full and not second.evaluate, "only the first trial trains the published epochs"
+    assert all(measures_speed(variant) for variant in second.scripts)
 
 
-def test_trees_have_no_model_only_variant_by_default() -> None:
-    trees = replace(workload("trees"), image="trees")
-    assert "model-only" not in resolve_variants("", True, [trees])["trees"]
-    assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)
+def test_values_by_device() -> None:
+    one = workload(
+        "a", SCRIPT, params={"BATCH_SIZE": 32, "FOLDER": ""}, device_params={"gpu": {"BATCH_SIZE": 64}}
+    )
+    planned = plan_trials([one], ("cpu", "gpu0"), SMOKE, {"a": (BASELINE,)}, {})
+    specs = [spec_for(each, one, SMOKE, Options(), folder="/s", data={}) for each in planned]
+    assert [spec.scripts[BASELINE].text.split("\n")[0] for spec in specs] == [
+        "BATCH_SIZE = 32",
+        "BATCH_SIZE = 64",
+    ]

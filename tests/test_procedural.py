@@ -11,9 +11,10 @@ from harness.data.datasets import ensure_data
 from harness.data.pets import is_intact
 from harness.errors import DataError
 from harness.model.run import DataInfo
+from harness.model.workload import Data
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
+from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
 PICTURES = Data(name="pictures", shape=(8, 8, 3), classes=4, train=400, test=100)
 TOKENS = Data(
@@ -26,7 +27,7 @@ JPEGS = Data(
 
 
 def generate(folder: Path, data: Data, seed: int = 1) -> tuple[Path, DataInfo]:
-    return ensure_data(data, "w", folder, "procedural", seed, Silent())
+    return ensure_data(data, folder, "procedural", seed, Silent())
 
 
 def arrays(folder: Path, data: Data, seed: int = 1) -> dict[str, np.ndarray]:
@@ -46,7 +47,7 @@ class TestEveryKind:
         assert generate(tmp_path / "b", data)[1] == info
         assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256
         progress = RecordingProgress()
-        again, _ = ensure_data(data, "another", tmp_path / "a", "procedural", 1, progress)
+        again, _ = ensure_data(data, tmp_path / "a", "procedural", 1, progress)
         assert (again, progress.tasks) == (folder, [])
 
     def test_truncated_file_is_regenerated(self, tmp_path: Path, data: Data) -> None:
@@ -154,12 +155,6 @@ def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:
     assert sizes.max() <= 500
     assert sizes.min() < 200
     assert info.size_bytes / 200 == pytest.approx(31_400, rel=0.1)
-
-
-def test_workload_without_data_gets_empty_folder(tmp_path: Path) -> None:
-    folder, info = ensure_data(replace(PICTURES, train=0, test=0), "w", tmp_path, "real", 1, Silent())
-    assert list(folder.iterdir()) == []
-    assert info.kind == "synthetic"
 
 
 def test_unwritable_cache_is_an_error(tmp_path: Path) -> None:

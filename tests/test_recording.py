@@ -1,5 +1,7 @@
 import base64
+import hashlib
 import lzma
+import tracemalloc
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,8 +13,9 @@ import pytest
 from harness.analysis import analyse
 from harness.errors import StoreError
 from harness.run.downsampling import count_values, downsample_run
-from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
+from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack, verify
 from harness.run.store import read_run
+from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
 from tests.folders import comparable, write_run
@@ -128,3 +131,84 @@ def test_decompression_is_limited() -> None:
         unpack(text, max_bytes=1 << 19)
     with pytest.raises(StoreError, match="damaged"):
         unpack(text, max_bytes=1 << 21)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"\xdd\x7f\xff\xff\xff" + b"\x80" * 40_000_000, b"\xdd\x7f\xff\xff\xff",
+        b"\xdf\x00\xff\xff\xff" + b"\xa0" * 8_000_000, b"\xc1", b"\xdb\xff\xff\xff\xff",
+    ],
+    ids=["empty mappings", "length without items", "empty texts", "unknown type", "text without bytes"],
+)  # fmt: skip
+def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes) -> None:
+    """Forty million empty mappings take 3 GB."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError, match="damaged"):
+            unpack(packed_bytes(document))
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_check_accepts_every_type_that_is_written() -> None:
+    numbers = [sign * (1 << power) + add for power in range(63) for sign in (1, -1) for add in (0, -1)]
+    texts = ["x" * length for length in (0, 31, 32, 255, 256, 65_535, 65_536)]
+    lists = [[0] * length for length in (0, 15, 16, 65_535, 65_536)]
+    maps = [{str(key): key for key in range(length)} for length in (0, 15, 16, 65_536)]
+    document = [numbers, texts, [text.encode() for text in texts], lists, maps, None, True, False, 1.5]
+    content = msgspec.msgpack.encode(document)
+    check_message_pack(content)
+    with pytest.raises(ValueError, match="truncated"):
+        check_message_pack(content[:-10])
+
+
+def with_columns(series: dict, kind: str, content: bytes) -> None:
+    series["columns"] = {name: [kind, content] for name in series["columns"]}
+
+
+SERIES_DAMAGES = {
+    "shorter": lambda series: with_columns(series, "<f8", bytes(8)),
+    "huge": lambda series: with_columns(
+        series, "<f8", np.full(len(series["t_ns"][1]) // 8, 1.7e308).tobytes()
+    ),
+    "negative times": lambda series: series.update(t_ns=["<i8", b"\xff" * len(series["t_ns"][1])]),
+    "times of floats": lambda series: series.update(t_ns=["<f8", series["t_ns"][1]]),
+}
+
+
+@pytest.mark.parametrize("damage", SERIES_DAMAGES.values(), ids=SERIES_DAMAGES)
+def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None:
+    document = msgspec.msgpack.decode(content())
+    damage(document["analysis"]["run"]["trials"][0]["telemetry"][0])
+    with pytest.raises(StoreError, match="damaged"):
+        unpack(packed_bytes(msgspec.msgpack.encode(document)))
+
+
+class TestVerify:
+    def written(self, path: Path, **changes: str) -> Path:
+        record, shown = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
+        text = render_html(shown, record=record, code="")
+        for old, new in changes.items():
+            text = text.replace(
+                {"record": record, "shown": hashlib.sha256(record.encode()).hexdigest()}[old], new
+            )
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def test_an_unaltered_report_has_the_digest_that_it_shows(self, tmp_path: Path) -> None:
+        path = self.written(tmp_path / "a.html")
+        run_id, digest = verify(path)
+        assert run_id == open_run(path).manifest.run_id
+        assert f">{digest}<" in path.read_text("utf-8")
+
+    def test_altered_runs_digests_and_folders_are_named(self, tmp_path: Path) -> None:
+        run = builders.cpu_run(trials=1)
+        other = replace(run, manifest=replace(run.manifest, run_id="20990101-000000-0000"))
+        faked = pack(analyse(other), whole=True)
+        for changes in ({"record": faked}, {"shown": "0" * 64}, {"shown": ""}):
+            with pytest.raises(StoreError, match="is altered: the SHA-256 of its run is"):
+                verify(self.written(tmp_path / "a.html", **changes))
+        with pytest.raises(StoreError, match="not a report file"):
+            verify(tmp_path)

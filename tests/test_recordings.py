@@ -10,16 +10,16 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.align import steady_means
-from harness.model.analysis import Analysis, Cause
+from harness.model.analysis import Analysis, Cause, CaveatKind
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in
 from harness.run.store import read_run
-from reports.fix_cards import fixes
+from reports import machine
 from reports.overview import rows
 from reports.page import render_html
-from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SUFFIX, SUITE, figures, recording
+from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SEVERAL, SUFFIX, SUITE, figures, recording
 from tests.report_pages import javascript
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.slow
 
@@ -128,13 +128,6 @@ class TestFindings:
         assert first.cause is cause
         assert first.share.median > least
 
-    def test_slower_changes_are_not_offered_as_fixes(self, folder):
-        """A pipeline without parallel maps reached 1,624 instead of 2,248 samples/s."""
-        (slower,) = fixes(rows(replay(folder("h200-input-bound"))))
-        assert slower.rows[0].finding.remedy.gain.median == pytest.approx(0.72, abs=0.01)
-        assert slower.diff == ()
-        assert all(faster.diff for faster in fixes(rows(replay(folder("h200-launch-bound")))))
-
     def test_the_gpu_is_idle_as_in_the_article(self, folder):
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
         assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
@@ -149,3 +142,17 @@ class TestFindings:
         assert with_xla.factor is not None and with_xla.factor.median == pytest.approx(2.13, abs=0.01)
         (row,) = rows(replayed)
         assert row.published == without
+
+
+def test_power_that_limited_four_gpus_is_said_of_the_variants_it_slowed(folder):
+    """The recording has power_capped_s rise by a second per second at 1,841 to 1,890 of 1,980 MHz."""
+    analysis = replay(folder(SEVERAL))
+    slowed = {each.device: each for each in analysis.clocks if each.slowed}
+    assert list(slowed) == ["gpu0", "gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3"]
+    for each in slowed.values():
+        assert each.variant == TUNED
+        assert each.slowed == {Cause.POWER: pytest.approx(1.0, abs=0.01)}
+        assert 1830 < each.mhz < 1900
+    caveats = [each for each in analysis.caveats if each.kind is CaveatKind.THROTTLED]
+    assert {each.device for each in caveats} == slowed.keys()
+    assert "1,841" in machine.verdict(analysis)[0]

@@ -9,13 +9,14 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from harness.analysis import analyse
+from harness.cli.output_files import charts_code
 from harness.model.analysis import Analysis, Estimate
 from harness.model.run import Run
 from harness.run.recording import pack_for_page
 from reports import numbers
 from reports.charts import still
 from reports.figures import figures_of
-from reports.frame import charts_code, environment
+from reports.frame import environment
 from reports.messages import limit
 from reports.overview import rows
 from reports.page import render_html
@@ -206,10 +207,11 @@ def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     assert unpacked("cpu", "tfbench-charts") == pages.javascript()
     assert 'id="tfbench-charts"' not in page("empty")
     folder = tmp_path / "cache" / "charts"
-    assert charts_code(folder) == pages.javascript()
-    (cached,) = folder.iterdir()
-    cached.write_text("cached")
-    assert charts_code(folder) == "cached"
+    for content in (None, b"\xff" * 100, b"", pages.javascript().replace("vega", "gaev").encode()):
+        if content is not None:
+            (file,) = folder.glob("*/*.js")
+            file.write_bytes(content)
+        assert charts_code(folder) == pages.javascript(), "made again if it is damaged"
     (tmp_path / "file").write_text("")
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), "generated if it cannot be cached"
 

@@ -34,13 +34,6 @@ def test_it_has_the_overview_the_caveats_and_the_command(name):
     assert "None" not in text
 
 
-def test_each_workload_of_a_shared_fix_has_its_own_paragraph():
-    paragraphs = render_markdown(analysis("suite")).split("\n\n")
-    for name in ("cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"):
-        (paragraph,) = (each for each in paragraphs if each.startswith(f"**{name}:** "))
-        assert "\n" not in paragraph
-
-
 def test_hostile_names_have_no_effect_in_markdown():
     text = render_markdown(analysis("hostile"))
     outside_code = re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from harness.model.analysis import Estimate
+from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
-from workloads.protocol import Published
 
 
 def of(median: float, low: float, high: float, n: int = 5, unit: str = "samples/s") -> Estimate:

@@ -23,9 +23,10 @@ from reports.page import render_html
 from tests import builders
 from tests.commands import Printed, tfbench
 from tests.conftest import ROOT
+from tests.folders import write_files
 
 OPTIONS = Options(
-    profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"batch_size": "64"}, seed=7
+    profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"BATCH_SIZE": "64"}, seed=7
 )
 
 
@@ -53,7 +54,7 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     assert resolved.planned == run.planned
     assert resolved.options.seed == 7
     assert resolved.options.out == tmp_path
-    assert dict(resolved.options.params) == {"batch_size": "64"}
+    assert dict(resolved.options.params) == {"BATCH_SIZE": "64"}
     assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
     assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
@@ -81,13 +82,24 @@ def test_rerun_keeps_prices_unless_overridden(tmp_path):
     assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
 
 
-def test_missing_files_and_workloads_are_usage_errors(tmp_path):
-    run = recorded()
-    with pytest.raises(UsageError, match="do not exist here"):
-        rerun_options(with_options(replace(OPTIONS, files=(tmp_path / "gone.py",))), Options())
-    unknown = tuple(replace(trial, workload="no-such") for trial in run.planned)
-    with pytest.raises(UsageError, match="no-such"):
-        resolve_here(replace(run, planned=unknown), out=tmp_path)
+def test_scripts_of_the_run_are_found_by_name(tmp_path):
+    here = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
+    run = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/gone/mine.py"), params={}))
+    with pytest.raises(UsageError, match="of the run does not exist here") as caught:
+        rerun_options(run, Options())
+    assert "rerun REPORT mine.py" in caught.value.hint
+    options = rerun_options(run, Options(workloads=(str(here),)))
+    assert options.workloads == ("cifar100-mlp", str(here))
+    assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
+
+
+def test_scripts_are_repeated_with_their_arguments(tmp_path):
+    script = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
+    given = Options(
+        workloads=(str(script),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
+    )
+    options = rerun_options(with_options(given), Options())
+    assert replace(options, engine="auto", device="auto") == given
 
 
 def test_differences_are_found_before_anything_is_built(tmp_path):
@@ -117,7 +129,7 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
 
 UNTRUSTED = replace(
     OPTIONS, images={"cpu": "evil.example/x"}, gpus="all", cpus="0", cpu_quota=0.5,
-    memory_gib=1.5, weights=Path("/home/me/w.h5"),
+    memory_gib=1.5, mounts=(Path("/home/me"),),
 )  # fmt: skip
 
 
@@ -126,7 +138,7 @@ def test_settings_that_need_consent():
     run = with_options(UNTRUSTED)
     assert requested_resources(run, rerun_options(run, Options())) == {
         "--image": "cpu=evil.example/x",
-        "--weights": "/home/me/w.h5",
+        "--mount": "/home/me",
         "--gpus": "all",
         "--cpus": "0",
         "--cpu-quota": "0.5",
@@ -135,9 +147,9 @@ def test_settings_that_need_consent():
     bare = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=False)))
     assert requested_resources(bare, rerun_options(bare, Options()))["--engine"] == "local"
     assert "--engine" not in requested_resources(bare, rerun_options(bare, Options(engine="docker")))
-    own = with_options(replace(OPTIONS, files=(Path("/x/a.py"),)))
-    assert requested_resources(own, own.manifest.options) == {"--workload-file": "/x/a.py"}
-    assert requested_resources(own, replace(own.manifest.options, files=(Path("/mine.py"),))) == {}
+    own = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/x/a.py")))
+    assert requested_resources(own, own.manifest.options) == {"the scripts": "/x/a.py"}
+    assert requested_resources(own, replace(own.manifest.options, workloads=("/mine/a.py",))) == {}
 
 
 def with_options(options: Options) -> Run:

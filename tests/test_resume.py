@@ -13,16 +13,20 @@ from harness.run.prepare import Prepared
 from harness.run.resolve import Resolved, resolve
 from tests.builders import image
 from tests.conftest import ROOT
-from tests.endtoend import workload_file
+from tests.endtoend import script
 from tests.fakes import FakeEngine, Script
 
 
 class Environment:
     def __init__(self, folder: Path) -> None:
-        self.file = workload_file(folder, "good", "pass")
+        self.file = script(folder, "good", "keras.datasets.mnist")
         self.paths = Paths(checkout=ROOT, cache=folder / "cache")
         self.options = Options(
-            profile="quick", device="cpu", files=(self.file,), out=folder / "runs", cloud_metadata=False
+            profile="quick",
+            device="cpu",
+            workloads=(str(self.file),),
+            out=folder / "runs",
+            cloud_metadata=False,
         )
         self.image = image()
         self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
@@ -75,7 +79,7 @@ def test_a_new_run_needs_a_writable_folder_before_anything_is_built(environment)
     [
         (lambda one: setattr(one, "image", replace(one.image, digest="sha256:9")), "images"),
         (lambda one: setattr(one, "data", replace(one.data, kind="real", sha256="9")), "data"),
-        (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "workload files"),
+        (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "scripts and mounted files"),
     ],
 )
 def test_resume_is_rejected_if_inputs_changed(environment, change, named):

@@ -1,4 +1,5 @@
 import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -6,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.defaults import PROFILES, Profile
+from harness.defaults import OUT_FILES, PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
+from harness.model.options import Options
 from harness.model.run import PlannedTrial, Point, Run, Status, Trial
 from harness.run.plan import plan_trials, spec_for
 from harness.run.runner import Job, Runner
@@ -26,6 +28,7 @@ from tests.fakes import (
     start_line,
     window_line,
 )
+from tests.test_untrusted import nest
 from workloads.protocol import BASELINE
 
 WORKLOAD = small_workload()
@@ -33,7 +36,6 @@ THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05,
 SHORT_STALL = replace(THREE, stall_s=1.0)
 # A fake container writes one piece per poll.
 POLL_S = 0.002
-START_ERROR = EngineError("The engine refused.", hint="Ask it why.")
 
 
 @dataclass
@@ -76,7 +78,7 @@ class Bench:
         return self.sources[-1:]
 
     def _job(self, planned: PlannedTrial) -> Job:
-        spec = spec_for(planned, self.profile, file="mlp.py", data_dir="/data", seed=1)
+        spec = spec_for(planned, WORKLOAD, self.profile, Options(), folder="/script", data={})
         container = container_spec(trial_id=planned.id, memory_bytes=2 << 30)
         return Job(planned=planned, spec=spec, container=container)
 
@@ -105,7 +107,10 @@ def test_successful_trials(bench):
     assert trial.exit_code == 0
     assert 0 < trial.started_ns < trial.ended_ns
     folder = bench.folder.trial(trial.id)
-    assert json.loads((folder.out / "spec.json").read_text(encoding="utf-8"))["workload"] == "mlp"
+    assert (
+        json.loads((folder.out / "spec.json").read_text(encoding="utf-8"))["scripts"]["baseline"]["path"]
+        == "/script/mlp.py"
+    )
     assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
     assert [task.label for task in bench.progress.tasks] == ["Trial 1 of 3", "Trial 2 of 3", "Trial 3 of 3"]
@@ -196,10 +201,20 @@ class TestEarlyEnd:
         assert cut.telemetry
         assert all(source.stopped for source in bench.sources)
 
+    @pytest.mark.parametrize("fails", ["start_error", "poll"])
+    def test_error_of_an_engine_that_answers_costs_one_trial(self, bench, fails):
+        slow = EngineError("could not kill: did not receive an exit event", hint="See its log.")
+        script = (
+            Script(start_error=slow) if fails == "start_error" else Script(raises={1: slow}, answers=True)
+        )
+        run_all(bench, Script(), script, Script())
+        assert bench.statuses == [Status.OK, Status.FAILED, Status.OK]
+        assert slow.message in bench.read().trials[1].message
+        assert bench.engine.left_behind == []
+
     @pytest.mark.parametrize(
         ("script", "raised", "statuses"),
         [
-            (Script(start_error=START_ERROR), EngineError, [Status.OK, Status.ENGINE_LOST]),
             (Script(raises={1: KeyboardInterrupt()}), Interrupted, [Status.OK, Status.INTERRUPTED]),
             (Script(start_error=KeyboardInterrupt()), Interrupted, [Status.OK, Status.INTERRUPTED]),
             # A bug in the harness.
@@ -214,6 +229,29 @@ class TestEarlyEnd:
         assert not bench.read().ended
         if isinstance(caught.value, Interrupted):
             assert f"--resume {bench.folder.path}" in caught.value.hint
+
+
+def many_files(out: Path) -> None:
+    for number in range(OUT_FILES + 1):
+        os.close(os.open(out / str(number), os.O_CREAT | os.O_WRONLY))
+
+
+@pytest.mark.parametrize(
+    ("fill", "limit"),
+    [
+        (lambda out: nest(out, 1_500, "d"), "64 nested folders"),
+        pytest.param(many_files, "100,000 files", marks=pytest.mark.slow),
+    ],
+    ids=["nested", "files"],
+)
+@pytest.mark.parametrize("code", [0, None], ids=["ends", "hangs"])
+def test_trial_that_fills_its_folder_fails_and_can_be_repeated(bench, fill, limit, code):
+    run_all(bench, Script(), Script(on_start=fill, code=code), Script())
+    assert bench.statuses == [Status.OK, Status.FAILED, Status.OK]
+    assert limit in bench.read().trials[1].message
+    bench.engine = FakeEngine()
+    bench.run()
+    assert bench.statuses == [Status.OK] * 3
 
 
 @pytest.mark.parametrize("name", ["log.txt.partial", "telemetry/host-host.csv"])
@@ -243,7 +281,7 @@ def test_resume_runs_only_missing_and_failed_trials(bench):
 
 
 def test_resume_keeps_a_sweep_point_that_ran_out_of_memory(bench):
-    bench.points = ((("batch_size", 8),), (("batch_size", 9),))
+    bench.points = ((("BATCH_SIZE", 8),), (("BATCH_SIZE", 9),))
     too_large = Script(writes=(start_line(),), code=137, out_of_memory=True)
     with pytest.raises(Interrupted):
         run_all(bench, too_large, Script(raises={1: KeyboardInterrupt()}))

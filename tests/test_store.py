@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,14 @@ import pytest
 
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Status, Trial
-from harness.run.store import RunFolder, TrialFolder, read_run, write_atomic
+from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
 from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
 from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import comparable, write_run
 from workloads.protocol import Spec
 
 RUN = cpu_run(trials=2)
-SPEC = Spec(workload="mlp", variants=("baseline",))
+SPEC = Spec(scripts={})
 
 
 def record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
@@ -156,3 +157,11 @@ def normalized(trial: Trial) -> Trial:
         return trial
     unknown = {"message": "", "started_ns": 0, "ended_ns": 0, "facts": {}, "sampling": {}}
     return replace(trial, metrics=(), warnings=(), gaps=(), **unknown)
+
+
+def test_folder_with_half_a_run_does_not_hide_the_others(tmp_path):
+    run = write_run(tmp_path / "1", RUN).path
+    for name in ("manifest.json", "plan.json"):
+        (tmp_path / f"2-{name}").mkdir()
+        shutil.copy(run / name, tmp_path / f"2-{name}")
+    assert newest_run(tmp_path) == run

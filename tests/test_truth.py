@@ -12,15 +12,15 @@ from benchmarks.truth.case import Case, Environment
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
 from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.recordings import archive, pack_runs, unpack
-from benchmarks.truth.running import Settings, file_of, run_case
+from benchmarks.truth.running import SCRIPTS, Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
 from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
 from harness.model.analysis import Cause
-from harness.run.catalogue import external
-from harness.run.params import check_params
+from harness.run.catalogue import select
+from harness.run.constants import check_params
 from harness.run.store import read_run
 from tests import builders
 from tests.conftest import ROOT
@@ -34,7 +34,7 @@ CASES = tuple(case for suite in SUITES.values() for case in suite)
 def judged(
     name: str = "a", truth: Cause = Cause.INPUT, answer: Cause = Cause.INPUT, **changed: object
 ) -> Judged:
-    case = Case(name=name, planted=truth, text="t", workload="reading", params={"sample_us": 1000})
+    case = Case(name=name, planted=truth, text="t", script="reading", params={"SAMPLE_US": 1000})
     result = Judged(
         case=case, answer=answer, stages=(), share=None, planted=None, unexplained=None,
         prediction=None, utilisation=None,
@@ -43,23 +43,29 @@ def judged(
 
 
 def container_spec(out: Path) -> ContainerSpec:
-    return builders.container_spec(out=out, mounts=(Mount(container=DATA_DIR, host=out),))
+    return builders.container_spec(out=out, mounts=(Mount(container=f"{DATA_DIR}/own", host=out),))
 
 
 class TestCases:
-    @pytest.mark.parametrize("case", [case for case in CASES if case.workload], ids=lambda case: case.name)
-    def test_workload_and_parameters_exist(self, case):
-        workloads = {entry.workload.name: entry.workload for entry in external(file_of(case))}
-        workload = workloads[f"truth-{case.workload}"]
+    @pytest.mark.parametrize("case", [case for case in CASES if case.script], ids=lambda case: case.name)
+    def test_script_constants_and_stage_exist(self, case):
+        (entry,) = select([str(script_of(case))])
         texts = {name: str(value) for name, value in case.params.items()}
-        values = check_params(texts, [workload])
+        values = check_params(texts, [entry.workload])
         assert {name: value for name, (value,) in values.items()} == case.params
-        assert not case.stage or case.stage in (*workload.stages, "copy")
+        # The copy to a GPU is no stage of the script.
+        assert case.stage in ("", "copy") or f"def {case.stage}(" in script_of(case).read_text("utf-8")
+
+    def test_all_scripts_are_used(self):
+        texts = {path.stem: path.read_text("utf-8") for path in SCRIPTS.glob("*.py")}
+        used = {case.script for case in CASES if case.script}
+        imported = {name for name in texts if any(f"from {name} import" in texts[each] for each in used)}
+        assert used | imported == texts.keys()
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
     def test_a_control_is_the_same_workload_without_bottleneck(self, case):
         (control,) = (each for each in CASES if each.name == case.control)
-        assert control.workload == case.workload
+        assert control.script == case.script
         assert Cause.COMPUTE in (control.planted, *control.also)
 
 
@@ -70,6 +76,15 @@ class TestJudging:
         assert not other.right
         assert replace(other, case=replace(other.case, also=(Cause.RUN_EAGERLY,))).right
 
+    def test_a_planted_stage_is_named_by_its_function(self):
+        found = judged(stages=("read", "decode, jpegs.py:30"))
+        assert found.stage_named
+        assert replace(found, case=replace(found.case, stage="decode")).stage_named
+        other = replace(found, case=replace(found.case, stage="resize"))
+        assert not other.stage_named
+        assert replace(other, stages=()).stage_named
+        assert "(**read, decode, jpegs.py:30**)" in "".join(scoring.cases_table([other]))
+
     def test_the_error_requires_the_right_answer_and_a_known_loss(self):
         assert judged(share=0.45, planted=0.5).error == pytest.approx(0.1)
         assert judged(answer=Cause.LAUNCH, share=0.45, planted=0.5).error is None
@@ -78,14 +93,14 @@ class TestJudging:
 
     def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path):
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
-        case = Case(name="c", planted=Cause.INPUT, workload="", text="", device="gpu", step_s=0.001)
+        case = Case(name="c", planted=Cause.INPUT, script="", text="", device="gpu", step_s=0.001)
         (written,) = (each for each in analysis.summaries if each.variant == "baseline")
         assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
         assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
         assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0
         assert planted_loss(replace(case, planted=Cause.COMPUTE), analysis, None) is None
         assert utilisation(case, analysis) == pytest.approx(2248 / 29033, rel=0.01)
-        simulated = replace(case, params={"sample_us": 5, "step_us": 10})
+        simulated = replace(case, params={"SAMPLE_US": 5, "STEP_US": 10})
         (batch,) = {each.batch_size for each in analysis.summaries if each.variant == "baseline"}
         step_s = (10 + 5 * batch) / 1e6
         assert utilisation(simulated, analysis) == pytest.approx(step_s / written.step_time.median)
@@ -155,7 +170,7 @@ class TestPlanting:
 class TestPacking:
     def test_archives_are_reproducible_and_without_derived_files(self, tmp_path):
         folder = recording("h200-input-bound", tmp_path / "runs")
-        case = Case(name=folder.name, planted=Cause.INPUT, text="", workload="reading")
+        case = Case(name=folder.name, planted=Cause.INPUT, text="", script="reading")
         stand_in = replace(case, recording="x")
         for number in range(2):
             pack_runs([case, stand_in], tmp_path / "runs", tmp_path / f"{number}.tar.xz")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from workloads.driver.timing import BLOCK_NS, BUFFERED_CALLS, LossError, Meter
 from workloads.protocol import EventWriter, Spec, read_events
 
 MS = 1_000_000
+spec_of = partial(Spec, scripts={})
 
 
 class Machine:
@@ -81,7 +83,7 @@ def length(event: dict[str, Any]) -> int:
 
 
 def test_phases_are_in_order_and_windows_have_their_full_length(tmp_path):
-    done = measure(tmp_path, Machine(4 * MS), Spec(window_s=1.0, windows=3))
+    done = measure(tmp_path, Machine(4 * MS), spec_of(window_s=1.0, windows=3))
     assert [event["name"] for event in done.of("phase")] == ["first-step", "warm-up", *["steady"] * 3]
     for window in done.windows:
         assert (length(window), window["samples"]) == (10**9, 8000)
@@ -93,7 +95,7 @@ def test_phases_are_in_order_and_windows_have_their_full_length(tmp_path):
 def test_windows_wait_for_an_asynchronous_device(tmp_path):
     # The host launches a 20 ms step in 1 ms, so its clock alone would report 20 times the speed.
     machine = Machine(MS, 20 * MS)
-    for window in measure(tmp_path, machine, Spec(window_s=1.0, windows=2)).windows:
+    for window in measure(tmp_path, machine, spec_of(window_s=1.0, windows=2)).windows:
         assert length(window) / window["steps"] == pytest.approx(20 * MS, rel=0.05)
         assert length(window) < 1.2e9
     assert machine.syncs > 4
@@ -102,7 +104,7 @@ def test_windows_wait_for_an_asynchronous_device(tmp_path):
 @given(before_ms=st.integers(1, 150), after_ms=st.integers(1, 150))
 def test_windows_keep_their_length_when_the_step_time_changes(tmp_path_factory, before_ms, after_ms):
     machine = Machine(lambda machine: (before_ms if machine.now <= 3 * 10**9 else after_ms) * MS)
-    spec = Spec(window_s=1.0, windows=6)
+    spec = spec_of(window_s=1.0, windows=6)
     for window in measure(tmp_path_factory.mktemp("changing"), machine, spec, wait_ns=-1).windows:
         assert 0.95e9 <= length(window) <= 1.3e9
         assert window["wait_ns"] == -1
@@ -110,13 +112,13 @@ def test_windows_keep_their_length_when_the_step_time_changes(tmp_path_factory, 
 
 @pytest.mark.parametrize(("variant_s", "windows"), [(4.5, 3), (0.1, 1)])
 def test_a_variant_past_its_time_limit_starts_no_further_window(tmp_path, variant_s, windows):
-    spec = Spec(window_s=1.0, windows=9, warmup_s=2.0, variant_s=variant_s)
+    spec = spec_of(window_s=1.0, windows=9, warmup_s=2.0, variant_s=variant_s)
     assert len(measure(tmp_path, Machine(100 * MS), spec).windows) == windows
 
 
 def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
     machine = Machine(lambda machine: max(5 * MS, 50 * MS - machine.steps * MS // 2))
-    done = measure(tmp_path, machine, Spec(window_s=0.1, warmup_s=60, windows=1))
+    done = measure(tmp_path, machine, spec_of(window_s=0.1, warmup_s=60, windows=1))
     assert done.warm_up_ns >= 3 * BLOCK_NS
     assert machine.host_ns < 7 * MS
     assert not done.of("warning")
@@ -124,13 +126,13 @@ def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
 
 def test_an_unsettled_step_time_is_a_warning(tmp_path):
     machine = Machine(lambda machine: 5 * MS * (1 + machine.syncs % 2))
-    assert len(measure(tmp_path, machine, Spec(window_s=0.1, warmup_s=2, windows=1)).of("warning")) == 1
+    assert len(measure(tmp_path, machine, spec_of(window_s=0.1, warmup_s=2, windows=1)).of("warning")) == 1
 
 
 @pytest.mark.parametrize("ready", [4, 14])
 def test_warm_up_uses_up_buffered_batches(tmp_path, ready):
     machine = Machine(lambda machine: MS if machine.steps < ready else 80 * MS)
-    done = measure(tmp_path, machine, Spec(window_s=0.4, warmup_s=3.0))
+    done = measure(tmp_path, machine, spec_of(window_s=0.4, warmup_s=3.0))
     assert {length(window) // window["steps"] for window in done.windows} == {80 * MS}
     assert done.warm_up_ns >= (BUFFERED_CALLS - ready) * 80 * MS
 
@@ -138,12 +140,12 @@ def test_warm_up_uses_up_buffered_batches(tmp_path, ready):
 def test_a_non_finite_loss_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
     with pytest.raises(LossError, match="loss is nan after"):
-        measure(tmp_path, Machine(MS), Spec(steps=10, windows=5), loss=lambda: next(losses))
+        measure(tmp_path, Machine(MS), spec_of(steps=10, windows=5), loss=lambda: next(losses))
 
 
 def test_a_window_that_ends_with_an_epoch_keeps_the_previous_loss(tmp_path):
     readings = iter([2.5, 1.5, None])
-    spec = Spec(steps=2, warmup_s=0.1, windows=2)
+    spec = spec_of(steps=2, warmup_s=0.1, windows=2)
     assert measure(tmp_path, Machine(100 * MS), spec, loss=lambda: next(readings)).meter.last_loss == 1.5
     assert next(readings, "all read") == "all read"
 
@@ -151,9 +153,9 @@ def test_a_window_that_ends_with_an_epoch_keeps_the_previous_loss(tmp_path):
 @pytest.mark.parametrize(
     ("machine", "spec", "steps"),
     [
-        (Machine(MS, 3 * MS), Spec(steps=7, warmup_s=0.1), [7, 7, 7]),
+        (Machine(MS, 3 * MS), spec_of(steps=7, warmup_s=0.1), [7, 7, 7]),
         # The clock ends the windows of a slow model.
-        (Machine(400 * MS), Spec(steps=8, window_s=0.1, warmup_s=0.1, windows=2), [3, 3]),
+        (Machine(400 * MS), spec_of(steps=8, window_s=0.1, warmup_s=0.1, windows=2), [3, 3]),
     ],
 )
 def test_windows_with_a_fixed_number_of_steps(tmp_path, machine, spec, steps):
@@ -163,7 +165,7 @@ def test_windows_with_a_fixed_number_of_steps(tmp_path, machine, spec, steps):
 
 
 def test_a_whole_training_has_consecutive_windows_and_is_timed_from_its_first_step(tmp_path):
-    done = measure(tmp_path, Machine(10 * MS), Spec(window_s=1), full=450)
+    done = measure(tmp_path, Machine(10 * MS), spec_of(window_s=1), full=450)
     assert done.trained_s == pytest.approx(4.5)
     assert done.meter.steps == 450
     assert [window["index"] for window in done.windows] == [0, 1, 2, 3]
@@ -173,7 +175,7 @@ def test_a_whole_training_has_consecutive_windows_and_is_timed_from_its_first_st
 
 
 def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
-    done = measure(tmp_path, Machine(10 * MS), Spec(window_s=1), full=40)
+    done = measure(tmp_path, Machine(10 * MS), spec_of(window_s=1), full=40)
     (window,) = done.windows
     assert (window["steps"], window["samples"], length(window)) == (39, 39 * 32, 390 * MS)
     assert done.trained_s == pytest.approx(0.4)
@@ -182,7 +184,7 @@ def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
 @pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])
 def test_a_whole_training_beyond_its_time_limit_is_measured_in_windows(tmp_path, hours, ends):
     """10 ms per step of 32 samples is 3,200 samples/s."""
-    spec = Spec(window_s=1, warmup_s=1, windows=2, whole_s=hours * 3600)
+    spec = spec_of(window_s=1, warmup_s=1, windows=2, whole_s=hours * 3600)
     done = measure(tmp_path, Machine(10 * MS), spec, full=1200, whole_samples=3200 * 3 * 3600)
     assert done.meter.full is ends
     assert [window["index"] for window in done.windows] == list(range(11 if ends else 5))

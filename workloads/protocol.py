@@ -1,4 +1,4 @@
-"""The protocol between harness and container: workload declarations, specs and events.
+"""The protocol between harness and container: specs and events.
 
 Standard library only, Python 3.10 or newer: the harness reads this module on the host, and the driver
 runs it inside any image that has Python and TensorFlow.
@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
 
-# Variants by prefix: "opt:NAME" is one of Workload.optimizations, "stage:NAME" drains the input pipeline up
-# to and including that stage.
+# Variants by prefix: "opt:NAME" is a script of the workload's ladder, "stage:NAME" drains the input pipeline up
+# to and including that stage. The container finds the stages: STAGES stands for all of them.
 OPTIMIZATION_PREFIX = "opt:"
 STAGE_PREFIX = "stage:"
+STAGES = "stages"
 
 # MLPerf Inference's scenarios: sequential requests; single samples at random times.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
@@ -32,8 +33,9 @@ MAX_LATE_SHARE, MIN_SERVER_REQUESTS = 0.01, 100
 # Variants for the step-time breakdown. The driver skips those that do not apply to a workload and device.
 CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, to measure input wait
 HOST_FED = "host-fed"  # model-only with the batch in host memory, to measure copies to the device
-# The baseline with parallel maps and prefetching, which any tf.data pipeline supports.
-PARALLEL_INPUT = "parallel-input"
+# The baseline's script with one remedy, or several joined with "+"; see harness/fixes. FIXES stands for all.
+FIX_PREFIX = "fix:"
+FIXES = "fixes"
 # Ablations: the baseline without one part of its step.
 WITHOUT_PREFIX = "without:"
 WITHOUT_INPUT, WITHOUT_LAUNCH = "without:input", "without:launch"
@@ -47,6 +49,20 @@ THREADS_PREFIX = "threads:"  # input-only with N threads
 # or 0); and the size of a batch in host memory.
 PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
+# Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
+BETWEEN_EPOCHS = "between_epochs_s"
+
+# The name of trials that measure the machine itself; their variants are capabilities, in the order measured. RATE is
+# in FLOP/s, bytes/s, pictures/s or kernels/s.
+MACHINE, RATE = "machine", "rate"
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16")
+COPIES = ("to-device", "to-device-pinned", "from-device", "from-device-pinned")
+# The variant that saturates a device for the seconds in its parameter of this name; WORK is that of a step in FLOP.
+SOAK, WORK = "soak", "work"
+CORE_SUFFIX = "-core"  # on one core
+GPU_CAPABILITIES = (*PRECISIONS, "memory", *COPIES, "launch")
+GROUP_CAPABILITIES = ("all-reduce",)
+CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "jpeg", "read")
 
 # The driver's exit code if fewer GPUs than Spec.gpus are registered, or work is not placed on them.
 NO_GPU_EXIT = 20
@@ -86,6 +102,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "facts": {"facts": (dict,)},
     # Start of a variant: its parameters and its changes from the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
+    # How the script of a variant differs from the baseline's, as a unified diff; the whole text of tuned, or "";
+    # and the remedies in it.
+    "script": {"variant": (str,), "diff": (str,), "text": (str,), "fixes": (list,)},
     # A finished phase. variant is "" for phases shared by all variants.
     "phase": {"name": (str,), "variant": (str,), "start_ns": (int,), "end_ns": (int,)},
     # Steps between two synchronisations of the device. wait_ns is the time spent waiting for input outside
@@ -119,68 +138,6 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }  # fmt: skip
 
 
-# What the functions of a workload file take and return: arrays by name, a split's samples and labels, and a stage
-# of the input pipeline, (name, function from the previous dataset to the next); the first has no argument.
-Arrays = Mapping[str, Any]
-Split = tuple[Any, Any]
-Stage = tuple[str, Callable[..., Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """A published result for this workload.
-
-    Attributes:
-        source, system: publisher with year, and hardware as named there.
-        device: "cpu" or "gpu".
-        value: the result in `unit`; the lower end of a published range.
-        unit: "s" for the whole training, "samples/s", "ratio" for GPU over CPU, "requests ratio" for the same
-            in requests/s within a latency bound, "gain" for tuned over baseline, "accuracy" on held-out data
-            or "utilisation" of the GPU, both 0 to 1.
-        note: caveats for a comparison, or "".
-        upto: the upper end of a published range, 0 for a single number.
-        variant: the equivalent variant: "baseline" or an "opt:NAME".
-    """
-
-    source: str
-    system: str
-    device: str
-    value: float
-    unit: str
-    note: str = ""
-    upto: float = 0.0
-    variant: str = BASELINE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """The dataset of a workload.
-
-    Attributes:
-        name: a known dataset ("cifar10", "cifar100", "fashion-mnist"), or any other name for one that is
-            generated from the shape below.
-        shape: of one sample, e.g. (32, 32, 3).
-        train, test: number of samples; train=0 if the workload makes its own (synthetic) samples, so that
-            no data is fetched or mounted.
-        dtype: NumPy name of the stored type.
-        kind: "arrays" for four NumPy files, "table" for the same with tabular rows, or "jpeg" for JPEG files
-            <split>/<class>/<name>.jpg with splits "train" and "test"; shape is then the mean image size
-            (height, width, 3).
-        vocabulary: number of different tokens for token sequences, with shape (maximum length,); else 0.
-        class_names: class folders of JPEG files in alphabetical order; () for "class-0" and so on.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    classes: int
-    train: int
-    test: int
-    dtype: str = "uint8"
-    kind: Literal["arrays", "table", "jpeg"] = "arrays"
-    class_names: tuple[str, ...] = ()
-    vocabulary: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """One difference of a variant from the baseline: `what` changes from `before` to `after`."""
@@ -207,68 +164,11 @@ class Requests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
-    """The declaration in a workload file, `workload = Workload(...)`, with literal arguments only.
+class Script:
+    """A script to run: its path inside the container, and its text with parameter values and fixes applied."""
 
-    A file with several workloads has `workloads = (...)`, a tuple of them or of their names.
-
-    The harness reads the declaration without running the file (it never imports TensorFlow), so arguments
-    must be literals, or calls of Data, Published and Requests with literal arguments.
-
-    Attributes:
-        name: name on the command line, lower case with hyphens.
-        model, optimizer, loss: descriptions, as published; the code is in the file's `model` function.
-        batch_size: samples per step, as published.
-        epochs: as published; training time is projected to this number.
-        samples_per_epoch: published steps_per_epoch times the batch size, if different from data.train. The
-            pipeline is then endless.
-        tuned: parameters of the tuned variant that override the baseline's. The driver handles batch_size
-            (per device), jit_compile, steps_per_execution, precision ("tf32", TensorFlow's default; "fp32",
-            "fp16", "bf16"), feed ("fit": Keras fit; "resident": data in device memory and several steps per
-            call), and for pipelines prefetch_to_device, parallel_maps and prefetch_batches; all others are
-            the workload's own. A key prefixed "cpu:" or "gpu:" applies to that kind of device only.
-        params: other parameters of the baseline: the workload's own with their published values, and those
-            listed above if the published code sets them.
-        stages: names of the stages that the file's `dataset` returns, in order. Empty for workloads on arrays
-            and for those that make their own samples (train=0).
-        optimizations: name -> parameters that differ from the baseline, with keys as in `tuned`; runs as the
-            variant "opt:NAME", which is left out on devices where it changes nothing.
-        takes_weights: whether --weights applies to its model.
-        suite: "default" runs by default, "extra" on request.
-        min_accuracy: minimum accuracy (0 to 1) on held-out generated data for successful training; 0 for
-            workloads that learn nothing.
-        image: image family, one of IMAGES: "tensorflow", or "trees" (XGBoost), whose files have a function
-            `booster(params)` instead of `model`.
-        builder: name of the file's function params -> compiled model.
-    """
-
-    name: str
-    title: str
-    data: Data
-    batch_size: int
-    epochs: int
-    model: str = ""
-    task: Literal["train", "infer"] = "train"
-    optimizer: str = ""
-    loss: str = ""
-    tuned: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
-    stages: tuple[str, ...] = ()
-    optimizations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    published: tuple[Published, ...] = ()
-    requests: Requests | None = None
-    takes_weights: bool = False
-    source: str = ""
-    suite: Literal["default", "extra"] = "default"
-    min_accuracy: float = 0.0
-    samples_per_epoch: int = 0
-    image: str = TENSORFLOW
-    builder: str = "model"
-
-    @property
-    def pipeline(self) -> bool:
-        """Whether Keras fit is fed by the workload's own pipeline instead of arrays."""
-        return bool(self.stages) or self.data.train == 0
+    path: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,39 +201,71 @@ class Measuring:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A change of a script: `text` replaces its bytes from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix:
+    """A remedy for a script.
+
+    Attributes:
+        edits: of the baseline's script.
+        answers: what it removes: "input", "cache" and "loader" (input), "framework", "eager", "launch", "device"
+            or "batch".
+    """
+
+    edits: tuple[Edit, ...]
+    answers: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spec(Measuring):
     """The harness's request to one container, stored as `spec.json` next to the event file.
 
     Attributes:
-        workload: name; "" for the only one that `file` declares.
-        file: name of a file in this package, or path of another file inside the container.
-        variants: variants to run, from VARIANTS, "opt:NAME", "stage:NAME" and those of the breakdown.
+        scripts: the script of each variant that measures speed.
+        fixes: remedies for the baseline's script: variant -> edits.
+        tuned: the remedies that together are tuned, as an earlier trial found; None to find them.
+        arguments: command-line arguments of the scripts.
+        call: which of the script's calls of `fit` is measured, from 1.
+        variants: variants to run; those of the breakdown are made from the baseline's call.
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: number of GPUs that the container must see; 0 for "cpu".
         workers: number of containers that train together, including this one, as in TF_CONFIG; 0 for a single
             container.
-        data_dir: folder of the data inside the container.
-        weights: path of a weights file inside the container, "" for none.
-        params: overrides of the workload's parameters in every variant, except parameters that an
-            optimization sets itself.
+        data: data set of keras.datasets -> its folder inside the container.
+        mounts: files and folders of the user, at their own paths.
+        requests: what to measure of an inference script; None for training.
         whole_s: time limit of a variant's whole training in seconds, which falls back to windows if it would
             take longer; 0 for no limit.
         evaluate: whether to measure accuracy on held-out data.
-        seed: for weights, shuffling and augmentation.
+        soak_s: how long to saturate the device, for the variant SOAK.
+        stall_s: after this many seconds without an event the trial is killed; 0 for never.
+        seed: for weights, shuffling and augmentation, unless the script sets its own.
         image: the workload's image family.
     """
 
-    workload: str = ""
-    file: str = ""
+    scripts: Mapping[str, Script]
+    fixes: Mapping[str, Fix] = field(default_factory=dict)
+    tuned: tuple[str, ...] | None = None
+    arguments: tuple[str, ...] = ()
+    call: int = 1
     variants: tuple[str, ...] = (BASELINE,)
     device: str = "cpu"
     gpus: int = 0
     workers: int = 0
-    data_dir: str = ""
-    weights: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    requests: Requests | None = None
     evaluate: bool = True
     whole_s: float = 0.0
+    soak_s: float = 0.0
+    stall_s: float = 0.0
     seed: int = 1
     image: str = TENSORFLOW
 
@@ -399,8 +331,8 @@ def measures_speed(variant: str) -> bool:
 
 
 def changes_baseline(variant: str) -> bool:
-    """Return whether a variant is a changed baseline: an optimization, parallel input or an ablation."""
-    return variant == PARALLEL_INPUT or variant.startswith((OPTIMIZATION_PREFIX, WITHOUT_PREFIX))
+    """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
+    return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))
 
 
 def check(event: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""`make truth`: run workloads with planted bottlenecks and check the findings of their reports.
+"""`make truth`: run scripts with planted bottlenecks and check the findings of their reports.
 
     python -m benchmarks.truth [--case NAME ...] [--device gpu] [--replay]
 
-Each case is a workload file that `tfbench bench` runs in a container, with short windows. Finished runs are
+Each case is a script that `tfbench bench` runs in a container, with short windows. Finished runs are
 kept in --folder and evaluated again; remove a case's folder to repeat it. --replay evaluates the recorded
 runs in benchmarks/truth/recordings and runs nothing.
 """

@@ -1,4 +1,4 @@
-"""The definition of a case: its workload, the planted bottleneck and the expected loss."""
+"""The definition of a case: its script, the planted bottleneck and the expected loss."""
 
 from __future__ import annotations
 
@@ -31,27 +31,26 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload with a planted bottleneck, or without any.
+    """A script with a planted bottleneck, or without any.
 
     Attributes:
         planted: the right answer; COMPUTE if nothing is planted.
-        workload: the workload "truth-WORKLOAD" of a file in benchmarks/truth/workloads; "" for a synthetic
-            case.
-        params: overrides of the declared parameters.
-        stage: the slow pipeline stage; "" if there is none or several.
+        script: name of a file in benchmarks/truth/scripts, without suffix; "" for a synthetic case.
+        params: values of the script's constants.
+        stage: the slow pipeline stage, without the line in the script; "" if there is none or several.
         lost: share of time lost, if the parameters define it; else None.
         step_s: step time without the bottleneck, if known.
         control: name of the same case without the bottleneck, whose step time is the reference.
         device: "cpu" or "gpu".
         mixed: the bottleneck is not input itself but also makes the device wait for input.
         also: other causes that count as right, if two are planted.
-        recording: recorded run to evaluate instead of running the workload.
+        recording: recorded run to evaluate instead of running the script.
         telemetry: NVML metric -> reading that replaces the recorded one.
     """
 
     name: str
     planted: Cause
-    workload: str
+    script: str
     text: str
     params: Mapping[str, Any] = field(default_factory=dict)
     _: KW_ONLY

@@ -1,4 +1,4 @@
-"""Cases for a real GPU: the same workload files with a real network.
+"""Cases for a real GPU: the same scripts with a real network.
 
 The lost time is known from the step time of the same workload without the bottleneck.
 """
@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.truth.case import Case, Environment
 from harness.model.analysis import Cause
 
-PICTURES: dict[str, Any] = {"real": "convolutions", "width": 128, "batch_size": 256, "threads": 16}
+PICTURES: dict[str, Any] = {"WIDTH": 128, "BATCH_SIZE": 256, "THREADS": 16}
 # A step of this network is long compared with the overhead of Keras fit.
-FILES = {**PICTURES, "width": 192}
-SMALL = {**FILES, "side": 128}
+FILES = {**PICTURES, "WIDTH": 192}
+SMALL = {**FILES, "SIDE": 128}
 
 gpu_case = partial(Case, device="gpu")
 
@@ -22,49 +22,49 @@ GPU_CASES = (
     gpu_case("gpu-pictures-small", Cause.COMPUTE, "jpegs", "small JPEG files decoded on all CPUs", SMALL),
     gpu_case(
         "gpu-jpeg-large", Cause.INPUT, "jpegs", "1-megapixel JPEG files decoded on all CPUs",
-        {**FILES, "side": 1024}, stage="decode", control="gpu-pictures-small",
+        {**FILES, "SIDE": 1024}, stage="decode", control="gpu-pictures-small",
     ),
     gpu_case(
         "gpu-jpeg-serial", Cause.INPUT, "jpegs", "small JPEG files decoded serially",
-        {**SMALL, "threads": 1}, control="gpu-pictures-small",
+        {**SMALL, "THREADS": 0}, control="gpu-pictures-small",
     ),
-    gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping only", {**PICTURES, "rounds": 0}),
+    gpu_case("gpu-augment-light", Cause.COMPUTE, "augmenting", "cropping only", {**PICTURES, "ROUNDS": 0}),
     gpu_case(
         "gpu-augment-heavy", Cause.INPUT, "augmenting", "four rounds of colour augmentation",
-        {**PICTURES, "rounds": 4}, stage="augment", control="gpu-augment-light",
+        {**PICTURES, "ROUNDS": 4}, stage="augment", control="gpu-augment-light",
     ),
     gpu_case(
         "gpu-generator", Cause.INPUT, "generating", "text parsed by a Python generator",
-        {"real": "dense", "width": 4096, "batch_size": 256, "fields": 2000}, stage="generate",
+        {"WIDTH": 4096, "BATCH_SIZE": 256, "FIELDS": 2000}, stage="generate",
     ),
     gpu_case(
         "gpu-copy", Cause.COPY, "computing",
         "half a gigabyte copied to the GPU per step, little computation",
-        {"side": 1024, "batch_size": 32}, stage="copy",
+        {"SIDE": 1024, "BATCH_SIZE": 32}, stage="copy",
     ),
     gpu_case(
         "gpu-run-eagerly", Cause.RUN_EAGERLY, "framework", "six convolutions, run eagerly",
-        {"convolutions": 6, "eager": 1, "batch_size": 64},
+        {"CONVOLUTIONS": 6, "EAGER": True, "BATCH_SIZE": 64},
     ),
     gpu_case(
         "gpu-numpy-in-step", Cause.PYTHON_IN_STEP, "framework", "20 ms of numpy_function in the step",
-        {"convolutions": 6, "python_ms": 20, "batch_size": 64},
+        {"CONVOLUTIONS": 6, "PYTHON_MS": 20, "BATCH_SIZE": 64},
     ),
     gpu_case(
         "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, batch size 32",
-        {"batch_size": 32, "width": 16, "depth": 2},
+        {"BATCH_SIZE": 32, "WIDTH": 16, "DEPTH": 2},
     ),
     gpu_case(
         "gpu-batch-1", Cause.LAUNCH, "computing", "a small network, batch size 1",
-        {"batch_size": 1, "width": 512, "depth": 8},
+        {"BATCH_SIZE": 1, "WIDTH": 512, "DEPTH": 8},
     ),
     gpu_case(
         "gpu-dense", Cause.COMPUTE, "computing", "8192 x 8192 matrix products",
-        {"batch_size": 4096, "width": 8192, "depth": 4},
+        {"BATCH_SIZE": 4096, "WIDTH": 8192, "DEPTH": 4},
     ),
     gpu_case(
         "gpu-table", Cause.MEMORY_BANDWIDTH, "computing",
-        "each sample reads a gigabyte of GPU memory", {"rows": 262_144, "batch_size": 8},
+        "each sample reads a gigabyte of GPU memory", {"ROWS": 262_144, "BATCH_SIZE": 8},
     ),
     gpu_case(
         "gpu-quota", Cause.QUOTA, "jpegs", "small JPEG files, 16 threads with a quota of one CPU", SMALL,
@@ -72,7 +72,7 @@ GPU_CASES = (
     ),
     gpu_case(
         "gpu-neighbour-harmless", Cause.COMPUTE, "augmenting",
-        "four neighbours on CPUs that the workload does not need", {**PICTURES, "rounds": 0, "threads": 8},
+        "four neighbours on CPUs that the workload does not need", {**PICTURES, "ROUNDS": 0, "THREADS": 8},
         environment=Environment(neighbours=4),
     ),
 )  # fmt: skip

@@ -45,6 +45,12 @@ class Judged:
         return self.answer in INPUT_BOUND
 
     @property
+    def stage_named(self) -> bool:
+        """Whether the planted stage is among the slowest ones, if a stage is planted and stages are named."""
+        names = [stage.partition(",")[0] for stage in self.stages]
+        return not (self.case.stage and names) or self.case.stage in names
+
+    @property
     def error(self) -> float | None:
         """The relative error of the estimated share."""
         if not self.right or not self.planted or self.share is None:
@@ -105,7 +111,7 @@ def utilisation(case: Case, analysis: Analysis) -> float | None:
 
 def simulated_step_s(case: Case, batch: int) -> float | None:
     """Return the step time of the simulated accelerator; None for a real device."""
-    sample_us = case.params.get("sample_us")
-    if sample_us is None or case.params.get("real"):
+    sample_us = case.params.get("SAMPLE_US")
+    if sample_us is None:
         return None
-    return float(case.params.get("step_us", 0) + sample_us * batch) / 1e6
+    return float(case.params.get("STEP_US", 0) + sample_us * batch) / 1e6

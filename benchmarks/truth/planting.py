@@ -41,7 +41,7 @@ class PlantingEngine:
             self._ends.enter_context(neighbours(self._inner, spec, self._environment.neighbours))
         container = self._inner.start(spec)
         if self._environment.disk_read_bytes_per_s:
-            data = next(mount.host for mount in spec.mounts if mount.container == DATA_DIR)
+            data = next(mount.host for mount in spec.mounts if mount.container.startswith(f"{DATA_DIR}/"))
             try:
                 limit_reads(container.pid, data, self._environment.disk_read_bytes_per_s)
             except (OSError, NoCgroupError) as error:
@@ -56,6 +56,10 @@ class PlantingEngine:
     def remove_stale(self) -> int:
         """Remove containers left behind by an earlier harness."""
         return self._inner.remove_stale()
+
+    def answers(self) -> bool:
+        """Return whether the inner engine answers."""
+        return self._inner.answers()
 
     def close(self) -> None:
         """Stop the neighbours and close the engine."""

@@ -39,7 +39,7 @@ def pack_runs(cases: Iterable[Case], folder: Path, into: Path) -> None:
     """Write all finished runs of the cases to an archive, reproducibly."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(into, "w:xz", preset=9, format=tarfile.USTAR_FORMAT) as tar:
-        for case in sorted(cases, key=lambda case: (case.workload, case.name)):
+        for case in sorted(cases, key=lambda case: (case.script, case.name)):
             if case.recording:
                 continue  # derived from another recording
             for pattern in PATTERNS:

@@ -21,9 +21,7 @@ from harness.run.resolve import resolve
 from harness.run.store import RunFolder
 from tests.recordings import recording
 
-WORKLOADS = Path(__file__).resolve().parent / "workloads"
-# Workloads whose file has a different name.
-FILES = dict.fromkeys(("reading", "disk", "jpegs", "augmenting", "generating", "caching"), "inputs")
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +61,9 @@ def finished_run(name: str, settings: Settings) -> Path | None:
     return path if (path / "stops.json").exists() else None
 
 
-def file_of(case: Case) -> Path:
-    """Return the file with a case's workload."""
-    return WORKLOADS / f"{FILES.get(case.workload, case.workload)}.py"
+def script_of(case: Case) -> Path:
+    """Return the path of a case's script."""
+    return SCRIPTS / f"{case.script}.py"
 
 
 def prepared_case(case: Case, settings: Settings) -> Prepared:
@@ -78,22 +76,15 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         engine=settings.engine,
         device=case.device,
         gpus=settings.gpus,
-        files=(file_of(case),),
+        workloads=(str(script_of(case)),),
         params={name: str(value) for name, value in case.params.items()},
         trials=1,
+        machine=False,
         out=settings.folder,
         cpus=case.environment.cpus,
         cpu_quota=case.environment.cpu_quota,
     )
-    resolved, name = resolve(options), f"truth-{case.workload}"
-    resolved = replace(
-        resolved,
-        profile=PROFILE,
-        # A file may declare several workloads.
-        entries=tuple(entry for entry in resolved.entries if entry.workload.name == name),
-        planned=tuple(trial for trial in resolved.planned if trial.workload == name),
-    )
-    prepared = prepare(resolved, paths_here(), Silent())
+    prepared = prepare(replace(resolve(options), profile=PROFILE), paths_here(), Silent())
     return replace(
         prepared,
         engine=PlantingEngine(prepared.engine, case.environment),
@@ -105,7 +96,7 @@ def run_case(case: Case, settings: Settings) -> Path:
     """Run a case and return its run folder.
 
     Raises:
-        TfbenchError: as for `tfbench bench`; TrialError if the workload failed.
+        TfbenchError: as for `tfbench bench`; TrialError if the script failed.
     """
     path = settings.folder / case.name
     shutil.rmtree(path, ignore_errors=True)

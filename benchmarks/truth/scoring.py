@@ -69,11 +69,12 @@ def cases_table(judged: Sequence[Judged]) -> Iterator[str]:
 
 def _case_row(each: Judged) -> Sequence[str]:
     answer = str(each.answer) if each.right else f"**{each.answer}**"
+    stages = ", ".join(each.stages) if each.stage_named else f"**{', '.join(each.stages)}**"
     return (
         f"`{each.case.name}`",
         each.case.text,
         f"{each.case.planted}{_bracketed(each.case.stage)}",
-        f"{answer}{_bracketed(', '.join(each.stages))}",
+        f"{answer}{_bracketed(stages)}",
         percent(each.planted),
         percent(each.share if each.right else None),
         percent(each.error),

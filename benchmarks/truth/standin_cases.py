@@ -30,7 +30,7 @@ def capped(
     return Case(
         name,
         planted,
-        workload="",
+        script="",
         text=text,
         device="gpu",
         recording=RECORDING,

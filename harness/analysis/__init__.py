@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.analysis.capabilities import capabilities, compared
 from harness.analysis.case import cases
 from harness.analysis.caveats import caveats
 from harness.analysis.cost import costs
+from harness.analysis.endurance import endurance
 from harness.analysis.findings import findings
+from harness.analysis.health_checks import health_items
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
 from harness.analysis.ratios import comparisons
@@ -15,11 +18,12 @@ from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import sweeps
+from harness.analysis.throttling import clocks
 from harness.analysis.trial_measures import measures
 from harness.model.analysis import Analysis
 from harness.model.run import Run
 
-__all__ = ["analyse", "priced"]
+__all__ = ["analyse", "compared", "priced"]
 
 
 def analyse(run: Run) -> Analysis:
@@ -33,6 +37,7 @@ def analyse(run: Run) -> Analysis:
     run_cases = tuple(cases(run, run_summaries, ratios, measured))
     run_sweeps = tuple(sweeps(run))
     times = step_times(run_cases)
+    run_clocks = clocks(run_cases)
     analysis = Analysis(
         run=run,
         summaries=run_summaries,
@@ -40,11 +45,15 @@ def analyse(run: Run) -> Analysis:
         published=() if run_sweeps else published_comparisons(run, run_cases),
         step_times=times,
         findings=findings(run_cases, times),
-        caveats=caveats(run, measured, run_summaries),
+        caveats=caveats(run, measured, run_summaries, run_clocks),
         sweeps=run_sweeps,
         latencies=latencies(run),
         capacities=capacities(run),
         pipelines=pipelines(run_cases),
+        health=health_items(run.health, len(run.manifest.gpus), run.trials),
+        clocks=run_clocks,
+        capabilities=capabilities(run),
+        endurance=endurance(run),
     )
     return priced(analysis, run)
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.analysis.align import gpu_names
+from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.platform import Gpu
 from harness.model.run import CPU, Run, Trial
-from workloads.protocol import Workload
+from harness.model.workload import Workload
+from workloads.protocol import INPUT_ONLY, STAGE_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,22 @@ class Case:
             if (metric.variant, metric.name) == (variant, name)
         ]
         return median(values) if values else None
+
+    def function_costs(self) -> Mapping[str, Estimate]:
+        """Return the seconds per sample of the functions of a loader written in Python, in the order of their calls."""
+        names = dict.fromkeys(
+            metric.name
+            for trial in self.trials
+            for metric in trial.metrics
+            if metric.variant == INPUT_ONLY and metric.name.startswith(STAGE_PREFIX)
+        )
+        values = {
+            name.removeprefix(STAGE_PREFIX): [
+                metric.value for trial in self.trials for metric in trial.metrics if metric.name == name
+            ]
+            for name in names
+        }
+        return {name: each for name, found in values.items() if (each := estimate(found, "s/sample"))}
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
         """Return a ratio measured for a variant on this device, or None."""

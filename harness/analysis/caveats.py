@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harness.analysis.stats import drift
+from harness.analysis.throttling import throttling_caveats
 from harness.analysis.trial_measures import Measures
-from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Summary
+from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Clocks, Summary
 from harness.model.run import Run, Trial
 from workloads.protocol import BASELINE, TUNED
 
@@ -24,11 +25,13 @@ _GPU_EVENTS = {
 }
 
 
-def caveats(run: Run, measured: Measures, summaries: Sequence[Summary]) -> tuple[Caveat, ...]:
+def caveats(
+    run: Run, measured: Measures, summaries: Sequence[Summary], clocks: Sequence[Clocks]
+) -> tuple[Caveat, ...]:
     """Return the caveats of a run and its machine without duplicates, warnings before notes."""
     groups = (
         _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run),
-        _host(summaries), _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
+        _host(summaries), throttling_caveats(clocks), _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
     )  # fmt: skip
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))

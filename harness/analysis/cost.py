@@ -8,7 +8,8 @@ from dataclasses import replace
 from harness.analysis.align import gpu_names
 from harness.model.analysis import Cost, Estimate, Summary
 from harness.model.run import CPU, Prices, Run
-from workloads.protocol import BASELINE, TUNED, Workload
+from harness.model.workload import Workload
+from workloads.protocol import BASELINE, TUNED
 
 HOUR_S = 3600.0
 KWH_J = 3.6e6
@@ -46,21 +47,15 @@ def _cost(prices: Prices, summary: Summary, workload: Workload | None, machines:
     rate = _product(hourly(prices, summary.device), machines)
     second = _product(rate, 1 / HOUR_S)
     joule = _product(prices.electricity_per_kwh, 1 / KWH_J)
-    samples = _trained_samples(summary, workload)
     return Cost(
         per_hour=rate,
         training=_times(summary.training_s, second, prices.currency),
-        electricity=_times(summary.energy_j_per_sample, _product(samples, joule), prices.currency),
+        electricity=_times(
+            summary.energy_j_per_sample, _product(summary.training_samples, joule), prices.currency
+        ),
         per_million_samples=_times(_inverse(summary.throughput), _product(second, MILLION), prices.currency),
         **summary.key._asdict(),
     )
-
-
-def _trained_samples(summary: Summary, workload: Workload | None) -> int | None:
-    """Return the number of samples in the published epochs; None if the variant does not train."""
-    if workload is None or summary.training_s is None:
-        return None
-    return (workload.samples_per_epoch or workload.data.train) * workload.epochs
 
 
 def _product(left: float | None, right: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harness.analysis.compared_facts import facts, machine_name
 from harness.model.analysis import Analysis, find_by_key
@@ -39,6 +40,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         step_times=analysis.step_times,
         findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
+        capabilities=tuple(replace(each, references=()) for each in analysis.capabilities),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
         duration_s=run.duration_s,

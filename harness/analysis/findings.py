@@ -12,6 +12,7 @@ from harness.analysis.learning import not_learning
 from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
 from harness.analysis.utilisation import cpus_used
+from harness.fixes import REMEDIES
 from harness.model.analysis import (
     INPUT_PARTS,
     Ablation,
@@ -30,6 +31,7 @@ from workloads.protocol import (
     CALLBACKS,
     CALLS_PREFIX,
     CUSTOM_LOOP,
+    FIX_PREFIX,
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
@@ -40,7 +42,6 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
-    changes_baseline,
 )
 
 # Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
@@ -64,24 +65,21 @@ ABLATIONS: Mapping[str, tuple[Part, ...]] = {
     WITHOUT_INPUT: INPUT_PARTS,
     WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
 }
-# Cause -> changes that address it.
+# Cause -> what remedies that address it answer; see workloads.protocol.Fix.
+_INPUT = frozenset({"input", "cache", "loader"})
 ANSWERS: Mapping[Cause, frozenset[str]] = {
-    Cause.LAUNCH: frozenset({"steps_per_execution", "jit_compile", "feed", "batch_size"}),
-    Cause.COPY: frozenset({"feed", "prefetch_to_device"}),
-    Cause.OVERLAP: frozenset({"prefetch", "prefetch_batches", "prefetch_to_device", "parallel_maps"}),
-    Cause.DISK: frozenset({"storage", "cache"}),
-    Cause.INPUT: frozenset(
-        {"feed", "prefetch_to_device", "storage", "cache", "loader", "preprocess", "prefetch",
-         "prefetch_batches", "workers", "threads", "num_parallel_calls", "parallel_calls", "parallel_maps",
-         "queue_size"}
-    ),
-    Cause.RUN_EAGERLY: frozenset({"run_eagerly", "callbacks", "feed"}),
-    Cause.KERAS_LOOP: frozenset({"steps_per_execution", "feed"}),
-    Cause.CALLBACKS: frozenset({"run_eagerly", "callbacks"}),
-    Cause.EXCHANGE: frozenset({"feed", "batch_size", "jit_compile"}),
-    Cause.COMPUTE: frozenset({"precision", "jit_compile", "batch_size", "matrix", "max_bin", "evaluate"}),
-    Cause.MEMORY_BANDWIDTH: frozenset({"precision", "jit_compile"}),
-}  # fmt: skip
+    Cause.INPUT: _INPUT,
+    Cause.OVERLAP: _INPUT,
+    Cause.DISK: _INPUT,
+    Cause.COPY: _INPUT,
+    Cause.LAUNCH: frozenset({"launch", "device", "batch"}),
+    Cause.RUN_EAGERLY: frozenset({"eager"}),
+    Cause.KERAS_LOOP: frozenset({"launch", "framework"}),
+    Cause.CALLBACKS: frozenset({"framework"}),
+    Cause.EXCHANGE: frozenset({"batch"}),
+    Cause.COMPUTE: frozenset({"device", "batch"}),
+    Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
+}
 
 
 def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding, ...]:
@@ -131,6 +129,7 @@ def _step_findings(case: Case, time: StepTime) -> Iterator[Finding]:
         ((Part.COPY,), Cause.COPY),
         ((Part.LAUNCH,), Cause.LAUNCH),
         ((Part.FRAMEWORK,), _framework(case, time)),
+        ((Part.EPOCHS,), Cause.EPOCHS),
         ((Part.EXCHANGE,), Cause.EXCHANGE),
         ((Part.HOST,), _host(case)),
     ):
@@ -274,19 +273,17 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
-    """Return the measured variant that addresses a cause with the fewest other changes, or None."""
+    """Return the remedy that answers a cause with the largest gain, else tuned; None if neither was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
-    result: dict[tuple[int, bool, int], Remedy] = {}
-    for variant, summary in case.variants.items():
-        # Real training cannot reuse a single batch from memory.
-        if variant == WITHOUT_INPUT or not (variant == TUNED or changes_baseline(variant)):
-            continue
-        changed = [change for change in summary.changes if change.what != "global batch"]
-        relevant = [change for change in changed if change.what in answers]
-        gain = case.ratio(RatioKind.OVER_BASELINE, variant)
-        if relevant and gain is not None:
-            others = len(changed) - len(relevant)
-            remedy = Remedy(variant=variant, gain=gain, alone=not others)
-            # A single fix is preferred to all fixes together.
-            result.setdefault((others, variant == TUNED, -len(relevant)), remedy)
-    return result[min(result)] if result else None
+    gains = {
+        variant: gain
+        for variant in case.variants
+        if (remedy := REMEDIES.get(variant.removeprefix(FIX_PREFIX)))
+        and remedy.ANSWERS in answers
+        and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
+    }
+    if gains:
+        best = max(gains, key=lambda variant: gains[variant].median)
+        return Remedy(variant=best, gain=gains[best], alone=True)
+    tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if answers else None
+    return None if tuned is None else Remedy(variant=TUNED, gain=tuned, alone=False)

@@ -1,49 +1,36 @@
-"""Decide whether runs are slower than a baseline by more than a limit.
-
-The intervals of all comparisons are simultaneous at 95 %. With the limit at 1 - tolerated loss, a ratio is
-
-    slower                    if its interval is below 1 and reaches the limit
-    slower, within the limit  if it is below 1 but above the limit
-    within the limit          if it is above the limit and includes 1, or is above 1
-    undecided                 if it includes both 1 and the limit, or there is no interval
-
-The probability that noise alone fails any of the checks is at most 5 %. A slowdown by exactly the limit is
-detected whenever the interval is narrow enough to exclude 1.
-"""
+"""Decide whether runs are slower than a baseline by at least a limit; docs/compare.md has the decision table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.model.analysis import Estimate, Key
-from harness.model.comparison import Check, Decision, Gate, Versus
+from harness.model.analysis import Key
+from harness.model.comparison import Gate, Versus
 
 
-def gate(versus: Versus, limit: float) -> Gate:
-    """Check every ratio of a comparison.
+def gate(versus: Versus) -> Gate:
+    """Check every ratio of a comparison, whose reference is the baseline.
 
-    Args:
-        versus: comparison with the baseline as reference.
-        limit: tolerated loss of speed, as a share from 0 to 1.
+    The intervals are simultaneous at 95 %, so in at most 2.5 % of cases a speed fails that lost less than the limit.
     """
-    checks = tuple(
-        Check(result=each, decision=_decision(each.ratio, 1 - limit))
-        for each in versus.results
-        if each.ratio is not None
+    bound = 1 - versus.limit
+    ratios = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    return Gate(
+        failed=tuple(each for each, ratio in ratios if ratio.n > 1 and ratio.high <= bound),
+        open=tuple(each for each, ratio in ratios if ratio.n < 2 or ratio.low <= bound < ratio.high),
+        missing=tuple(_missing(versus)),
+        is_empty=not any(ratio.n > 1 for _, ratio in ratios),
+        copied=tuple(run for run, original in versus.copies if original == versus.reference),
     )
-    return Gate(limit=limit, checks=checks, missing=tuple(_missing(versus)))
-
-
-def _decision(ratio: Estimate, min_ratio: float) -> Decision:
-    if ratio.n < 2:
-        return Decision.OPEN
-    if ratio.high < 1:
-        return Decision.SLOWER if ratio.low <= min_ratio else Decision.SLIGHTLY
-    return Decision.WITHIN if ratio.low > min_ratio else Decision.OPEN
 
 
 def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
-    """Yield baseline keys that a run lacks, so that a failed workload does not pass unnoticed."""
-    speeds = [[each.key for each in run.speeds] for run in versus.runs]
-    for run, keys in enumerate(speeds):
-        yield from ((run, key) for key in speeds[versus.reference] if key not in keys)
+    """Yield baseline keys that a run lacks, so that a failed workload does not pass unnoticed.
+
+    A run that planned only other workloads, such as a machine that ships with tfbench, lacks nothing.
+    """
+    wanted = [each.key for each in versus.runs[versus.reference].speeds]
+    for position, run in enumerate(versus.runs):
+        if any(key.workload in run.titles for key in wanted):
+            measured = {each.key for each in run.speeds}
+            yield from ((position, key) for key in wanted if key not in measured)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from harness.analysis.case import Case
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Run
-from workloads.protocol import BASELINE, TUNED, Workload
+from harness.model.workload import Workload
+from workloads.protocol import BASELINE, TUNED
 
 STEPS_TRAINED = "steps_trained"
 # Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
@@ -21,13 +22,14 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
     On procedural data this is declared by the workload. On real data, where a short measurement trains for
     only a few seconds, it is the chance level plus five standard errors of a binomial proportion.
     """
-    if workload is None or workload.min_accuracy <= 0 or workload.task != "train":
+    if workload is None or workload.min_accuracy <= 0 or workload.requests is not None:
         return None
     kinds = {data.kind for data in run.manifest.data if data.workload == workload.name}
     if kinds != {"real"}:
         return workload.min_accuracy
-    chance = 1.0 / max(1, workload.data.classes)
-    return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / max(1, workload.data.test))
+    data = workload.datasets[0]
+    chance = 1.0 / data.classes
+    return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / data.test)
 
 
 def learned(accuracy: float | None, needed: float | None, epochs: float | None) -> bool | None:

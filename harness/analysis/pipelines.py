@@ -35,11 +35,15 @@ def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
 
 def _stages(case: Case) -> Iterator[Stage]:
     """Yield the time per sample that each stage adds, in pipeline order, estimated over windows."""
-    declared = case.workload.stages if case.workload else ()
+    own = case.function_costs()
+    if own:
+        yield from (Stage(name=name, cost=cost) for name, cost in own.items())
+        return
+    # Variants are in the order in which they ran.
     ran = [name.removeprefix(STAGE_PREFIX) for name in case.variants if name.startswith(STAGE_PREFIX)]
     before = estimate([0.0], "s/sample")
     assert before is not None
-    for name in sorted(ran, key=lambda name: declared.index(name) if name in declared else len(declared)):
+    for name in ran:
         group = case.measures[f"{STAGE_PREFIX}{name}"]
         after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")
         assert after is not None  # a measure has at least one window

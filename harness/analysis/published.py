@@ -9,7 +9,8 @@ from harness.analysis.case import Case
 from harness.analysis.utilisation import device_activity
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.run import CPU, Run
-from workloads.protocol import BASELINE, TUNED, Published, Workload
+from harness.model.workload import Published, Workload
+from workloads.protocol import BASELINE, TUNED
 
 # Units in which higher and lower is better. Numbers in other units (shares) get no factor.
 SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")

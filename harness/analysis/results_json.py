@@ -10,7 +10,7 @@ from harness.model.analysis import Analysis
 from harness.model.comparison import Gate, Versus
 
 RESULTS_VERSION = 2
-COMPARISON_VERSION = 2
+COMPARISON_VERSION = 3
 # Large arrays, which stay in the run folder.
 _ARRAYS = ("telemetry", "steps", "requests")
 

@@ -10,6 +10,7 @@ All times are in seconds per step for the baseline's batch:
 
 The parts are
 
+    epochs     what ends of epochs add to b, as measured in fit; b, l and u are without it from here on
     framework  b - l, at most u - h; plus Python inside the step and retracing for changing shapes
     input wait w, minus what Keras fit hides behind it (l - b, if positive)
     slowed     (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h; at most the
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +47,7 @@ from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
+    BETWEEN_EPOCHS,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     HOST_FED,
@@ -61,7 +63,7 @@ DRAWS = 1000
 SEED = 20_240_229
 # Smaller shares of a step are rounding errors of its sums and differences.
 ROUNDING = 1e-12
-# Name of the stage in which a workload's own pipeline copies to the device.
+# Name of the function in which a script's own pipeline copies to the device.
 COPY_STAGE = "copy"
 
 
@@ -70,6 +72,7 @@ class Times:
     """Seconds per step, as arrays with one value per draw or plain numbers; None if not measured.
 
     Attributes:
+        between: part of `baseline` between epochs; the other times are without it.
         feed: the input pipeline alone.
         from_memory: the baseline with its batch ready in memory.
         launch, exchange, python: parts of `model`; `python` is the time in Python functions.
@@ -79,6 +82,7 @@ class Times:
 
     baseline: Floats
     model: Floats
+    between: float | None = None
     loop: Floats | None = None
     wait: Floats | None = None
     host_fed: Floats | None = None
@@ -94,7 +98,9 @@ class Times:
 
 def split(times: Times) -> dict[Part, Floats]:
     """Return the parts of the baseline's step, which always add up to it."""
-    parts = dict(_split(times))
+    parts = dict(_split(replace(times, baseline=times.baseline - (times.between or 0.0))))
+    if times.between is not None:
+        parts[Part.EPOCHS] = np.zeros_like(times.baseline) + times.between
     _move_host_share(parts, times.baseline * times.host_share, on_gpu=times.on_gpu)
     unexplained = times.baseline - np.sum(list(parts.values()), axis=0)
     return {part: parts[part] for part in Part if part in parts} | {Part.UNEXPLAINED: unexplained}
@@ -193,22 +199,32 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
     if BASELINE not in case.variants:
         return None
     draws = _Draws(case)
-    baseline, loop, model = (draws.step(variant) for variant in (BASELINE, CUSTOM_LOOP, MODEL_ONLY))
+    baseline, model = draws.step(BASELINE), draws.step(MODEL_ONLY)
     waits = draws.wait_share(CUSTOM_LOOP)
     if baseline is None or model is None:
         return None
+    loop, from_memory = (_without_epochs(case, draws, variant) for variant in (CUSTOM_LOOP, WITHOUT_INPUT))
     # Baseline and loop include the model's step, so it cannot take longer; anything else is noise.
     model = np.minimum(model, baseline)
-    model = np.minimum(model, loop * (1.0 - waits)) if loop is not None and waits is not None else model
+    looped = draws.step(CUSTOM_LOOP)
+    wait = (
+        np.minimum(looped * waits, loop)
+        if looped is not None and loop is not None and waits is not None
+        else None
+    )
+    model = np.minimum(model, loop - wait) if loop is not None and wait is not None else model
+    between = case.metric(BASELINE, BETWEEN_EPOCHS)
+    between = None if between is None else min(between, float(np.min(baseline - model)))
     python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
-        loop=loop if waits is not None else None,
-        wait=loop * waits if loop is not None and waits is not None else None,
+        between=between,
+        loop=loop if wait is not None else None,
+        wait=wait,
         host_fed=draws.step(HOST_FED),
         model=model,
         feed=draws.step(INPUT_ONLY),
-        from_memory=draws.step(WITHOUT_INPUT),
+        from_memory=from_memory,
         launch=_launch(case, draws, model, python),
         exchange=_exchange(case, single_gpu, model),
         python=python,
@@ -217,10 +233,17 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
         on_gpu=case.on_gpu,
     )
     parts = split(times)
-    if slowest_stages(case) == (COPY_STAGE,) and Part.INPUT_WAIT in parts:
+    slowest = [name.partition(",")[0] for name in slowest_stages(case)]
+    if slowest == [COPY_STAGE] and Part.INPUT_WAIT in parts:
         waited = parts.pop(Part.INPUT_WAIT)
         parts[Part.COPY] = parts.get(Part.COPY, np.zeros_like(waited)) + waited
     return _step_time(case, BASELINE, baseline, parts)
+
+
+def _without_epochs(case: Case, draws: _Draws, variant: str) -> Floats | None:
+    """Return a variant's step without the time between epochs."""
+    step = draws.step(variant)
+    return None if step is None else _clipped(step - (case.metric(variant, BETWEEN_EPOCHS) or 0.0))
 
 
 def tuned_time(case: Case) -> StepTime | None:

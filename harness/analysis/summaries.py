@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import gpu_names, steady_means
+from harness.analysis.align import steady_means
 from harness.analysis.energy import energy_per_sample
 from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
 from harness.model.analysis import Key, Summary
 from harness.model.run import Run, VariantInfo
-from workloads.protocol import EVALUATE, STEADY, Workload, measures_speed
+from harness.model.workload import Workload
+from workloads.protocol import EVALUATE, STEADY, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
@@ -54,8 +55,12 @@ def _summary(
     energy, energy_source = energy_per_sample(group, means)
     accuracy = _median(_metric_values(group, ACCURACY))
     # A training of other epochs than the published ones says nothing about their time.
-    trained = [] if "epochs" in run.manifest.options.params else _metric_values(group, TRAINING_TIME)
-    projected = [] if trained else _projected(group, workload)
+    changed = any(name.casefold() == "epochs" for name in run.manifest.options.params)
+    trained = [] if changed else _metric_values(group, TRAINING_TIME)
+    samples = _trained_samples(info, workload)
+    projected = (
+        [samples / each.throughput for each in group] if samples and not trained and not changed else []
+    )
     return Summary(
         throughput=throughput,
         step_time=step_time,
@@ -64,12 +69,13 @@ def _summary(
         wait_share=_median(waits),
         training_s=estimate(trained or projected, "s"),
         training_projected=bool(projected),
+        training_samples=samples,
         cold_start=_cold_start(group),
         telemetry=_medians(means),
         energy_j_per_sample=energy,
         energy_source=energy_source,
         accuracy=accuracy,
-        accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, workload)),
+        accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, info)),
         changes=info.changes if info else (),
         trial_ids=tuple(each.trial.id for each in group),
         trial_throughputs=tuple(each.throughput for each in group),
@@ -77,14 +83,11 @@ def _summary(
     )
 
 
-def _projected(group: Sequence[Measure], workload: Workload | None) -> list[float]:
-    """Return each trial's projected time for the published epochs at steady speed, without cold start."""
-    if workload is None or workload.task != "train" or workload.data.train <= 0:
-        return []
-    if not measures_speed(group[0].variant):
-        return []
-    samples = (workload.samples_per_epoch or workload.data.train) * workload.epochs
-    return [samples / each.throughput for each in group]
+def _trained_samples(info: VariantInfo | None, workload: Workload | None) -> int | None:
+    """Return the samples of all epochs that the script trains; None if it does not train, or they are unknown."""
+    if info is None or not measures_speed(info.variant) or workload is None or workload.requests is not None:
+        return None
+    return int(info.params.get("epochs") or 0) * int(info.params.get("samples_per_epoch") or 0) or None
 
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
@@ -94,12 +97,13 @@ def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
     ]  # fmt: skip
 
 
-def _epochs(group: Sequence[Measure], workload: Workload | None) -> float | None:
+def _epochs(group: Sequence[Measure], info: VariantInfo | None) -> float | None:
     """Return the number of epochs trained before accuracy was measured."""
-    steps = _median(_metric_values(group, STEPS_TRAINED))
-    if steps is None or workload is None or workload.data.train <= 0:
-        return None
-    return steps * group[0].batch / workload.data.train
+    steps, samples = (
+        _median(_metric_values(group, STEPS_TRAINED)),
+        info and info.params.get("samples_per_epoch"),
+    )
+    return steps * group[0].batch / samples if steps is not None and samples else None
 
 
 def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
@@ -144,5 +148,4 @@ def _batch_size(run: Run, info: VariantInfo | None, measure: Measure) -> int:
     """
     declared = info.params.get("batch_size") if info and measures_speed(info.variant) else None
     workers = len(run.manifest.placement.nodes) if run.manifest.placement else 1
-    devices = max(1, len(gpu_names(measure.trial.device))) * workers
-    return declared * devices if isinstance(declared, int) else measure.batch
+    return declared * workers if isinstance(declared, int) else measure.batch

@@ -1,36 +1,47 @@
-"""Detect GPUs whose clock was lowered by heat or by the power limit."""
+"""Clocks that heat, the power limit or the hardware lowered, in every variant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness.analysis.case import Case
-from harness.model.analysis import Cause, Estimate, Finding, Part
+from harness.model.analysis import Cause, Caveat, CaveatKind, Clocks, Estimate, Finding, Part
 from workloads.protocol import BASELINE
-
-# Minimum share of time at a lowered clock. xprof calls a loss of 5 % moderate.
-MIN_TIME_SHARE = 0.05
-# Above this share of the maximum clock, the cost of a power limit is below what a 1 % interval can show.
-FULL_CLOCK = 0.99
 
 _REASONS = {
     Cause.POWER: (("nvml", "power_capped_s_per_s"), ("nvml", "throttle_sw_power_cap")),
     Cause.HEAT: (("nvml", "throttle_sw_thermal"), ("nvml", "throttle_hw_thermal")),
+    Cause.HARDWARE: (("nvml", "throttle_hw_slowdown"),),
 }
 
 
-def clock_findings(case: Case) -> Iterator[Finding]:
-    """Yield a finding for each NVML reason that lowered a GPU's clock during MIN_TIME_SHARE of the baseline.
+def clocks(cases: Sequence[Case]) -> tuple[Clocks, ...]:
+    """Return the clocks of each variant on GPUs whose telemetry has them."""
+    return tuple(each for case in cases for variant in case.variants if (each := _clocks(case, variant)))
 
-    Its share is the time lost to the lower clock. A power limit that does not lower the clock costs nothing.
-    """
-    clock = _clock_share(case)
+
+def _clocks(case: Case, variant: str) -> Clocks | None:
+    """Return a variant's clocks, of its slowest GPU; None without readings."""
+    measured = case.gpu_values(variant, ("nvml", "sm_clock_mhz"))
+    limits = [gpu.clock_max_sm_mhz for gpu in case.gpu_models]
+    pairs = [(mhz, float(most)) for mhz, most in zip(measured, limits, strict=False) if most]
+    times: dict[Cause, float] = {}
     for cause, metrics in _REASONS.items():
-        active = [values for metric in metrics if (values := case.gpu_values(BASELINE, metric))]
-        time = max((max(values) for values in active), default=0.0)
-        if time < MIN_TIME_SHARE or (cause is Cause.POWER and clock is not None and clock >= FULL_CLOCK):
-            continue
-        lost = 0.0 if clock is None else time * (1.0 - clock)
+        active = [values for metric in metrics if (values := case.gpu_values(variant, metric))]
+        times |= {cause: min(1.0, max(map(max, active)))} if active else {}
+    if not pairs and not times:
+        return None
+    mhz, most = min(pairs, key=lambda pair: pair[0] / pair[1], default=(None, None))
+    return Clocks(
+        workload=case.name, device=case.device, variant=variant, mhz=mhz, max_mhz=most, lowered=times
+    )
+
+
+def clock_findings(case: Case) -> Iterator[Finding]:
+    """Yield a finding for each cause that lowered the clock of the baseline; its share is the time lost."""
+    clocks = _clocks(case, BASELINE)
+    for cause, time in clocks.slowed.items() if clocks else ():
+        lost = 0.0 if clocks is None or clocks.share is None else time * (1.0 - clocks.share)
         yield Finding(
             workload=case.name,
             device=case.device,
@@ -41,12 +52,8 @@ def clock_findings(case: Case) -> Iterator[Finding]:
         )
 
 
-def _clock_share(case: Case) -> float | None:
-    """Return the lowest mean SM clock of the GPUs as a share of its maximum."""
-    clocks = case.gpu_values(BASELINE, ("nvml", "sm_clock_mhz"))
-    shares = [
-        clock / gpu.clock_max_sm_mhz
-        for gpu, clock in zip(case.gpu_models, clocks, strict=False)
-        if gpu.clock_max_sm_mhz
-    ]
-    return min(1.0, *shares) if shares else None
+def throttling_caveats(measured: Sequence[Clocks]) -> Iterator[Caveat]:
+    """Yield a caveat for each variant and cause that lowered its clock."""
+    for each in measured:
+        for cause, time in each.slowed.items():
+            yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)

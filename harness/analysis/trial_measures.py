@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.analysis.align import SECOND_NS
 from harness.model.analysis import Key
 from harness.model.run import Run, Status, Trial, Window
-from workloads.protocol import VARIANTS
+from workloads.protocol import MACHINE, VARIANTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def measures(run: Run) -> Measures:
     """
     result: dict[Key, list[Measure]] = {}
     for trial in run.trials:
-        if trial.status is Status.OK and not trial.point:
+        if trial.status is Status.OK and not trial.point and trial.workload != MACHINE:
             for variant in dict.fromkeys(window.variant for window in trial.windows):
                 measure = measure_of(trial, variant)
                 if measure is not None:

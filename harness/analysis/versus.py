@@ -11,8 +11,8 @@ from harness.analysis.comparable import differences, not_comparable
 from harness.analysis.ratios import LEVEL, Gap, Sample, gap, mean_gap, sample
 from harness.analysis.stats import estimate
 from harness.analysis.trends import trends
-from harness.model.analysis import Estimate, Key
-from harness.model.comparison import Extract, Outcome, Result, Standing, Versus
+from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
+from harness.model.comparison import Extract, Outcome, Result, Speed, Standing, Versus
 
 # With more runs than this and no given reference, runs are compared with others on the same kind of machine.
 MANY = 20
@@ -20,13 +20,14 @@ MANY = 20
 _Samples = Mapping[Key, Sample]
 
 
-def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
+def versus(runs: Sequence[Extract], *, reference: int | None = None, limit: float = RELIABLE_WIDTH) -> Versus:
     """Compare runs.
 
     Args:
         runs: at least one.
         reference: position of the reference run. None means the first of up to MANY runs, or the median runs
             if there are more (see Versus).
+        limit: the smallest relative loss of speed that matters, as a share.
     """
     runs = _with_unique_labels(runs)
     samples = [
@@ -43,7 +44,7 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
         if run != bases[run] and (base := samples[bases[run]].get(key))
     }
     tests = sum(each.n > 1 for each in gaps.values())
-    results = tuple(_results(runs, samples, gaps, bases=bases, tests=tests))
+    results = tuple(_results(runs, samples, gaps, bases=bases, tests=tests, limit=limit))
     return Versus(
         runs=runs,
         reference=reference,
@@ -53,7 +54,18 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None) -> Versus:
         trends=tuple(trends(runs, results)),
         differences=differences(runs),
         tests=tests,
+        limit=limit,
+        copies=tuple(_copies(runs)),
     )
+
+
+def _copies(runs: Sequence[Extract]) -> Iterator[tuple[int, int]]:
+    """Yield (position of a run, position of an earlier run with exactly the same measurements)."""
+    first: dict[tuple[Speed, ...], int] = {}
+    for run, each in enumerate(runs):
+        measured = tuple(replace(speed, cost_per_million=None) for speed in each.speeds)
+        if measured and (original := first.setdefault(measured, run)) != run:
+            yield run, original
 
 
 def _median_runs(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
@@ -95,6 +107,7 @@ def _results(
     *,
     bases: Sequence[int],
     tests: int,
+    limit: float,
 ) -> Iterator[Result]:
     level = LEVEL / max(tests, 1)  # Bonferroni correction (Dunn 1961)
     for run, extract in enumerate(runs):
@@ -108,18 +121,21 @@ def _results(
                 result = replace(
                     result,
                     ratio=ratio,
-                    outcome=_outcome(ratio),
+                    outcome=_outcome(ratio, 1 - limit),
                     not_comparable=not_comparable(extract, each, runs[bases[run]].facts),
                 )
             yield result
 
 
-def _outcome(ratio: Estimate) -> Outcome:
+def _outcome(ratio: Estimate, bound: float) -> Outcome:
+    """Return the conclusion from a ratio; `bound` and its inverse are the nearest ratios that matter."""
     if ratio.n < 2:
         return Outcome.UNKNOWN
     if ratio.low > 1:
         return Outcome.FASTER
-    return Outcome.SLOWER if ratio.high < 1 else Outcome.SAME
+    if ratio.high < 1:
+        return Outcome.SLOWER
+    return Outcome.SAME if bound < ratio.low and ratio.high < 1 / bound else Outcome.UNDECIDED
 
 
 def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[Standing, ...]:

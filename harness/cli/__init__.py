@@ -15,10 +15,7 @@ from harness.untrusted import printable
 
 def main() -> None:
     """Run the command line; turn exceptions into an error message, a hint and an exit code."""
-    # File names and labels may contain characters that the locale cannot encode.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_process()
     try:
         # Imported here so that Ctrl-C during the imports does not print a traceback.
         from harness.cli.app import run  # noqa: PLC0415
@@ -28,19 +25,38 @@ def main() -> None:
     except KeyboardInterrupt:
         code = Interrupted.exit_code
     except Exception as error:
-        failure = _failure(error)
-        code = failure.exit_code
+        failed = failure(error)
+        code = failed.exit_code
         from harness.cli.console import show_error  # noqa: PLC0415
 
-        with suppress(OSError):
-            show_error(failure)
+        show_error(failed)
     sys.exit(code)
 
 
-def _failure(error: Exception) -> TfbenchError:
+def prepare_process() -> None:
+    """Make up for a strict umask, closed standard streams and unusual settings of the parent process."""
+    if sys.flags.optimize > 1 and os.environ.pop("PYTHONOPTIMIZE", ""):
+        # Altair reads docstrings.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    # A umask may keep others out, but not tfbench.
+    os.umask(os.umask(0o077) & 0o077)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # The lowest free number. Another file with it would be taken for a standard stream.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif descriptor and isinstance(stream, io.TextIOWrapper):
+            # File names and labels may contain characters that the locale cannot encode.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def failure(error: Exception) -> TfbenchError:
     """Convert an exception to a TfbenchError; the traceback of an unexpected one goes to a log file."""
     if isinstance(error, TfbenchError):
         return error
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return StoreError("The working directory no longer exists.", hint="Change to another one: cd")
     if isinstance(error, OSError):
         _discard_output()
         what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from harness.cli.console import Terminal, err
 from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_comparison import NamedRun, read_extracts, render_comparison
+from harness.cli.render_comparison import FILES, NamedRun, comparison_renderers, read_extracts
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
-from harness.model.analysis import Caveat
+from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
 from harness.run.extract_files import references
 from harness.untrusted import printable
@@ -34,7 +34,9 @@ def command(
     ] = None,
     fail_if_slower: Annotated[
         str | None,
-        typer.Option(help="Exit with code 10 if a run is slower than the baseline by this much, e.g. 5%."),
+        typer.Option(
+            help="Exit with code 10 if a run is slower than the baseline by at least this, e.g. 5%."
+        ),
     ] = None,
     formats: Formats = None,
     target: Target = None,
@@ -51,8 +53,9 @@ def command(
     """Compare runs: speeds with intervals, step-time breakdowns, and differences between the machines.
 
     Ratios are relative to --baseline, else the first of up to 20 runs, else the median run of the same kind of
-    machine. With --fail-if-slower the exit code is 10 if anything is significantly slower by that much, was
-    measured in the baseline only, or if nothing could be decided.
+    machine. With --fail-if-slower the exit code is 10 if the whole interval of a speed is at or beyond that limit,
+    if a speed was measured in the baseline only, or if nothing could be compared. Undecided speeds are named, but
+    do not fail.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415
@@ -63,18 +66,20 @@ def command(
     paths = output_paths(
         formats,
         target,
-        lambda folder, form: (folder or Path()) / f"comparison.{form}",
+        lambda folder, form: (folder or Path()) / FILES[form],
+        FILES,
         inputs=[run.path for run in requested],
     )
     extracted = read_extracts(requested, Terminal(err()), price=price)
     comparison = versus(
         filtered(extracted, split(workload or ()), split(device or ())),
         reference=None if baseline is None else 0,
+        limit=limit or RELIABLE_WIDTH,
     )
-    gate_result = gate(comparison, limit) if limit is not None else None
-    write_outputs(render_comparison(comparison, tuple(paths), gate_result), paths)
+    gate_result = gate(comparison) if limit is not None else None
+    write_outputs(comparison_renderers(comparison, gate_result), paths)
     if STDOUT not in paths.values():
-        for line in (headline(comparison), *warnings(comparison, None), *notes(comparison)):
+        for line in (headline(comparison), *warnings(comparison, None), *notes(comparison, gate_result)):
             err().print(Text(line), soft_wrap=True)
     if gate_result is not None and (reasons := failures(comparison, gate_result)):
         raise SlowerError(
@@ -87,7 +92,7 @@ def command(
 def filtered(
     runs: Sequence[Extract], workloads: Sequence[str], devices: Sequence[str]
 ) -> tuple[Extract, ...]:
-    """Keep only the speeds and caveats of the given workloads and devices; an empty list keeps all.
+    """Keep only what is about the given workloads and devices; an empty list keeps all.
 
     Raises:
         UsageError: no run measured one of them.
@@ -102,14 +107,22 @@ def filtered(
                 f"None of these runs measured {', '.join(sorted(missing))}.",
                 hint=f"Choose from: {', '.join(sorted(measured)) or 'nothing'}.",
             )
+    others = {speed.workload for speed in speeds} - set(workloads) if workloads else set()
     return tuple(
         replace(
             run,
             speeds=tuple(
                 speed
                 for speed in run.speeds
-                if (not workloads or speed.workload in workloads) and (not devices or speed.device in devices)
+                if speed.workload not in others and (not devices or speed.device in devices)
             ),
+            # Fields about a workload begin with its name.
+            facts={
+                section: {
+                    name: value for name, value in fields.items() if name.partition(" ")[0] not in others
+                }
+                for section, fields in run.facts.items()
+            },
             caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
         )
         for run in runs

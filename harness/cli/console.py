@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import (
@@ -21,15 +24,55 @@ from rich.text import Text
 from harness.errors import TfbenchError
 from harness.progress import LoggedTask, Task
 
+# A terminal that is narrower, or COLUMNS=0, hides everything.
+_MIN_WIDTH, _WIDTH = 20, 80
+
+
+class _Lossy:
+    """A stream that drops what cannot be written: its terminal or reader may be gone, or its disk full."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO = getattr(stream, "rich_proxied_file", stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._discarding():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._discarding():
+            self._stream.flush()
+
+    @contextmanager
+    def _discarding(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # Python flushes the stream again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
 
 def err() -> Console:
     """Return the console for progress and messages: standard error."""
-    return Console(stderr=True, highlight=False)
+    return _console(cast(TextIO, _Lossy(sys.stderr)))
+
+
+def told() -> Console:
+    """Return standard output as the console for what has also been written to files."""
+    return _console(cast(TextIO, _Lossy(sys.stdout)))
 
 
 def out() -> Console:
-    """Return the console for results: standard output."""
-    return Console(highlight=False)
+    """Return standard output as the console for results; writing raises OSError if nobody can read them."""
+    return _console(sys.stdout)
+
+
+def _console(file: TextIO) -> Console:
+    console = Console(file=file, highlight=False)
+    return console if console.width >= _MIN_WIDTH else Console(file=file, highlight=False, width=_WIDTH)
 
 
 class _BarTask:

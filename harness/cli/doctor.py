@@ -3,28 +3,65 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import Terminal, err, out
+from harness.model.health import Level
+from harness.model.run import CPU
 from harness.paths import paths_here
 from harness.system.doctor_checks import Check, State, examine
+from harness.system.gpus import discover
+from harness.system.health_readings import HealthWatch
 
 _STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
+_LEVELS = {Level.FAIL: State.FAIL, Level.ATTENTION: State.NOTE}
 
 
 def command() -> None:
-    """Check what this host can run; test GPUs in a container. Failures come first; the exit code is then 1."""
+    """Check what this host can run, its health and speed. Failures come first; the exit code is then 1."""
     order = (State.FAIL, State.NOTE, State.OK)
-    checks = sorted(
-        examine(paths_here(), os.environ, Terminal(err())), key=lambda check: order.index(check.state)
-    )
+    paths = paths_here()
+    checks = [_worded(check) for check in examine(paths, os.environ, Terminal(err()))]
+    checks = sorted((*checks, *_health(paths.cache)), key=lambda check: order.index(check.state))
     out().print(_table(checks))
     if any(check.state is State.FAIL for check in checks):
         raise typer.Exit(1)
+
+
+def _worded(check: Check) -> Check:
+    """Return a check with what its device can do in the words of the report."""
+    from harness.analysis.capabilities import capability  # noqa: PLC0415 - kept off the start of commands
+    from reports.machine import abilities_line  # noqa: PLC0415
+
+    device = "gpu0" if check.gpu else CPU
+    kind = check.gpu.name if check.gpu else ""
+    able = (capability(device, name, [rate], kind, check.gpu) for name, rate in check.rates.items())
+    line = abilities_line([each for each in able if each])
+    return replace(check, fact="; ".join(filter(None, (check.fact, line))))
+
+
+def _health(data: Path) -> Iterator[Check]:
+    """Yield a check for each health check of the machine that did not pass, or one for all of them."""
+    from harness.analysis.health_checks import health_items  # noqa: PLC0415 - see _worded
+    from reports.machine import device, health  # noqa: PLC0415
+
+    gpus, _ = discover()
+    watch = HealthWatch(gpus, "", data)
+    items = health_items(watch.end(watch.begin()), len(gpus), ())
+    found = [item for item in items if item.level in _LEVELS]
+    for item in found:
+        yield Check(
+            f"Health {device(item.device)}", _LEVELS[item.level], f"{item.check.value}: {health(item)}"
+        )
+    if not found:
+        readable = sum(item.level is Level.OK for item in items)
+        yield Check("Health", State.OK, f"{readable} checks passed, {len(items) - readable} not readable now")
 
 
 def _table(checks: Sequence[Check]) -> Table:

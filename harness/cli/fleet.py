@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.scaling import analyse_scaling
-from harness.cli.console import Terminal, err, out
-from harness.cli.render_comparison import NamedRun, read_extracts, render_comparison
+from harness.cli.console import Terminal, err, told
+from harness.cli.render_comparison import NamedRun, comparison_renderers, read_extracts
 from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
 from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
@@ -127,12 +127,11 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     if scaling.points:
         write_json(folder.path / "scaling.json", scaling.points)
         comparison = replace(comparison, scaling=scaling)
-        out().print(scaling_summary(scaling))
+        told().print(scaling_summary(scaling))
     else:
-        out().print(_table(folder))
-    texts = render_comparison(comparison, ("html",))
-    page = write_atomic(folder.path / "comparison.html", texts["html"])
-    out().print(f"Page: {page.resolve()}", soft_wrap=True)
+        told().print(_table(folder))
+    page = write_atomic(folder.path / "comparison.html", comparison_renderers(comparison)["html"]())
+    told().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 
 def _table(folder: FleetFolder) -> Table:

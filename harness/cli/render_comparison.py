@@ -15,11 +15,20 @@ from harness.cli.output_files import charts_code
 from harness.cli.render_report import read_analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
+from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.extract_files import SUFFIX, from_json
 from harness.run.prices import read_prices
 from harness.untrusted import read_file
 
+# Format -> file name.
+FILES: Mapping[str, str] = {
+    "html": "comparison.html",
+    "md": "comparison.md",
+    "json": "comparison.json",
+    "csv": "comparison.csv",
+    "junit": "comparison.xml",
+}
 # Starting a process takes as long as reading this many runs.
 _RUNS_PER_PROCESS = 4
 
@@ -49,19 +58,21 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
     return tuple(result)
 
 
-def render_comparison(comparison: Versus, formats: Sequence[str], gate: Gate | None = None) -> dict[str, str]:
-    """Render a comparison in each format."""
+def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mapping[str, Callable[[], str]]:
+    """Return functions that render a comparison in each format."""
+    from harness.analysis.gate import gate as check  # noqa: PLC0415
     from harness.analysis.results_json import comparison_document  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
     from reports.csv_table import comparison_csv  # noqa: PLC0415
+    from reports.junit import render_junit  # noqa: PLC0415
 
-    renderers: Mapping[str, Callable[[], str]] = {
-        "html": lambda: render_html(comparison, gate=gate, code=charts_code()),
+    return {
+        "html": lambda: render_html(comparison, gate=gate, code=charts_code(paths_here().cache / "charts")),
         "md": lambda: render_markdown(comparison, gate=gate),
         "csv": lambda: comparison_csv(comparison),
         "json": lambda: json.dumps(comparison_document(comparison, gate), indent=1) + "\n",
+        "junit": lambda: render_junit(comparison, gate or check(comparison)),
     }
-    return {form: renderers[form]() for form in formats}
 
 
 def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:

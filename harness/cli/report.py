@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.console import out
+from harness.cli.console import Terminal, err, told
 from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_report import FILES, report_texts
+from harness.cli.render_comparison import NamedRun, read_extracts
+from harness.cli.render_report import FILES, report_renderers
 from harness.cli.shared_options import Formats, Price, Target
+from harness.run import recording
 from harness.run.store import newest_run
 
 
@@ -21,24 +23,40 @@ def command(
     formats: Formats = None,
     price: Price = "",
     target: Target = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A run, report or extract of a machine of this kind, to compare it with; repeatable."
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only check that the run in a report.html is as its page says.")
+    ] = False,
 ) -> None:
     """Regenerate the report of a run, complete or interrupted. The default formats are HTML and JSON.
 
     A report.html contains its run and can be used instead of the run folder: `tfbench report report.html
     --format json` extracts the data.
     """  # fmt: skip
+    if verify:
+        run_id, digest = recording.verify(run)
+        typer.echo(f"unaltered: run {run_id}, SHA-256 {digest}")
+        return
     run = newest_run(run)
 
     def path_in(folder: Path | None, format_name: str) -> Path:
         # Output made from a report file is placed next to it, with the same name.
         if run.is_file():
-            return (folder or run.parent) / f"{run.stem}.{format_name}"
+            suffix = Path(FILES[format_name]).suffix
+            stem = run.stem if suffix == f".{format_name}" else f"{run.stem}.{format_name}"
+            return (folder or run.parent) / f"{stem}{suffix}"
         return (folder or run) / FILES[format_name]
 
-    paths = output_paths(formats, target, path_in, inputs=[run], default="html,json")
-    analysis, texts = report_texts(run, tuple(paths), price)
-    write_outputs(texts, paths)
+    paths = output_paths(formats, target, path_in, FILES, inputs=[run], default="html,json")
+    others = read_extracts([NamedRun(path=path) for path in reference or ()], Terminal(err()))
+    analysis, renderers = report_renderers(run, price, others)
+    write_outputs(renderers, paths)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
-        out().print(summary(analysis))
+        told().print(summary(analysis))

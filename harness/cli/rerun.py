@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.console import Terminal, err, out
+from harness.cli.console import Terminal, err, told
 from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
@@ -32,7 +32,7 @@ from harness.wording import short_digests
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
-@takes_options(only=("engine", "device", "files", "out", "price"))
+@takes_options(only=("workloads", "engine", "device", "out", "price"))
 def command(
     options: Options,
     run: Annotated[
@@ -81,7 +81,7 @@ def command(
         _print_differences(progress, recorded, prepared.run)
         measure(prepared, progress)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
-    out().print(f"Compare with: {compared}", soft_wrap=True)
+    told().print(f"Compare with: {compared}", soft_wrap=True)
 
 
 def _confirm(requested: Mapping[str, str]) -> None:

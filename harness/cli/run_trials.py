@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 
-from harness.cli.console import Terminal, out, show_error
-from harness.cli.render_report import FILES, report_texts
-from harness.errors import Interrupted, StoreError, TfbenchError, TrialError
+from harness.cli import failure
+from harness.cli.console import Terminal, show_error, told
+from harness.cli.output_files import write_outputs
+from harness.cli.render_report import FILES, report_renderers
+from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
+from harness.model.analysis import Analysis
+from harness.model.health import Level
 from harness.model.run import Trial
 from harness.run.prepare import Prepared, execute
-from harness.run.store import RunFolder, write_atomic
+from harness.run.store import RunFolder
 from harness.untrusted import printable
 from harness.wording import counted
 
@@ -23,14 +27,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def command_line() -> str:
     """Return the command line as entered by the user."""
-    return printable(shlex.join(["tfbench", *sys.argv[1:]]))
+    return without_secrets(printable(shlex.join(["tfbench", *sys.argv[1:]])))
 
 
-def measure(prepared: Prepared, progress: Terminal) -> None:
+def measure(prepared: Prepared, progress: Terminal, *, fail_if_unhealthy: bool = False) -> None:
     """Run the trials, then write and print the report, even if the run ends early.
 
     Raises:
-        TfbenchError: the run ended early, or a trial failed.
+        TfbenchError: the run ended early, a trial failed, or (if asked) a health check did.
     """
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
@@ -39,29 +43,41 @@ def measure(prepared: Prepared, progress: Terminal) -> None:
         try:
             if prepared.folder.exists():
                 _write_report(prepared.folder)
-        except StoreError as error:  # must not hide why the run ended
-            show_error(error)
+        except Exception as error:  # must not hide why the run ended
+            show_error(failure(error))
         raise
     if not trials:
         progress.line("All trials had already finished; regenerating the report.")
-    _write_report(prepared.folder)
+    analysis = _write_report(prepared.folder)
     raise_for_trials({trial.id: trial for trial in trials})
+    if fail_if_unhealthy:
+        raise_for_health(analysis)
 
 
-def _write_report(folder: RunFolder) -> None:
+def raise_for_health(analysis: Analysis) -> None:
+    """Raise UnhealthyError if a health check failed."""
+    failed = [f"{item.check.value} of {item.device}" for item in analysis.health if item.level is Level.FAIL]
+    if failed:
+        raise UnhealthyError(
+            f"The machine is not healthy: {', '.join(failed)}.",
+            hint="See the section Machine of the report for what to do.",
+        )
+
+
+def _write_report(folder: RunFolder) -> Analysis:
     """Write the report of all finished trials, and print its summary."""
+    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+
     try:
-        analysis, texts = report_texts(folder.path, ("json", "html"))
-        written = {form: write_atomic(folder.path / FILES[form], text) for form, text in texts.items()}
+        analysis, renderers = report_renderers(folder.path)
+        write_outputs(renderers, {form: folder.path / FILES[form] for form in ("json", "html")})
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",
             hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
         ) from error
-    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
-
-    out().print(summary(analysis))
-    out().print(f"Report: {written['html'].resolve()}", soft_wrap=True)
+    told().print(summary(analysis))
+    return analysis
 
 
 def raise_for_trials(trials: Mapping[str, Trial]) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from harness.defaults import MAX_SOAK_S, MIN_SOAK_S
 from harness.errors import UsageError
 from harness.model.options import Options
 
@@ -30,6 +31,14 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
+def _workloads(values: Sequence[str]) -> tuple[str, ...]:
+    """Return names of workloads, and paths of scripts as absolute ones."""
+    scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(".py")}
+    return tuple(
+        each for value in values for each in ([scripts[value]] if value in scripts else split([value]))
+    )
+
+
 def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     pairs = {name: text for name, _, text in (value.partition("=") for value in values)}
     if not all((*pairs, *pairs.values())):
@@ -37,9 +46,23 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     if len(pairs) < len(values):
         raise UsageError(
             f"{option} has a name twice: {' '.join(values)}.",
-            hint="Give each name once; a sweep is --param batch_size=32,64.",
+            hint="Give each name once; a sweep is --param BATCH_SIZE=32,64.",
         )
     return pairs
+
+
+def _seconds(text: str) -> float:
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in ("s", "m", "h") else (text, "s")
+    try:
+        seconds = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        seconds = -1.0
+    if not MIN_SOAK_S <= seconds <= MAX_SOAK_S:
+        raise UsageError(
+            f"--soak {text} is not a time from {MIN_SOAK_S:g} s to {MAX_SOAK_S / 3600:g} h.",
+            hint="Write it as 90s, 10m or 1h.",
+        )
+    return seconds
 
 
 def _folder(path: Path) -> Path:
@@ -75,25 +98,37 @@ def check_resume(options: Options) -> None:
 
 
 # For commands that read finished runs.
-Formats = Annotated[str | None, typer.Option("--format", "-f", help="html, md, json, csv; comma-separated.")]
+Formats = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="html, md, json, csv, ...; comma-separated. See docs/report.md and docs/compare.md.",
+    ),
+]
 Target = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints to standard output."),
 ]
 
 OPTIONS: Mapping[str, Any] = {
-    "workloads": _what(
-        "--workload",
-        "-w",
-        help="Workload name, or `all`; repeatable. Default: those marked * in `tfbench list`.",
+    "workloads": typer.Argument(
+        metavar="[WORKLOAD]...",
+        help="Names of built-in workloads, `all`, or paths of scripts. Default: those marked * in `tfbench list`.",
     ),
-    "files": _what("--workload-file", help="Your own workload file; see examples/my_workload.py."),
+    "arguments": _what("--arg", help="Command-line argument of the scripts; repeatable."),
+    "environment": _what("--env", help="NAME=VALUE: environment variable of the scripts; repeatable."),
+    "mounts": _what("--mount", help="File or folder that the scripts read, at the same path; repeatable."),
+    "call": _what("--call", help="Which call of fit to measure, if a script has several."),
     "profile": _what("--profile", "-p", help="smoke, quick or full."),
     "variants": _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
     "analysis": _what(help="Measure what limits each workload, not only its speed."),
-    "params": _what("--param", help="NAME=VALUE, or NAME=32,64,128 for a sweep; repeatable."),
+    "machine": _what(help="Measure what the machine itself can do: half a minute a GPU, ten seconds a CPU."),
+    "soak_s": _what("--soak", help="Saturate each device this long, e.g. 10m, to see what it sustains."),
+    "params": _what(
+        "--param", help="NAME=VALUE of a constant of the script, or NAME=32,64,128 for a sweep; repeatable."
+    ),
     "data": _what(help="auto, real (fail if unavailable) or procedural."),
-    "weights": _what(help="Trained weights (.h5, .keras) for workloads that support them."),
     "device": _where(
         "--device", "-d", help="auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated."
     ),
@@ -113,11 +148,13 @@ OPTIONS: Mapping[str, Any] = {
 }
 # Fields whose type differs on the command line: the type that Typer parses, and the conversion to the field.
 _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
-    "workloads": (list[str], split),
-    "files": (list[Path], lambda files: tuple(path.absolute() for path in files)),
+    "workloads": (list[str], _workloads),
+    "arguments": (list[str], tuple),
+    "environment": (list[str], partial(_pairs, "--env")),
+    "mounts": (list[Path], lambda paths: tuple(path.absolute() for path in paths)),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
-    "weights": (Path, Path.absolute),
+    "soak_s": (str, _seconds),
 }
 
 

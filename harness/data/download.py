@@ -9,6 +9,7 @@ import requests
 
 from harness.errors import DataError
 from harness.progress import Progress, Task
+from harness.system.kept import working_folder
 
 _TIMEOUT_S = (4.0, 20.0)
 
@@ -25,11 +26,14 @@ def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
     name = PurePosixPath(url).name
     path = folder / name
     pooch.get_logger().setLevel(logging.ERROR)
-    folder.mkdir(parents=True, exist_ok=True)
+    algorithm, _, expected = checksum.partition(":")
+    if path.is_file() and pooch.file_hash(path, algorithm) == expected:
+        return path
     try:
-        with progress.task(name, None) as task:
+        with working_folder(folder) as work, progress.task(name, None) as task:
             download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
-            pooch.retrieve(url, checksum, name, folder, downloader=download)
+            pooch.retrieve(url, checksum, name, work, downloader=download)
+            return (work / name).replace(path)
     except requests.RequestException as error:
         response = error.response
         reason = type(error).__name__ if response is None else f"HTTP status {response.status_code}"
@@ -42,7 +46,6 @@ def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
             f"The checksum of {url} differs from the published one.",
             hint=f"A proxy may have replaced the file. Download it another way and save it as {path}.",
         ) from error
-    return path
 
 
 class _Bar:

@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image, ImageChops
 
 from harness.data.procedural import PictureRecipe, random_stream
+from harness.model.workload import Data
 from harness.progress import Task
-from workloads.protocol import Data
 
 PARTS = ("train", "test")
 # Cats-and-dogs (Asirra): 404 x 360 pixels on average; the longer side is 499 or 500 in half of them and

@@ -17,7 +17,7 @@ from PIL import Image
 
 from harness.data.jpegs import PARTS
 from harness.errors import DataError
-from workloads.protocol import Data
+from harness.model.workload import Data
 
 CLASSES = ("cat", "dog")
 _MEMBER = re.compile(r"PetImages/(?P<name>Cat|Dog)/(?P<number>\d+)\.jpg")

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.workload import Data
 from harness.progress import Task
-from workloads.protocol import Data
 
 _CHUNK_BYTES = 32 << 20
 _CELLS = 4  # side of a prototype's grid of random values, before smoothing
@@ -53,18 +53,35 @@ class ArrayRecipe:
         """Write x_train.npy, y_train.npy, x_test.npy and y_test.npy; the bar counts samples."""
         dtype = "float32" if self.data.kind == "table" else self.data.dtype
         for part, (name, count) in enumerate((("train", self.data.train), ("test", self.data.test))):
-            x = np.lib.format.open_memmap(
-                folder / f"x_{name}.npy", mode="w+", dtype=dtype, shape=(count, *self.data.shape)
-            )
             y = self.labels(part, count)
-            chunks = [slice(start, start + self.chunk) for start in range(0, count, self.chunk)]
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                jobs = [pool.submit(self.fill, x[chunk], y[chunk], part, chunk.start) for chunk in chunks]
-                for chunk, job in zip(chunks, jobs, strict=True):
-                    job.result()
-                    bar.advance(len(y[chunk]))
-            x.flush()
+            self._write_samples(folder / f"x_{name}.npy", np.dtype(dtype), y, part, bar)
             np.save(folder / f"y_{name}.npy", y)
+
+    def _write_samples(
+        self, path: Path, dtype: np.dtype[Any], y: NDArray[np.integer], part: int, bar: Task
+    ) -> None:
+        """Fill and write samples of the labels `y`, which may change."""
+        sample_bytes = math.prod(self.data.shape) * dtype.itemsize
+        shape = (len(y), *self.data.shape)
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            begin = file.tell()
+            # Fails at once if the disk is too small. Not mapped into memory, where a full disk kills the process.
+            os.posix_fallocate(file.fileno(), 0, begin + len(y) * sample_bytes)
+
+        def write(start: int) -> int:
+            labels = y[start : start + self.chunk]
+            x = np.empty((len(labels), *self.data.shape), dtype)
+            self.fill(x, labels, part, start)
+            with path.open("r+b") as file:
+                file.seek(begin + start * sample_bytes)
+                file.write(x.data)
+            return len(labels)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for count in pool.map(write, range(0, len(y), self.chunk)):
+                bar.advance(count)
 
     def labels(self, part: int, count: int) -> NDArray[np.integer]:
         """Return equally frequent labels in random order: uint8 up to 256 classes, else int32."""

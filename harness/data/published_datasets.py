@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from harness.data.pets import unpack_pets
 from harness.errors import UsageError
-from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START, Data
+from harness.model.workload import Data
+from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -109,6 +110,12 @@ def save_arrays(
     return ""
 
 
+def read_npz(files: Sequence[Path], data: Data) -> Arrays:
+    """Read an archive with the four arrays, as Keras' mnist.npz."""
+    with np.load(files[0]) as archive:
+        return {name: archive[name] for name in ARRAYS}
+
+
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -116,6 +123,7 @@ _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6
 _CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 _CIFAR100_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _PETS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
+_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _IMDB_SHA256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009), SHA-256 as in Keras.
@@ -144,8 +152,26 @@ PUBLISHED: Mapping[str, Published] = {
         unpack=unpack_pets,
         checksums={f"{_PETS}/kagglecatsanddogs_5340.zip": f"sha256:{_PETS_SHA256}"},
     ),
+    "mnist": Published(
+        unpack=partial(save_arrays, read_npz),
+        checksums={f"{_KERAS}/mnist.npz": f"sha256:{_MNIST_SHA256}"},
+    ),
     "imdb": Published(
         unpack=partial(save_arrays, read_reviews),
         checksums={f"{_KERAS}/imdb.npz": f"sha256:{_IMDB_SHA256}"},
     ),
+}
+
+# The data sets of keras.datasets: name, also of its module with hyphens for underscores -> its shape.
+KERAS_DATASETS: Mapping[str, Data] = {
+    data.name: data
+    for data in (
+        Data(name="mnist", shape=(28, 28), classes=10, train=60_000, test=10_000),
+        Data(name="fashion-mnist", shape=(28, 28), classes=10, train=60_000, test=10_000),
+        Data(name="cifar10", shape=(32, 32, 3), classes=10, train=50_000, test=10_000),
+        Data(name="cifar100", shape=(32, 32, 3), classes=100, train=50_000, test=10_000),
+        Data(
+            name="imdb", shape=(500,), classes=2, train=25_000, test=25_000, dtype="uint16", vocabulary=20_000
+        ),
+    )
 }

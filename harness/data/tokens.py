@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.data.procedural import ArrayRecipe
-from workloads.protocol import FIRST_WORD, START, Data
+from harness.model.workload import Data
+from workloads.protocol import FIRST_WORD, START
 
 # Reviews of Maas et al. (2011): median 178 words, mean 239, shortest 11.
 _MEDIAN, _SPREAD, _SHORTEST = 178.0, 0.73, 11

@@ -13,7 +13,6 @@ from harness.model.platform import EngineInfo, ImageInfo
 # Paths inside a container; the local engine replaces them with host paths.
 WORKLOADS_DIR = "/tfbench/workloads"
 DATA_DIR = "/tfbench/data"
-WEIGHTS_DIR = "/tfbench/weights"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
@@ -122,6 +121,9 @@ class Engine(Protocol):
 
     def remove_stale(self) -> int:
         """Remove leftovers of killed harnesses; return their number."""
+
+    def answers(self) -> bool:
+        """Return whether the engine still answers, so that after an error further trials can run."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import docker
 import psutil
 from docker.errors import APIError, NotFound
-from requests.exceptions import ReadTimeout
 
 from harness.cgroups import NoCgroupError, find
 from harness.defaults import LOG_BYTES
@@ -20,6 +20,8 @@ from harness.errors import EngineError
 
 # Only a process that is stuck in a driver takes longer to end.
 _KILL_WAIT_S = 10.0
+# Timeout of requests that an engine answers at once, except that it may wait for a killed container itself.
+_REQUEST_S = 20
 _NOT_RUNNING = 409
 
 
@@ -39,7 +41,7 @@ class DockerContainer:
         self._status: int | None = None
         self._lost: BaseException | None = None
         self._ended = threading.Event()
-        with engine_call("get the container's process"):
+        with self._call("get the container's process"):
             pid = self._state()["Pid"]
         # None if it has already ended. psutil detects when the id is reused by another process.
         self._process: psutil.Process | None = None
@@ -65,7 +67,7 @@ class DockerContainer:
             self._oom_kills = max(self._oom_kills, oom_kills(self._oom_file))
         if not self._ended.is_set():
             return None
-        with engine_call("get the container's exit status"):
+        with self._call("get the container's exit status"):
             if self._lost is not None:
                 raise self._lost
             killed = False
@@ -76,7 +78,7 @@ class DockerContainer:
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr; "" if the container was removed."""
         data = b""
-        with engine_call("read the container's log"), suppress(NotFound):
+        with self._call("read the container's log"), suppress(NotFound):
             data = self._client.api.logs(self._id, stdout=True, stderr=True)
         return data[-LOG_BYTES:].decode("utf-8", "replace")
 
@@ -84,11 +86,12 @@ class DockerContainer:
         """Kill it; no error if it has ended."""
         if self._ended.is_set() and self._lost is None:
             return
-        with engine_call("kill the container"), suppress(NotFound):
+        with self._call("kill the container"), suppress(NotFound):
             try:
                 self._client.api.kill(self._id)
             except APIError as error:
-                if error.status_code != _NOT_RUNNING:
+                # The engine does not wait long for the end.
+                if not self._ended.wait(_KILL_WAIT_S) and error.status_code != _NOT_RUNNING:
                     raise
         self._ended.wait(_KILL_WAIT_S)
 
@@ -104,14 +107,21 @@ class DockerContainer:
             raise
 
     def _wait(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self._status = int(self._client.api.wait(self._id)["StatusCode"])
-            except ReadTimeout:
-                continue
-            except LOST as error:
-                self._lost = error
-            self._ended.set()
+        try:
+            self._status = int(self._client.api.wait(self._id)["StatusCode"])
+        except LOST as error:
+            self._lost = error
+        self._ended.set()
+
+    @contextmanager
+    def _call(self, action: str) -> Iterator[None]:
+        api = self._client.api
+        timeout_s, api.timeout = api.timeout, _REQUEST_S
+        try:
+            with engine_call(action):
+                yield
+        finally:
+            api.timeout = timeout_s
 
     def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = self._client.api.inspect_container(self._id)["State"]

@@ -16,6 +16,8 @@ from harness.defaults import SHARED_MEMORY_BYTES
 from harness.engines import ContainerSpec, GpuAccess, Mount
 from harness.engines.daemon import PODMAN, Daemon
 from harness.engines.owner import Owner
+from harness.errors import EngineError
+from harness.untrusted import printable
 
 UNPRIVILEGED = 10001
 # Container labels.
@@ -120,9 +122,13 @@ def init_source() -> str:
 
 
 def _api_mount(mount: Mount) -> ApiMount:
-    return ApiMount(
-        target=mount.container, source=str(mount.host.absolute()), type="bind", read_only=mount.read_only
-    )
+    source = str(mount.host.absolute())
+    if (name := printable(source)) != source:
+        raise EngineError(
+            f"Container engines cannot mount {name}: its name has characters that are not UTF-8 text.",
+            hint="Rename the folder, or choose another one with --out, TFBENCH_CACHE or --workload-file.",
+        )
+    return ApiMount(target=mount.container, source=source, type="bind", read_only=mount.read_only)
 
 
 def _groups(nodes: tuple[str, ...]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Self
 
 import docker
@@ -13,7 +13,7 @@ from harness.engines import OUT_DIR, ContainerSpec, Mount
 from harness.engines.container import DockerContainer
 from harness.engines.container_settings import OWNER, container_options, host_options, identity_for
 from harness.engines.daemon import Daemon, describe
-from harness.engines.docker_calls import close_stream, engine_call, remove_container, signal_start
+from harness.engines.docker_calls import LOST, close_stream, engine_call, remove_container, signal_start
 from harness.engines.endpoints import connect_first, endpoints
 from harness.engines.mount_access import accessible
 from harness.engines.owner import current_owner, parse_owner
@@ -71,6 +71,12 @@ class DockerEngine:
                 remove_container(self.client, entry["Id"])
                 removed += 1
         return removed
+
+    def answers(self) -> bool:
+        """Return whether the engine answers."""
+        with suppress(*LOST):
+            return bool(self.client.ping())
+        return False
 
     def close(self) -> None:
         """Close the connection."""

@@ -10,10 +10,11 @@ import docker
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from harness.engines.docker_calls import BoundedClient
 from harness.errors import EngineError
 
 CONNECT_S = 10
-# Timeout of one request; waits for a container's end are repeated.
+# Timeout of a request that may copy an image.
 REQUEST_S = 120
 _UNIX = "unix://"
 HINT = (
@@ -38,7 +39,9 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
     """
     if url := environment.get("DOCKER_HOST"):
         if not url.startswith(_UNIX):
-            raise EngineError(f"DOCKER_HOST refers to another machine, {url}.", hint=ELSEWHERE_HINT)
+            raise EngineError(
+                f"DOCKER_HOST refers to another machine, {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
+            )
         return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     return {
@@ -60,7 +63,7 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
         try:
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
-            client = docker.DockerClient(base_url=f"{_UNIX}{socket}", version="auto", timeout=CONNECT_S)
+            client = BoundedClient(f"{_UNIX}{socket}", CONNECT_S)
         except (DockerException, RequestException, OSError) as error:
             failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
         else:
@@ -72,7 +75,9 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
 def _reason(error: Exception) -> str:
     """Describe the innermost cause; the outer exceptions only repeat it."""
     cause: BaseException = error
-    while (inner := cause.__cause__ or cause.__context__) is not None:
+    while (
+        inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    ) is not None:
         cause = inner
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
@@ -20,6 +23,7 @@ from harness.engines.container_settings import NO_GPU, init_source
 from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
+from harness.untrusted import remove_tree
 from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
 WARNING = (
@@ -36,6 +40,7 @@ _PYTHONS = ("python", "python3")
 _PREFIX, _OWNER = "tfbench-", "owner"
 # Time for the first process to kill all others before its process group is killed.
 _GRACE_S = 10.0
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 # Counts OOM kills since boot, in all cgroups.
 _VMSTAT = Path("/proc/vmstat")
 
@@ -65,6 +70,9 @@ class LocalEngine:
             command = [_host_paths(word, root) for word in spec.command]
             if command[0] in _PYTHONS:
                 command[0] = python
+            # Then this process adopts what survives a first process that is killed.
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            others = psutil.Process().children()
             process = subprocess.Popen(
                 [python, "-I", "-S", "-c", init_source(), spec.cpus, *command],
                 stdin=subprocess.PIPE,
@@ -83,7 +91,7 @@ class LocalEngine:
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        return LocalProcess(process, root)
+        return LocalProcess(process, root, others)
 
     def remove_stale(self) -> int:
         """Remove private folders of killed harnesses; return their number."""
@@ -98,6 +106,10 @@ class LocalEngine:
                     remove_files(record.parent)
                     removed += 1
         return removed
+
+    def answers(self) -> bool:
+        """Return True: it needs no service."""
+        return True
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -127,9 +139,12 @@ def _host_paths(text: str, root: Path) -> str:
 class LocalProcess:
     """A started trial: its first process (container_init.py), which ends with its standard input, and its folder."""
 
-    def __init__(self, process: subprocess.Popen[bytes], root: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], root: Path, others: Sequence[psutil.Process]
+    ) -> None:
         self._process = process
         self._root = root
+        self._others = (psutil.Process(process.pid), *others)
         self._log = bytearray()
         self._reader = threading.Thread(target=self._read, name=f"log-{process.pid}", daemon=True)
         self._reader.start()
@@ -164,16 +179,22 @@ class LocalProcess:
 
     def kill(self) -> None:
         """Kill it and its descendants; no error if it has ended."""
-        if self._process.poll() is not None:
-            return
-        self._killed = True
-        self._close_stdin()
-        try:
-            self._process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        if self._process.poll() is None:
+            self._killed = True
+            self._close_stdin()
+            try:
+                self._process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        alive: list[psutil.Process] = []
+        # Children whose children become ours. No other child is started during a trial.
+        while not alive and (orphans := set(psutil.Process().children()) - set(self._others)):
+            for orphan in orphans:
+                with suppress(psutil.Error):
+                    orphan.kill()
+            _, alive = psutil.wait_procs(orphans, _GRACE_S)
 
     def remove(self) -> None:
         """Kill it and remove its private folder; no error if they are already gone."""
@@ -199,4 +220,4 @@ class LocalProcess:
 def remove_files(root: Path) -> None:
     """Remove a trial's private folder and its copies in shared memory (see workloads/storage.py)."""
     for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)

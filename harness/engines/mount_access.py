@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import stat
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,23 +37,30 @@ def accessible(mounts: Sequence[Mount], ids: tuple[int, int] | None) -> Iterator
 
 
 def check_readable(mounts: Iterable[Mount]) -> None:
-    """Raise EngineError if a read-only mount is not readable by others, e.g. because of a strict umask."""
+    """Raise EngineError if a read-only mount is not readable by others, e.g. because of a strict umask.
+
+    Of a script's folder only itself must be: it may hold anything.
+    """
     for folder, container_path in ((mount.host, mount.container) for mount in mounts if mount.read_only):
-        for path in (folder, *(sorted(folder.iterdir()) if folder.is_dir() else ())):
-            needed = 0o005 if path.is_dir() else 0o004
-            if path.stat().st_mode & needed != needed:
-                # A workload file may be in a home folder, which should not be made readable.
+        inside = sorted(folder.iterdir()) if folder.is_dir() and container_path != FILE_DIR else ()
+        for path in (folder, *inside):
+            try:
+                state = path.stat()
+            except FileNotFoundError:  # a dangling link, such as an editor's lock
+                continue
+            needed = 0o005 if stat.S_ISDIR(state.st_mode) else 0o004
+            if state.st_mode & needed != needed:
+                # A script may be in a home folder, which should not be made readable.
                 raise EngineError(
                     f"The container's user, who is not root, cannot read {path}.",
-                    hint="Move the workload file and the files it needs to a folder that others may read."
+                    hint="Move the script and the files it needs to a folder that others may read."
                     if container_path == FILE_DIR
                     else f"Make it readable: chmod -R o+rX {folder}",
                 )
 
 
 def _chown(folder: Path, ids: tuple[int, int]) -> None:
-    # By descriptor and without following links, because a container may have created anything there.
-    for _, folders, files, handle in os.fwalk(folder, follow_symlinks=False):
-        for name in (*folders, *files):
-            os.chown(name, *ids, dir_fd=handle, follow_symlinks=False)
-        os.fchown(handle, *ids)
+    # Not in Python, whose recursion a container's folders may exceed. Links are not followed.
+    owner = "{}:{}".format(*ids)
+    command = ["chown", "--recursive", "--no-dereference", owner, "--", str(folder)]
+    subprocess.run(command, stderr=subprocess.DEVNULL, check=False)

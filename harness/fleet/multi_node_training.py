@@ -13,6 +13,7 @@ from harness.fleet.fleet_plan import Node, Written
 from harness.model.run import Placement, Run, Status
 from harness.progress import Progress
 from harness.run.store import read_run
+from workloads.protocol import MACHINE
 
 PREFIX = "workers-"
 
@@ -50,7 +51,11 @@ def measure(
         FleetError: a worker's node was lost; earlier trials are kept.
         StoreError: the driver cannot write a file.
     """
-    trials = tuple(trial for trial in run.planned if trial.index < run.manifest.profile.trials)
+    trials = tuple(
+        trial
+        for trial in run.planned
+        if trial.index < run.manifest.profile.trials and trial.workload != MACHINE
+    )
     for workers in counts:
         manifest = replace(
             run.manifest, run_id=f"{run.manifest.run_id}-{workers}", placement=placement(nodes, workers)

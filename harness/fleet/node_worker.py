@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -30,6 +29,7 @@ from harness.system.cloud import cloud_facts
 from harness.system.file_locks import filling
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
+from harness.untrusted import remove_tree
 
 # Minimum interval of progress reports.
 REPORT_EVERY_S = 2.0
@@ -114,8 +114,9 @@ def prepared_for(
     if previous_run:
         write_files(scratch / "run", previous_run)
         return resume(scratch / "run", paths, progress)
-    files = tuple(user_folder / path.relative_to("/") for path in plan.options.files)
-    resolved = resolve(replace(plan.options, out=scratch, files=files))
+    scripts = {name: str(user_folder / Path(name).relative_to("/")) for name in plan.files}
+    workloads = tuple(scripts.get(name, name) for name in plan.options.workloads)
+    resolved = resolve(replace(plan.options, out=scratch, workloads=workloads))
     prepared = prepare(resolved, paths, progress, command=plan.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
@@ -131,13 +132,13 @@ def scratch_folder(cache: Path) -> Iterator[Path]:
     for path in cache.glob("fleet-*-*"):
         owner = re.match(r"fleet-(\d+)-", path.name)
         if owner and not psutil.pid_exists(int(owner[1])):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
     folder = Path(tempfile.mkdtemp(prefix=f"fleet-{os.getpid()}-", dir=cache))
     folder.chmod(0o755)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:

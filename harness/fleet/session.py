@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
@@ -159,20 +160,21 @@ def user_files(options: Options) -> Mapping[str, str]:
     Raises:
         UsageError: a file is not readable, or not text.
     """
-    # A workload file can import modules next to it; the filter skips lock and backup files of editors.
+    scripts = [Path(name) for name in options.workloads if name.endswith(".py")]
+    # A script can import modules next to it; the filter skips lock and backup files of editors.
     modules = {
         path
-        for file in options.files
+        for file in scripts
         for path in file.parent.glob("*.py")
         if path.is_file() and path.stem.isidentifier()
     }
     files = {}
-    for path in (*options.files, *sorted(modules)):
+    for path in (*scripts, *sorted(modules)):
         try:
             files[str(path)] = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
                 f"{path} cannot be sent to the nodes: {error}.",
-                hint="Move the workload file to a separate folder: Python files next to it are sent too.",
+                hint="Move the script to a separate folder: Python files next to it are sent too.",
             ) from error
     return files

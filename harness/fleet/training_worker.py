@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -17,6 +16,7 @@ from harness.progress import Silent
 from harness.run.prepare import make_runner
 from harness.run.store import RunFolder
 from harness.system.file_locks import default_path, measuring
+from harness.untrusted import remove_tree
 
 
 class TrainingWorker:
@@ -73,7 +73,7 @@ class TrainingWorker:
         try:
             return written(folder, trial)
         finally:
-            shutil.rmtree(folder.path, ignore_errors=True)
+            remove_tree(folder.path)
 
     def close(self) -> None:
         """Close the engine and remove temporary files."""

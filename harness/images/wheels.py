@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ from harness.digests import file_sha256
 from harness.errors import ImageError
 from harness.images.lock_files import Pin
 from harness.progress import Progress, Task
+from harness.system.kept import working_folder
 
 # Up to the newest tag of TensorFlow's wheels; newest first, like pip's ranking.
 PLATFORMS = (
@@ -55,16 +54,13 @@ def fetch_wheels(
         )
     folder = cache / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    # Left by killed processes: only one process downloads at a time.
-    for old in folder.glob(".partial-*"):
-        shutil.rmtree(old)
     wheels = _verified(pins, folder, python_version, progress)
     if missing := [pin for pin in pins if pin not in wheels]:
         with (
-            tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch,
+            working_folder(folder) as scratch,
             progress.task(f"wheels for Python {python_version}", sum(pin.size for pin in missing)) as bar,
         ):
-            _download(missing, Path(scratch), folder, python_version, bar)
+            _download(missing, scratch, folder, python_version, bar)
         wheels |= _verified(missing, folder, python_version, progress)
     return tuple(wheels[pin] for pin in pins)
 

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from harness.model.health import HealthItem
 from harness.model.run import Point, Run, Status
-from workloads.protocol import Change, Published
+from harness.model.workload import Published
+from workloads.protocol import Change
 
 # Thresholds of both analysis and wording. Fewer trials or a wider interval (half width / median) are a caveat.
 MIN_TRIALS = 3
 RELIABLE_WIDTH = 0.05
+# Minimum share of time at a lowered clock: xprof calls a loss of 5 % moderate. Above FULL_CLOCK, as a share of the
+# maximum, the cost of a power limit is below what a 1 % interval can show.
+MIN_LOWERED, FULL_CLOCK = 0.05, 0.99
 
 
 class Key(NamedTuple):
@@ -70,7 +75,8 @@ class Summary(Keyed):
         step_time: seconds per step: length of the synchronised windows / their steps.
         step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
         wait_share: share of steady-state time spent waiting for input, 0 to 1.
-        training_s: time for the published epochs, measured or (if `training_projected`) projected.
+        training_s: time for the script's epochs, measured or (if `training_projected`) projected.
+        training_samples: samples of these epochs.
         cold_start: (phase, seconds) of everything before steady state, in order.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         energy_j_per_sample: as measured by `energy_source`, or None.
@@ -85,6 +91,7 @@ class Summary(Keyed):
     wait_share: float | None
     training_s: Estimate | None
     training_projected: bool
+    training_samples: int | None
     cold_start: tuple[tuple[str, float], ...]
     telemetry: Mapping[str, float]
     energy_j_per_sample: Estimate | None
@@ -185,6 +192,7 @@ class Part(StrEnum):
     COMPUTE = "compute"  # the device works
     LAUNCH = "launch"  # the device waits for the next kernel or call
     FRAMEWORK = "framework"  # Python around the compiled step, or inside it
+    EPOCHS = "between epochs"  # validation, callbacks and a new iterator, spread over the steps of an epoch
     INPUT_WAIT = "input wait"  # the step waits for its batch
     INPUT_SLOWDOWN = "slowed by input"  # the step is slower while the pipeline runs
     COPY = "copy"  # host to device
@@ -230,6 +238,7 @@ class Cause(StrEnum):
     PYTHON_IN_STEP = "Python in the step"
     RETRACING = "retracing"
     KERAS_LOOP = "Keras loop"
+    EPOCHS = "ends of epochs"
     QUOTA = "CPU quota"
     STEAL = "steal"
     OTHER_PROGRAMS = "other programs"
@@ -237,6 +246,7 @@ class Cause(StrEnum):
     MEMORY_BANDWIDTH = "memory bandwidth"
     HEAT = "heat"
     POWER = "power limit"
+    HARDWARE = "hardware slowdown"
     NOT_LEARNING = "not learning"
     UNEXPLAINED = "unexplained"
     IMPOSSIBLE = "impossible measurement"
@@ -297,6 +307,97 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks(Keyed):
+    """The SM clock of a variant on its slowest GPU.
+
+    Attributes:
+        mhz, max_mhz: mean over the measured windows, and the GPU's maximum; None if unknown.
+        lowered: cause (power, heat, hardware) -> share of the measured time in which it lowered the clock.
+    """
+
+    mhz: float | None
+    max_mhz: float | None
+    lowered: Mapping[Cause, float]
+
+    @property
+    def share(self) -> float | None:
+        """The clock as a share of its maximum."""
+        return min(1.0, self.mhz / self.max_mhz) if self.mhz and self.max_mhz else None
+
+    @property
+    def slowed(self) -> Mapping[Cause, float]:
+        """The causes that lowered the clock noticeably; a power limit that does not lower it costs nothing."""
+        full = self.share is not None and self.share >= FULL_CLOCK
+        return {
+            cause: time
+            for cause, time in self.lowered.items()
+            if time >= MIN_LOWERED and not (full and cause is Cause.POWER)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """What a device can do at best, in FLOP/s, bytes/s, pictures/s or kernels/s.
+
+    Attributes:
+        kind: of the device: only values of one kind are compared.
+        sheet: the data sheet's value; None if the GPU or the capability is not in one.
+        references: the same capability of reference machines of this kind.
+        mhz, power_w: mean SM clock and power while it was measured, or None.
+    """
+
+    device: str
+    name: str
+    kind: str
+    value: Estimate
+    sheet: float | None = None
+    references: tuple[float, ...] = ()
+    mhz: float | None = None
+    power_w: float | None = None
+
+
+# Identical GPUs differ by 8 % on average (arXiv 2208.11035).
+NORMAL_BAND = 0.08
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normality:
+    """A device's mean capability over that of reference machines of its kind.
+
+    Attributes:
+        ratio: geometric mean over the capabilities that both have.
+        machines: number of reference machines.
+    """
+
+    device: str
+    kind: str
+    ratio: float
+    machines: int
+
+    @property
+    def normal(self) -> bool:
+        """Whether it is within the band in which devices of one kind differ."""
+        return abs(self.ratio - 1) <= NORMAL_BAND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endurance:
+    """The speed of a device under a load without pause, in FLOP/s.
+
+    Attributes:
+        cold, sustained: at the beginning, and at the end.
+        steady_s: seconds until the speed stayed within 2 % of the sustained one; None if it never did.
+        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, as far as known.
+    """
+
+    device: str
+    cold: float
+    sustained: float
+    steady_s: float | None
+    telemetry: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """One stage of an input pipeline, with its cost in seconds per sample."""
 
@@ -340,6 +441,7 @@ class CaveatKind(StrEnum):
     GOVERNOR = "governor"
     CLOCKS_APART = "clocks apart"
     CPU_THROTTLED = "cpu throttled"
+    THROTTLED = "throttled"
 
 
 _NOTES = frozenset(
@@ -446,6 +548,11 @@ class Analysis:
     costs: tuple[Cost, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
+    health: tuple[HealthItem, ...] = ()
+    clocks: tuple[Clocks, ...] = ()
+    capabilities: tuple[Capability, ...] = ()
+    normality: tuple[Normality, ...] = ()
+    endurance: tuple[Endurance, ...] = ()
 
     def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
         """Return a measured ratio, or None."""

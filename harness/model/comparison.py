@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model.analysis import Caveat, Estimate, Finding, Key, Keyed, StepTime
+from harness.model.analysis import Capability, Caveat, Estimate, Finding, Key, Keyed, StepTime
 from harness.model.multi_node import Scaling
 from harness.model.run import SMOKE
 
@@ -78,6 +78,7 @@ class Extract:
     step_times: tuple[StepTime, ...] = ()
     findings: tuple[Finding, ...] = ()
     caveats: tuple[Caveat, ...] = ()
+    capabilities: tuple[Capability, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     duration_s: float = 0.0
@@ -96,11 +97,12 @@ class Extract:
 
 
 class Outcome(StrEnum):
-    """Conclusion from the interval of a speed ratio; 1 means no difference."""
+    """Conclusion from the interval of a speed ratio, by the decision table of docs/compare.md."""
 
     FASTER = "faster"
     SLOWER = "slower"
     SAME = "no difference"
+    UNDECIDED = "undecided"
     UNKNOWN = "one trial"
     NOT_COMPARED = "not compared"
 
@@ -172,6 +174,8 @@ class Versus:
         standings: fastest first.
         trends: for machines with enough successive runs.
         tests: number of simultaneous comparisons.
+        limit: the smallest relative loss of speed that matters, as a share.
+        copies: (position of a run, position of an earlier run with the same recording).
         scaling: set if the runs are the same training with different numbers of workers.
     """
 
@@ -183,45 +187,25 @@ class Versus:
     trends: tuple[Trend, ...]
     differences: tuple[Difference, ...]
     tests: int
+    limit: float
+    copies: tuple[tuple[int, int], ...] = ()
     scaling: Scaling | None = None
-
-
-class Decision(StrEnum):
-    """Outcome of a check against a baseline for one workload, device and variant."""
-
-    SLOWER = "slower"
-    SLIGHTLY = "slower, within the limit"
-    WITHIN = "within the limit"
-    OPEN = "undecided"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One comparison with the baseline and the resulting decision."""
-
-    result: Result
-    decision: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All comparisons with a baseline.
+    """A check of all comparisons with a baseline against Versus.limit.
 
     Attributes:
-        limit: tolerated loss of speed, as a share.
+        failed: slower by at least the limit.
+        open: may be slower by the limit.
         missing: (position of a run, key of the baseline that this run lacks).
+        is_empty: nothing could be decided: there are no common speeds, or only single trials.
+        copied: (position of a run) with the same recording as the baseline.
     """
 
-    limit: float
-    checks: tuple[Check, ...]
-    missing: tuple[tuple[int, Key], ...] = ()
-
-    @property
-    def failed(self) -> tuple[Check, ...]:
-        """The failed checks."""
-        return tuple(check for check in self.checks if check.decision is Decision.SLOWER)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing could be decided: there are no common speeds, or only single trials."""
-        return not any(check.result.ratio and check.result.ratio.n > 1 for check in self.checks)
+    failed: tuple[Result, ...]
+    open: tuple[Result, ...]
+    missing: tuple[tuple[int, Key], ...]
+    is_empty: bool
+    copied: tuple[int, ...]

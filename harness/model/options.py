@@ -14,8 +14,14 @@ class Options:
     """Options given by the user; see `tfbench bench --help`.
 
     Attributes:
+        workloads: names of built-in workloads and paths of scripts.
+        arguments, environment: of the scripts.
+        mounts: files and folders that the scripts read, at the same path.
+        call: which call of fit is measured, from 1.
         images: target ("cpu", "cuda") -> reference of the user's own image.
         gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
+        soak_s: how long to saturate each device, 0 for not at all.
+        machine: measure what the machine can do, unless variants or a sweep were chosen.
         params: parameter -> value as text; comma-separated values form a sweep axis.
         rate_hz: telemetry samples per second, 0 for none.
         price: in the format of harness.run.prices, or "".
@@ -28,15 +34,19 @@ class Options:
     device: str = "auto"
     gpus: str = GPUS
     workloads: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Path, ...] = ()
+    call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
     variants: str = ""
+    soak_s: float = 0.0
     analysis: bool = True
+    machine: bool = True
     params: Mapping[str, str] = field(default_factory=dict)
     trials: int | None = None
     out: Path = RUNS
     data: str = "auto"
-    weights: Path | None = None
     rate_hz: float = RATE_HZ
     cpus: str = ""
     cpu_quota: float | None = None

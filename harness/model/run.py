@@ -12,11 +12,17 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from harness.defaults import Profile
+from harness.model.health import Health
 from harness.model.options import Options
 from harness.model.platform import EngineInfo, Gpu, ImageInfo
-from workloads.protocol import Change, Workload
+from harness.model.workload import Workload
+from workloads.protocol import Change
 
 SCHEMA_VERSION = 2
+# The largest plausible value of telemetry: a mask of 64 bits.
+MAX_VALUE = 2.0**64
+# No model processes samples faster.
+MAX_SAMPLES_PER_S = 1e10
 # The device of trials without a GPU.
 CPU = "cpu"
 # The profile that only checks that everything works.
@@ -63,12 +69,27 @@ class Series:
     Attributes:
         t_ns: int64[n], CLOCK_MONOTONIC, ascending.
         columns: metric name -> float64[n], NaN in gaps. Names include units; see docs/telemetry.md.
+
+    Raises:
+        ValueError: the arrays differ in length, times descend, or a value is beyond MAX_VALUE.
     """
 
     source: str
     device: str
     t_ns: NDArray[np.int64]
     columns: Mapping[str, NDArray[np.float64]]
+
+    def __post_init__(self) -> None:
+        name = f"{self.source}-{self.device}"
+        if self.t_ns.dtype != np.int64 or min(self.t_ns[:1], default=0) < 0:
+            raise ValueError(f"{name} has impossible times")
+        if (self.t_ns[1:] < self.t_ns[:-1]).any():
+            raise ValueError(f"the times of {name} descend")
+        for metric, values in self.columns.items():
+            if values.shape != self.t_ns.shape:
+                raise ValueError(f"{name} has {values.size} values of {metric} at {self.t_ns.size} times")
+            if (np.abs(values) > MAX_VALUE).any():
+                raise ValueError(f"{name} has an impossible value of {metric}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +166,28 @@ class VariantInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantScript:
+    """The script of a variant, as it ran.
+
+    Attributes:
+        diff: unified diff from the baseline's script.
+        text: the whole script of tuned, "" for others.
+        fixes: the remedies in it, as variants.
+    """
+
+    variant: str
+    diff: str
+    text: str
+    fixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
     """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several GPUs.
 
     Attributes:
         id: also a folder name. The pattern excludes other paths, since plans are read from untrusted reports.
-        params: overrides of the workload's parameters, including those of `point`.
+        params: values of the script's constants, including those of `point`.
     """
 
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}\Z")]
@@ -205,6 +242,7 @@ class Trial:
     ended_ns: int
     variants: tuple[VariantInfo, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
+    scripts: tuple[VariantScript, ...] = ()
     phases: tuple[Phase, ...] = ()
     windows: tuple[Window, ...] = ()
     steps: tuple[StepTimes, ...] = ()
@@ -295,11 +333,11 @@ class Manifest:
         options: as given by the user; profile: as modified by these options.
         memory_limit_bytes: limit of each container.
         placement: of workers on several nodes that trained together; None for one machine.
-        weights_sha256: of the --weights file, or "".
         rerun_of: id of the run that this one repeats, or "".
         command: the command line that repeats this run exactly.
         prices: used for costs; a report can use others.
-        sources: workload -> SHA-256 of its file; "workloads" -> SHA-256 of the package that runs them all.
+        sources: workload -> SHA-256 of its script's folder; "workloads" -> of the package that runs them all; path of
+            a mount -> of its files.
     """
 
     run_id: str
@@ -318,7 +356,6 @@ class Manifest:
     memory_limit_bytes: int = 0
     placement: Placement | None = None
     rerun_of: str = ""
-    weights_sha256: str = ""
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -332,6 +369,7 @@ class Run:
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
     ended: bool = False
+    health: Health | None = None
 
     @property
     def framework(self) -> str:

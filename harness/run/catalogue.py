@@ -1,95 +1,122 @@
-"""The built-in workloads and those of the user's files, which are parsed and never executed."""
+"""The built-in workloads, and scripts of the user."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
-from collections.abc import Mapping, Sequence
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import workloads
 from harness.digests import file_sha256
-from harness.errors import StoreError, UsageError, unknown
-from harness.run.declarations import HINT, declarations, evaluate
-from harness.untrusted import printable, read_file
-from workloads.protocol import Workload
-
-# Size limit of a workload file.
-MAX_BYTES = 1 << 20
-
+from harness.errors import UsageError, unknown
+from harness.model.workload import Workload
+from harness.run.scripts import read_workloads
 
 _FOLDER = Path(workloads.__file__).parent
+_COMPONENTS = _FOLDER / "components"
+# Limits of hashing a folder file by file.
+MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and the file that implements it."""
+    """A workload and its script's path."""
 
     workload: Workload
     path: Path
 
     @property
     def external(self) -> bool:
-        """Whether the file is the user's."""
-        return self.path.parent != _FOLDER
+        """Whether the script is the user's."""
+        return self.path.parent.parent != _FOLDER
 
 
 def built_in() -> tuple[Entry, ...]:
     """Return the built-in workloads, sorted by name."""
-    entries = (
-        entry for path in _FOLDER.glob("*.py") for entry in _entries(ast.parse(path.read_bytes()), path)
-    )
+    paths = _FOLDER.glob("*/published.py")
+    entries = (entry for path in paths for entry in _entries(path, path.parent.name))
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
-def external(path: Path) -> tuple[Entry, ...]:
-    """Return the workloads declared in a user's file.
+def select(names: Sequence[str]) -> tuple[Entry, ...]:
+    """Return the workloads of names and paths of scripts; none means the default suite, "all" every built-in one.
 
     Raises:
-        UsageError: no such file, not Python, or no valid `workload = Workload(...)`.
+        UsageError: an unknown name, not a script, or two workloads of one name.
     """
-    try:
-        tree = ast.parse(read_file(path, max_bytes=MAX_BYTES), filename=str(path))
-    except StoreError as error:
-        raise UsageError(error.message, hint=error.hint) from error
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        reason = printable(str(error), 300) or "it is nested too deeply"
-        raise UsageError(
-            f"{path} is not Python: {reason}.", hint="Run it with python3 to see why."
-        ) from error
-    entries = _entries(tree, path.resolve())
-    if not entries:
-        raise UsageError(f"{path} declares no workload.", hint=HINT)
-    return entries
-
-
-def select(entries: tuple[Entry, ...], names: tuple[str, ...]) -> tuple[Entry, ...]:
-    """Return the entries with the given names; none means the default suite, "all" every entry.
-
-    Raises:
-        UsageError: unknown name; the message lists the available ones.
-    """
+    known = built_in()
     if not names:
-        return tuple(entry for entry in entries if entry.workload.suite == "default")
-    if "all" in names:
-        return entries
-    available = {entry.workload.name: entry for entry in entries}
-    for name in names:
-        if name not in available:
-            raise unknown("workload", name, (*sorted(available), "all"))
-    return tuple(available[name] for name in dict.fromkeys(names))
+        return tuple(entry for entry in known if entry.workload.suite == "default")
+    available = {entry.workload.name: entry for entry in known}
+    chosen: list[Entry] = []
+    for name in dict.fromkeys(names):
+        if name == "all":
+            chosen += known
+        elif name in available:
+            chosen.append(available[name])
+        elif name.endswith(".py"):
+            path = Path(name).absolute()
+            chosen += _entries(path, path.stem)
+        else:
+            raise unknown(
+                "workload", name, (*sorted(available), "all", "the path of a script such as train.py")
+            )
+    result = {entry.path.as_posix() + entry.workload.name: entry for entry in chosen}
+    taken: dict[str, Entry] = {}
+    for entry in result.values():
+        if taken.setdefault(entry.workload.name, entry) is not entry:
+            raise UsageError(
+                f"{entry.path} and {taken[entry.workload.name].path} are both named {entry.workload.name}.",
+                hint="Rename one of the scripts.",
+            )
+    return tuple(result.values())
 
 
-def sources(entries: Sequence[Entry]) -> Mapping[str, str]:
-    """Return the SHA-256 of each workload's file by name, and of the shared files as "workloads"."""
+def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[str, str]:
+    """Return the SHA-256 of each workload's folder by name, of the driver as "workloads", and of each mount."""
     shared = hashlib.sha256()
-    for path in sorted(_FOLDER.rglob("*.py")):
-        if not declarations(ast.parse(path.read_bytes())):
-            shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
-    own = {entry.workload.name: file_sha256(entry.path) for entry in entries}
-    return {"workloads": shared.hexdigest(), **own}
+    for path in sorted(
+        (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").glob("*.py"), *_COMPONENTS.glob("*.py"))
+    ):
+        shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
+    own = {entry.workload.name: folder_sha256(entry.path.parent) for entry in entries}
+    return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 
-def _entries(tree: ast.Module, path: Path) -> tuple[Entry, ...]:
-    return tuple(Entry(workload=evaluate(tree, node, path), path=path) for node in declarations(tree))
+def folder_sha256(path: Path) -> str:
+    """Return a hash of a file, or of the names and contents of all files below a folder.
+
+    Above MAX_BYTES in total, size and time stand for the content; above MAX_FILES, only Python files directly in
+    the folder count.
+    """
+    if path.is_file():
+        return file_sha256(path)
+    found = sorted(itertools.islice(_files(path), MAX_FILES + 1))
+    if len(found) > MAX_FILES:
+        found = sorted(each for each in path.glob("*.py") if each.is_file())
+    whole = sum(each.stat().st_size for each in found) <= MAX_BYTES
+    digest = hashlib.sha256()
+    for each in found:
+        state = each.stat()
+        try:
+            content = file_sha256(each) if whole else f"{state.st_size} {state.st_mtime_ns}"
+        except OSError:  # not readable, nor by the script
+            content = "-"
+        digest.update(f"{each.relative_to(path)} {content}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        if {"plan.json", "manifest.json"} <= set(names):  # a run of this script
+            folders.clear()
+            continue
+        folders[:] = sorted(set(folders) - {"__pycache__", ".git"})
+        yield from (path for name in names if (path := Path(parent, name)).is_file())
+
+
+def _entries(path: Path, name: str) -> tuple[Entry, ...]:
+    return tuple(Entry(workload=workload, path=path) for workload in read_workloads(path, name))

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Fact, Metric, Phase, RequestTimes, Scalar, StepTimes, VariantInfo, Window
+from harness.model.run import (
+    MAX_SAMPLES_PER_S,
+    Fact,
+    Metric,
+    Phase,
+    RequestTimes,
+    Scalar,
+    StepTimes,
+    VariantInfo,
+    VariantScript,
+    Window,
+)
 from harness.run.json_values import from_plain
 from harness.untrusted import open_regular, sanitized
 from workloads.protocol import ProtocolError, read_events
@@ -25,12 +36,15 @@ MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.
 MAX_WARNINGS = 100
-MAX_SAMPLES_PER_S = 1e12
 # Event fields that are lists of durations.
 _ARRAYS = ("step_ns", "latency_ns")
+# Event fields with whole scripts, and their limit in characters.
+_SCRIPTS = ("text", "diff")
+MAX_SCRIPT = 200_000
 # Event kind -> name of the list in EventLog, and the type of its items.
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "variant": ("variants", VariantInfo),
+    "script": ("scripts", VariantScript),
     "phase": ("phases", Phase),
     "window": ("windows", Window),
     "steps": ("steps", StepTimes),
@@ -60,6 +74,7 @@ class EventLog:
 
     facts: dict[str, Scalar] = field(default_factory=dict)
     variants: list[VariantInfo] = field(default_factory=list)
+    scripts: list[VariantScript] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
@@ -86,7 +101,10 @@ class EventLog:
         self.characters += len(str(plain))
         if self.characters > MAX_CHARACTERS:
             raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
-        self._store({**event, **sanitized(plain, MAX_TEXT)})
+        long = {
+            name: value for name, value in plain.items() if event["kind"] == "script" and name in _SCRIPTS
+        }
+        self._store({**event, **sanitized(plain, MAX_TEXT), **sanitized(long, MAX_SCRIPT)})
 
     def parts(self) -> dict[str, Any]:
         """Return the fields of a Trial that its container reports."""

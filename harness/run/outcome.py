@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from harness.engines import Exit
 from harness.errors import EngineError
 from harness.model.run import Status
 from harness.run.events import EventLog
-from workloads.protocol import NO_GPU_EXIT
+from workloads.protocol import FIX_PREFIX, FIXES, NO_GPU_EXIT, STAGE_PREFIX, STAGES
 
 MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 
@@ -29,12 +30,12 @@ def trial_outcome(
         return Status.ENGINE_LOST, f"The engine failed: {cause}"
     if cause is not None or exit_ is None:
         return Status.INTERRUPTED, "The run was interrupted during this trial."
-    text = _sentence(f"{log.error['type']}: {log.error['message']}") if log.error else ""
+    text = _error(log.error) if log.error else ""
     if exit_.out_of_memory:
         limit = f" of {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
         return (
             Status.OUT_OF_MEMORY,
-            f"The trial exceeded its memory limit{limit}. Raise --memory or lower batch_size.",
+            f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size.",
         )
     if exit_.code == NO_GPU_EXIT:
         result = text or "TensorFlow did not find the GPU."
@@ -42,16 +43,20 @@ def trial_outcome(
     if log.error and _is_out_of_memory(str(log.error["type"]), str(log.error["message"])):
         return (
             Status.OUT_OF_MEMORY,
-            f"The workload ran out of memory: {text} Lower batch_size, or use a device with more memory.",
+            f"The workload ran out of memory. {text} Lower the batch size, or use a device with more memory.",
         )
     if text:
-        return Status.FAILED, f"The workload raised {text} See log.txt for the traceback."
+        return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.code != 0:
         return Status.FAILED, f"The workload exited with code {exit_.code}. See log.txt for its last output."
     if log.problem or not log.ended:
         problem = _sentence(log.problem or "the last event is missing")
         return Status.BAD_EVENTS, f"The events are not valid: {problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
+    if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
+        measured.add(STAGES)
+    if any(name.startswith(FIX_PREFIX) for name in (*measured, *log.left_out)):
+        measured.add(FIXES)
     missing = [
         variant for variant in variants if variant not in measured | log.needless | log.left_out.keys()
     ]
@@ -64,6 +69,12 @@ def trial_outcome(
         reasons = "; ".join(f"{name}: {log.left_out.get(name, 'not informative here')}" for name in variants)
         return Status.BAD_EVENTS, f"No variant was measured ({reasons}). Add others with --variants."
     return Status.OK, ""
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    """Return an error as a sentence; a ScriptError is one already."""
+    kind, message = str(error["type"]), str(error["message"])
+    return _sentence(message if kind == "ScriptError" else f"The workload raised {kind}: {message}")
 
 
 def _is_out_of_memory(kind: str, message: str) -> bool:

@@ -10,30 +10,37 @@ from typing import Any
 
 from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
+from harness.fixes import fixes_for
+from harness.model.options import Options
 from harness.model.run import CPU, PlannedTrial, Point, Scalar
-from harness.run.params import params_for
+from harness.model.workload import Workload
+from harness.run.constants import params_for, script_text
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
     CALLS_PREFIX,
+    CPU_CAPABILITIES,
     CUSTOM_LOOP,
+    FIXES,
+    GPU_CAPABILITIES,
+    GROUP_CAPABILITIES,
     HOST_FED,
     INPUT_ONLY,
+    MACHINE,
     MODEL_ONLY,
     OPTIMIZATION_PREFIX,
-    PARALLEL_INPUT,
-    STAGE_PREFIX,
+    SOAK,
+    STAGES,
     TENSORFLOW,
     THREADS_PREFIX,
     TUNED,
-    VARIANTS,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
     Measuring,
+    Script,
     Spec,
-    Workload,
     measures_speed,
 )
 
@@ -41,9 +48,8 @@ from workloads.protocol import (
 # See docs/step-time.md.
 STEP_VARIANTS = (
     INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10",
-    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH, WITHOUT_INPUT,
+    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH, WITHOUT_INPUT, STAGES, WITHOUT_COPY, f"{THREADS_PREFIX}1", FIXES,
 )  # fmt: skip
-PIPELINE_VARIANTS = (PARALLEL_INPUT, WITHOUT_COPY, f"{THREADS_PREFIX}1")
 GPU_ONLY_VARIANTS = (HOST_FED, WITHOUT_COPY)
 _NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
@@ -131,12 +137,43 @@ def plan_trials(
         for workload in workloads
         for number, point in enumerate(points, 1)
         for device in devices
-        if (trial_variants := _trial_variants(variants[workload.name], device, index))
+        if (trial_variants := _trial_variants(workload, variants[workload.name], device, index))
     )
 
 
-def _trial_variants(variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
-    available = tuple(variant for variant in variants if device != CPU or variant not in GPU_ONLY_VARIANTS)
+def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
+    """Return the trials that measure each device alone, and groups of GPUs as far as they work together."""
+    singles = dict.fromkeys(part for device in devices for part in device.split("+"))
+    groups = [device for device in devices if "+" in device]
+    capabilities = {device: CPU_CAPABILITIES if device == CPU else GPU_CAPABILITIES for device in singles}
+    return tuple(
+        PlannedTrial(
+            id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
+        )
+        for index in range(profile.trials)
+        for device, variants in {**capabilities, **dict.fromkeys(groups, GROUP_CAPABILITIES)}.items()
+    )
+
+
+def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, ...]:
+    """Return a trial for each device that saturates it for so long."""
+    return tuple(
+        PlannedTrial(
+            id=f"{MACHINE}.{device}.{SOAK}", workload=MACHINE, device=device, index=0, variants=(SOAK,),
+            params={SOAK: seconds},
+        )
+        for device in dict.fromkeys(part for each in devices for part in each.split("+"))
+    )  # fmt: skip
+
+
+def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
+    kind = CPU if device == CPU else "gpu"
+    rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
+    available = tuple(
+        variant
+        for variant in variants
+        if (device != CPU or variant not in GPU_ONLY_VARIANTS) and rungs.get(variant, "") in ("", kind)
+    )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
 
@@ -159,7 +196,11 @@ def resolve_variants(
     variants = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not variants:
         return {
-            workload.name: (BASELINE, TUNED, *(_analysis_variants(workload) if analysis else ()))
+            workload.name: (
+                BASELINE,
+                *([TUNED] if workload.tuned or (analysis and workload.image == TENSORFLOW) else []),
+                *(_analysis_variants(workload) if analysis else ()),
+            )
             for workload in workloads
         }
     for variant in variants:
@@ -173,61 +214,76 @@ def resolve_variants(
 
 
 def _has_variant(workload: Workload, variant: str) -> bool:
-    """Return whether a workload has a variant; a pipeline's undeclared stages are checked in the container."""
-    if variant.startswith(STAGE_PREFIX) and workload.pipeline and not workload.stages:
-        return variant != STAGE_PREFIX
-    return variant in _named_variants(workload) or _NUMBERED.fullmatch(variant) is not None
+    return variant in _named_variants(workload) or (
+        workload.image == TENSORFLOW and _NUMBERED.fullmatch(variant) is not None
+    )
 
 
 def _analysis_variants(workload: Workload) -> tuple[str, ...]:
     """Return the variants that only serve the breakdown, in execution order."""
-    stages = tuple(f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
-    if workload.image != TENSORFLOW:
-        # Boosting rounds do not wait for input.
-        return (INPUT_ONLY, *stages)
-    pipeline = PIPELINE_VARIANTS if workload.pipeline else ()
-    return (*STEP_VARIANTS, *stages, *pipeline)
+    # Boosting rounds do not wait for input.
+    return STEP_VARIANTS if workload.image == TENSORFLOW else (INPUT_ONLY,)
 
 
 def _named_variants(workload: Workload) -> tuple[str, ...]:
-    optimizations = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.optimizations)
-    stages = (f"{STAGE_PREFIX}{stage}" for stage in workload.stages)
-    return (*VARIANTS, *STEP_VARIANTS, *PIPELINE_VARIANTS, *optimizations, *stages)
+    ladder = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)
+    breakdown = STEP_VARIANTS if workload.image == TENSORFLOW else (INPUT_ONLY, MODEL_ONLY)
+    return (BASELINE, TUNED, *breakdown, *ladder)
+
+
+def _tries_fixes(workload: Workload, trial: PlannedTrial) -> bool:
+    return FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
 
 
 def spec_for(
     trial: PlannedTrial,
+    workload: Workload,
     profile: Profile,
+    options: Options,
     *,
-    file: str,
-    data_dir: str,
-    seed: int,
-    image: str = TENSORFLOW,
-    weights: str = "",
+    folder: str,
+    data: Mapping[str, str],
 ) -> Spec:
     """Return the specification for the container of `trial`.
 
     Args:
-        file: workload file: the name of a built-in one, or the path in the container.
-        weights: path of the weights in the container, "" for none.
+        folder: the script's folder in the container.
+        data: data set -> its folder in the container.
     """
+    device = "gpu" if trial.gpus else "cpu"
     measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
+    if trial.workload == MACHINE:
+        seconds = trial.params.get(SOAK, 0.0)
+        measuring |= {"full": False, **({"windows": max(1, round(seconds))} if seconds else {})}
+        return Spec(
+            scripts={}, variants=trial.variants, device=device, gpus=len(trial.gpus), data=data,
+            seed=options.seed, soak_s=seconds, **measuring,
+        )  # fmt: skip
+    places = {each.constant: data[each.name] for each in workload.datasets if each.constant}
+    measured = [variant for variant in trial.variants if measures_speed(variant)]
+    scripts = {}
+    own = (variant for variant in measured if variant != TUNED or workload.tuned)
+    for variant in dict.fromkeys((BASELINE, *own)):
+        file, text = script_text(workload, variant, device, {**places, **trial.params})
+        scripts[variant] = Script(path=f"{folder}/{file}", text=text)
     measuring["full"] = profile.full and trial.index == 0
-    trained = sum(measures_speed(variant) for variant in trial.variants)
     return Spec(
-        workload=trial.workload,
-        file=file,
+        scripts=scripts,
+        fixes=fixes_for(scripts[BASELINE].text, device) if _tries_fixes(workload, trial) else {},
+        arguments=options.arguments,
+        call=options.call,
         variants=trial.variants,
-        device="gpu" if trial.gpus else "cpu",
+        device=device,
         gpus=len(trial.gpus),
-        data_dir=data_dir,
-        weights=weights,
-        params=trial.params,
+        data=data,
+        mounts=tuple(str(path) for path in options.mounts),
+        requests=workload.requests,
         # Each variant gets an equal share of 80 % of the trial's time limit.
-        whole_s=0.8 * profile.limit_s / max(1, trained) if profile.full else 0.0,
+        whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,
         # After so few steps, accuracy only shows whether the model learns at all: once is enough.
         evaluate=trial.index == 0,
-        seed=seed,
-        image=image,
+        stall_s=profile.stall_s,
+        seed=options.seed,
+        image=workload.image,
         **measuring,
     )

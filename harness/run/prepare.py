@@ -13,9 +13,8 @@ import psutil
 
 from harness import __version__
 from harness.data.datasets import ensure_data
-from harness.data.weights import keep_weights
 from harness.defaults import MEMORY_SHARE
-from harness.engines import Engine
+from harness.engines import DATA_DIR, Engine
 from harness.engines.connect import connect
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
@@ -35,6 +34,8 @@ from harness.run.trial_container import Inputs, make_job
 from harness.system.cloud import cloud_facts
 from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
+from harness.system.health_readings import HealthWatch, watching
+from harness.system.kept import remove_abandoned
 from harness.system.machine import host_facts, system_description
 from harness.telemetry.sources import default_sources
 
@@ -86,6 +87,7 @@ def prepare(
         require_writable(resolved.options.out)
     engine = connect(resolved.options.engine, progress)
     engine.remove_stale()
+    remove_abandoned(paths.cache)
     inputs = _inputs(resolved, engine, paths, progress)
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
     return Prepared(
@@ -124,9 +126,8 @@ def _changes_since(recorded: Manifest, current: Manifest) -> list[str]:
         return {
             "images": {image.target: image.digest for image in manifest.images},
             "GPUs": [gpu.uuid for gpu in manifest.gpus],
-            "weights": manifest.weights_sha256,
-            "data": {data.workload: (data.kind, data.sha256) for data in manifest.data},
-            "workload files": manifest.sources,
+            "data": {(data.workload, data.name): (data.kind, data.sha256) for data in manifest.data},
+            "scripts and mounted files": manifest.sources,
         }
 
     before = compared(recorded)
@@ -150,9 +151,21 @@ def execute(
         with measuring(default_path(), wait_s=wait_s):
             if not prepared.folder.exists():
                 prepared.folder.create(prepared.run)
-            return runner.run(prepared.jobs)
+            with watching(_health_watch(prepared), prepared.folder.health(), prepared.folder.write_health):
+                return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()
+
+
+def _health_watch(prepared: Prepared) -> HealthWatch:
+    mounts = (
+        each
+        for job in prepared.jobs
+        for each in job.container.mounts
+        if each.container.startswith(f"{DATA_DIR}/")
+    )
+    data = next((each.host for each in mounts), prepared.folder.path)
+    return HealthWatch(prepared.manifest.gpus, prepared.manifest.options.cpus, data)
 
 
 def make_runner(
@@ -182,12 +195,9 @@ def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
         access=access,
         images=_images(resolved, engine, paths, progress),
         data={
-            workload.name: ensure_data(
-                workload.data, workload.name, paths.cache, options.data, options.seed, progress
-            )
-            for workload in resolved.workloads
+            data: ensure_data(data, paths.cache, options.data, options.seed, progress)
+            for data in dict.fromkeys(data for workload in resolved.workloads for data in workload.datasets)
         },
-        weights=keep_weights(options.weights, paths.cache) if options.weights else None,
     )
 
 
@@ -219,7 +229,11 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
         command="",
         engine=replace(engine, gpu_access=",".join(sorted({each.kind for each in inputs.access.values()}))),
         images=tuple(inputs.images.values()),
-        data=tuple(info for _, info in inputs.data.values()),
+        data=tuple(
+            replace(inputs.data[data][1], workload=workload.name)
+            for workload in resolved.workloads
+            for data in workload.datasets
+        ),
         gpus=resolved.gpus,
         system=system_description(),
         host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
@@ -229,8 +243,7 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
         prices=read_prices(options.price),
-        weights_sha256=inputs.weights[1] if inputs.weights else "",
-        sources=sources(resolved.entries),
+        sources=sources(resolved.entries, options.mounts),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import lzma
 import os
 import re
@@ -27,10 +28,12 @@ from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.json_values import from_plain, to_plain
 from harness.run.store import read_run
-from harness.untrusted import MAX_BYTES, read_file, sanitized
+from harness.untrusted import check_message_pack, read_file, sanitized
 
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
+_DIGEST = re.compile(rb'id="tfbench-digest">([0-9a-f]{64})<')
 _MIN_VALUES = 20_000  # below this, downsampling no longer shrinks the page
+_MAX_BYTES = 256 << 20  # the largest recorded run has 3 MB
 _PRESET = 3  # takes a fifth of the default's time, for 4 % more bytes
 _TYPES = ("<i8", "<f8")
 _HINT = "Give a run folder, or a report.html of this version of tfbench."
@@ -53,7 +56,33 @@ def open_recording(path: Path) -> tuple[Run, Analysis | None]:
     """
     if path.is_dir() or not os.path.lexists(path):
         return read_run(path), None
+    return _unpack_from(path, read_file(path))
+
+
+def verify(path: Path) -> tuple[str, str]:
+    """Check the embedded run of a report against the digest that its page shows; return run id and digest.
+
+    Raises:
+        StoreError: not a report, without a digest, damaged or altered.
+    """
+    if path.is_dir():
+        raise StoreError(
+            f"{path} is not a report file.", hint="Give a report.html; run folders have no digest."
+        )
     content = read_file(path)
+    run, _ = _unpack_from(path, content)
+    shown = _DIGEST.findall(content)
+    digest = hashlib.sha256(_ELEMENT.findall(content)[0]).hexdigest()
+    if [each.decode() for each in shown] != [digest]:
+        said = ", ".join(each.decode() for each in shown) or "none"
+        raise StoreError(
+            f"{path} is altered: the SHA-256 of its run is {digest}, the page shows {said}.",
+            hint="Get the report again from whoever made it.",
+        )
+    return run.manifest.run_id, digest
+
+
+def _unpack_from(path: Path, content: bytes) -> tuple[Run, Analysis | None]:
     matches = _ELEMENT.findall(content)
     if len(matches) != 1:
         raise StoreError(f"{path} is not a tfbench report.", hint=_HINT)
@@ -94,7 +123,7 @@ def pack(analysis: Analysis, *, whole: bool) -> str:
     return base64.b64encode(content).decode("ascii")
 
 
-def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | None]:
+def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | None]:
     """Decode text from `pack`.
 
     Raises:
@@ -103,6 +132,7 @@ def unpack(text: str, *, max_bytes: int = MAX_BYTES) -> tuple[Run, Analysis | No
     """
     content = _content(text, max_bytes)
     try:
+        check_message_pack(content)
         document = sanitized(msgspec.msgpack.decode(content))
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(

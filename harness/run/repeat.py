@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from harness import __version__
 from harness.engines.connect import DOCKER, LOCAL
@@ -13,10 +14,10 @@ from harness.model.options import Options
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Run, Status
 from harness.paths import Paths
-from harness.run.catalogue import sources
+from harness.run.catalogue import select, sources
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit
-from harness.run.resolve import Resolved, resolve, selected_entries
+from harness.run.resolve import Resolved, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
@@ -25,10 +26,10 @@ def rerun_options(run: Run, given: Options) -> Options:
     """Return the options for repeating a recorded run on this host, in the folder `given.out`.
 
     Args:
-        given: its engine, device, files and price replace those of the run unless they are the defaults.
+        given: its engine, device, scripts and price replace those of the run unless they are the defaults.
 
     Raises:
-        UsageError: the run did not use a device, or a workload file is missing.
+        UsageError: the run did not use a device, or a script is missing.
     """
     options = run.manifest.options
     devices = () if given.device == Options().device else split_devices(given.device)
@@ -37,21 +38,32 @@ def rerun_options(run: Run, given: Options) -> Options:
         raise UsageError(
             f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
         )
-    if missing := [str(path) for path in given.files or options.files if not path.is_file()]:
-        raise UsageError(
-            f"Workload files of the run do not exist here: {', '.join(missing)}.",
-            hint="Give the file's location with --workload-file.",
-        )
+    here = {Path(name).name: str(Path(name).absolute()) for name in given.workloads}
+    used = [
+        _located(name, here) for name in options.workloads or [workload.name for workload in run.workloads]
+    ]
     recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
     return replace(
         options,
         out=given.out,
         engine=given.engine if given.engine != Options().engine else recorded_engine,
         device=",".join(devices or used_devices),
-        files=given.files or options.files,
-        workloads=tuple(dict.fromkeys(planned.workload for planned in run.planned)),
+        workloads=tuple(dict.fromkeys(used)),
         price=given.price or options.price,
     )
+
+
+def _located(name: str, here: Mapping[str, str]) -> str:
+    """Return the path of a script on this host, or the name of a built-in workload."""
+    if not name.endswith(".py"):
+        return name
+    path = here.get(Path(name).name, name)
+    if not Path(path).is_file():
+        raise UsageError(
+            f"The script {name} of the run does not exist here.",
+            hint=f"Name its place: tfbench rerun REPORT {Path(name).name}",
+        )
+    return path
 
 
 def resolve_rerun(run: Run, options: Options) -> Resolved:
@@ -83,14 +95,15 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     """Return the settings of a recorded run that need the user's consent: option name -> value.
 
     Args:
-        options: result of `rerun_options`; workload files given by the user need no consent.
+        options: result of `rerun_options`; scripts given by the user need no consent.
     """
-    recorded_files = options.files if options.files == run.manifest.options.files else ()
+    recorded = run.manifest.options.workloads
+    scripts = [name for name in options.workloads if name.endswith(".py") and name in recorded]
     requested = {
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
-        "--workload-file": ", ".join(map(str, recorded_files)),
-        "--weights": options.weights,
+        "the scripts": ", ".join(scripts),
+        "--mount": ", ".join(map(str, options.mounts)),
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,
         "--cpus": options.cpus,
         "--cpu-quota": options.cpu_quota,
@@ -106,7 +119,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
         options: result of `rerun_options`.
         images: target -> up-to-date image, as far as the engine has them; of others only the lock is known.
     """
-    entries = selected_entries(options)
+    entries = select(options.workloads)
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images")
@@ -125,7 +138,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
         gpus=gpus,
         system=system_description(),
         host_facts=host_facts(),
-        sources=sources(entries),
+        sources=sources(entries, (path for path in options.mounts if path.exists())),
     )
     return replace(
         run, manifest=manifest, workloads=tuple(entry.workload for entry in entries), trials=(), ended=False

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psutil
 
 from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
-from harness.data.weights import check_weights
 from harness.defaults import (
+    MAX_CALL,
     MAX_CPUS,
     MAX_MEMORY_GIB,
     MAX_PLANNED,
     MAX_RATE_HZ,
     MAX_SEED,
+    MAX_SOAK_S,
     MAX_STALL_S,
     MAX_TRIALS,
+    MIN_SOAK_S,
     PROFILES,
     Profile,
 )
@@ -27,13 +30,14 @@ from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
 from harness.model.run import CPU, PlannedTrial
-from harness.run.catalogue import Entry, built_in, external, select
-from harness.run.params import check_params
-from harness.run.plan import grid, plan_trials, resolve_devices, resolve_variants
+from harness.model.workload import Workload
+from harness.run.catalogue import Entry, select
+from harness.run.constants import check_params
+from harness.run.plan import grid, machine_trials, plan_trials, resolve_devices, resolve_variants, soak_trials
 from harness.run.prices import read_prices
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
-from workloads.protocol import BASELINE, Workload
+from workloads.protocol import BASELINE, MACHINE, TENSORFLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,9 @@ class Resolved:
         return tuple(entry.workload for entry in self.entries)
 
     def entry(self, name: str) -> Entry:
-        """Return the entry of a workload."""
+        """Return the entry of a workload; for MACHINE one whose image and data its trials use."""
+        if name == MACHINE:
+            return max(_tensorflow(self.entries), key=_data_size)
         return next(entry for entry in self.entries if entry.workload.name == name)
 
 
@@ -82,19 +88,19 @@ def resolve(options: Options) -> Resolved:
     _check_numbers(options)
     _check_cpus(options.cpus)
     profile = _profile(options)
-    entries = selected_entries(options)
+    entries = select(options.workloads)
+    _check_mounts(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
     gpus = select_gpus(available, options.gpus) if available else ()
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     workloads = tuple(entry.workload for entry in entries)
-    check_weights(options.weights, workloads)
     values = check_params(options.params, workloads)
     axes = {name: each for name, each in values.items() if len(each) > 1}
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
-            hint="Select one, for example: --workload cifar100-mlp --param batch_size=32,64,128",
+            hint="Select one, for example: tfbench bench cifar100-mlp --param BATCH_SIZE=32,64,128",
         )
     points = math.prod(len(each) for each in axes.values())
     if points * len(workloads) * len(devices) * profile.max_trials > MAX_PLANNED:
@@ -111,18 +117,35 @@ def resolve(options: Options) -> Resolved:
         {name: each[0] for name, each in values.items() if name not in axes},
         grid(axes),
     )
+    if options.machine and options.analysis and not (options.variants or axes) and _tensorflow(entries):
+        # The machine first, so that each round of trials begins alike.
+        planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
+    if options.soak_s and _tensorflow(entries):
+        # Last, because it leaves the machine hot.
+        planned = (*planned, *soak_trials(devices, options.soak_s))
+        profile = replace(profile, limit_s=max(profile.limit_s, 2 * options.soak_s))
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
 
 
+def _data_size(entry: Entry) -> int:
+    return sum(data.train * math.prod(data.shape) for data in entry.workload.datasets)
+
+
+def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.workload.image == TENSORFLOW]
+
+
 def _check_numbers(options: Options) -> None:
     """Check the range of numeric options."""
     for option, value, minimum, maximum in (
+        ("--call", options.call, 1, MAX_CALL),
         ("--seed", options.seed, 0, MAX_SEED),
         ("--trials", options.trials, 1, MAX_TRIALS),
         ("--rate", options.rate_hz, 0, MAX_RATE_HZ),
         ("--stall", options.stall_s, 1, MAX_STALL_S),
+        ("--soak", options.soak_s or None, MIN_SOAK_S, MAX_SOAK_S),
         ("--cpu-quota", options.cpu_quota, 0.01, MAX_CPUS),
         ("--memory", options.memory_gib, 0.1, MAX_MEMORY_GIB),
     ):
@@ -152,22 +175,12 @@ def _profile(options: Options) -> Profile:
     return profile if options.stall_s is None else replace(profile, stall_s=options.stall_s)
 
 
-def selected_entries(options: Options) -> tuple[Entry, ...]:
-    """Return the selected workloads, built-in and from workload files.
-
-    Raises:
-        UsageError: unknown workload, or duplicate name.
-    """
-    external_entries = tuple(entry for path in options.files for entry in external(path))
-    available = (*built_in(), *external_entries)
-    counts = Counter(entry.workload.name for entry in available)
-    for entry in external_entries:
-        if counts[entry.workload.name] > 1:
+def _check_mounts(options: Options) -> None:
+    """Check that mounts exist and leave the container's own folders alone."""
+    for path in options.mounts:
+        if not path.exists():
             raise UsageError(
-                f"{entry.path} declares {entry.workload.name!r}, but a workload of this name already exists.",
-                hint="Rename the workload in your file.",
+                f"--mount {path} does not exist.", hint="Give a file or a folder that scripts read."
             )
-    if external_entries and not options.workloads:
-        return external_entries
-    chosen = select(available, options.workloads)
-    return (*chosen, *(entry for entry in external_entries if entry not in chosen))
+        if path == Path("/") or path.parts[1] in ("proc", "sys", "dev", "tfbench"):
+            raise UsageError(f"--mount {path} is not possible.", hint="Give the folder with the data.")

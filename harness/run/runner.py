@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.defaults import OUT_BYTES, POLL_S, SIZE_CHECK_S, Profile
+from harness.defaults import OUT_BYTES, OUT_DEPTH, OUT_FILES, POLL_S, SIZE_CHECK_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status, Trial
@@ -22,8 +23,10 @@ from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from workloads.protocol import Spec
+from workloads.protocol import FIX_PREFIX, STAGE_PREFIX, TUNED, Spec
 
+# Where the driver says that a script stands; see workloads/driver/script.py.
+_PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^/"\n]+)", line (\d+)')
 _KILLED = Exit(code=-9, out_of_memory=False)
 
 
@@ -60,7 +63,7 @@ class Runner:
         """Run the jobs in order as long as the stopping rule allows; return the trials that ran.
 
         Raises:
-            EngineError: the engine was lost; the current trial is recorded, later ones did not run.
+            EngineError: the engine does not answer; the current trial is recorded, later ones did not run.
             Interrupted: the user stopped the run; likewise.
             StoreError: the run folder cannot be written.
         """
@@ -75,7 +78,7 @@ class Runner:
             elif stopping.should_run(job.planned):
                 label = f"Trial {number} of {required}" if number <= required else "Extra trial"
                 with self.progress.task(label, len(job.spec.variants) * job.spec.windows) as bar:
-                    trials.append(self._run_trial(job, bar))
+                    trials.append(self._run_trial(_with_tuned(job, (*ended.values(), *trials)), bar))
                 stopping.add(job.planned, trials[-1])
         self.folder.close(stopping.stops())
         return tuple(trials)
@@ -103,9 +106,14 @@ class Runner:
         finally:
             log_text = self._remove_container(container)
         log = read_log(folder.events)
+        lost = isinstance(cause, EngineError) and not self.engine.answers()
         status, message = stopped or trial_outcome(
             exit_, log, cause, job.container.memory_bytes, planned.variants
         )
+        if status is Status.TIMEOUT and not log.variants and (place := _PLACE.search(log_text)):
+            message = f"{place[1]} stood in line {place[2]}, before its call of fit. {message}"
+        if status is Status.ENGINE_LOST and not lost:
+            status = Status.FAILED
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),
@@ -121,9 +129,9 @@ class Runner:
             self.on_trial_end(trial)
         if status is not Status.OK:
             self.progress.line(f"{planned.id}: {status.value}. {message}")
-        if isinstance(cause, EngineError):
+        if cause is not None and lost:
             raise cause
-        if cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
             raise Interrupted(
                 "Interrupted before all trials had run.",
                 hint=f"Continue with: tfbench bench --resume {shlex.quote(str(self.folder.path))}",
@@ -145,19 +153,14 @@ class Runner:
             events = tail.read()
             _note_progress(bar, label, events, job.spec.variants)
             if exit_ is not None:
-                return exit_, None
+                return exit_, _excess(folder.out)
             now = time.monotonic()
             if events:
                 last_event_s = now
             stopped = self._timeout(now - started_s, now - last_event_s)
             if stopped is None and now >= next_check_s:
                 next_check_s = now + SIZE_CHECK_S
-                if _folder_bytes(folder.out) > OUT_BYTES:
-                    limit = f"{OUT_BYTES >> 30} GiB"
-                    stopped = (
-                        Status.FAILED,
-                        f"The trial wrote more than {limit} into its folder and was killed.",
-                    )
+                stopped = _excess(folder.out)
             if stopped is not None:
                 container.kill()
                 status, reason = stopped
@@ -189,28 +192,52 @@ class Runner:
         return log
 
 
+def _with_tuned(job: Job, earlier: Iterable[Trial]) -> Job:
+    """Return a job whose tuned has the remedies that an earlier trial of the same workload and device found."""
+    same = (
+        each for each in earlier if (each.workload, each.device) == (job.planned.workload, job.planned.device)
+    )
+    found = (
+        script.fixes for each in same for script in each.scripts if script.variant == TUNED and script.fixes
+    )
+    tuned = next(found, None)
+    return job if tuned is None else replace(job, spec=replace(job.spec, tuned=tuned))
+
+
 def _note_progress(
     bar: Task, label: str, events: Iterable[Mapping[str, Any]], variants: Sequence[str]
 ) -> None:
     """Update the bar for new events. Events of unplanned variants come from the workload itself and are ignored."""
     bar.advance(0)
     for event in events:
-        if event.get("variant") not in variants:
+        name = str(event.get("variant"))
+        if name not in variants and not name.startswith((STAGE_PREFIX, FIX_PREFIX)):
             continue
         if event["kind"] == "variant":
             bar.note(f"{label}: {event['variant']}")
         elif event["kind"] == "window":
-            bar.advance(1)
+            bar.advance(int(name in variants))
             bar.note(f"{label}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
 
 
-def _folder_bytes(folder: Path) -> int:
-    """Return the disk usage of a folder; files that disappear meanwhile are ignored."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(Path(path, name)).st_blocks * 512
-    return total
+def _excess(folder: Path) -> tuple[Status, str] | None:
+    """Return the status and message of a trial that wrote too much; files that disappear meanwhile are ignored."""
+    size = number = 0
+    with suppress(OSError):
+        for path, folders, files, handle in os.fwalk(folder, follow_symlinks=False):
+            for name in (*folders, *files):
+                with suppress(OSError):
+                    size += os.stat(name, dir_fd=handle, follow_symlinks=False).st_blocks * 512
+            number += len(folders) + len(files)
+            limits = {
+                f"{OUT_BYTES >> 30} GiB": size <= OUT_BYTES,
+                f"{OUT_FILES:,} files": number <= OUT_FILES,
+                f"{OUT_DEPTH} nested folders": len(Path(path).relative_to(folder).parts) <= OUT_DEPTH,
+            }
+            for limit, kept in limits.items():
+                if not kept:
+                    text = f"The trial wrote more than {limit} into its folder. Write less, or to /tmp."
+                    return Status.FAILED, text
+    return None

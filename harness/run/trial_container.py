@@ -14,7 +14,6 @@ from harness.engines import (
     DATA_DIR,
     FILE_DIR,
     OUT_DIR,
-    WEIGHTS_DIR,
     WORKLOADS_DIR,
     ContainerSpec,
     GpuAccess,
@@ -23,20 +22,21 @@ from harness.engines import (
 from harness.images.local_environment import library_variables
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial
+from harness.model.workload import Data
 from harness.paths import Paths
 from harness.run.plan import spec_for
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
+from workloads.protocol import MACHINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Inputs of containers: GPU access by device, images by target, data by workload, folder and hash of weights."""
+    """Inputs of containers: GPU access by device, images by target, and folders by data set."""
 
     access: Mapping[str, GpuAccess]
     images: Mapping[str, ImageInfo]
-    data: Mapping[str, tuple[Path, DataInfo]]
-    weights: tuple[Path, str] | None
+    data: Mapping[Data, tuple[Path, DataInfo]]
 
 
 def make_job(
@@ -46,19 +46,17 @@ def make_job(
     options = resolved.options
     entry = resolved.entry(trial.workload)
     image = inputs.images[resolved.target(trial)]
-    data, info = inputs.data[trial.workload]
+    data = {each.name: inputs.data[each] for each in entry.workload.datasets}
+    driver = "workloads.driver.capability" if trial.workload == MACHINE else "workloads.driver"
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
-        Mount(container=DATA_DIR, host=data),
+        Mount(container=FILE_DIR, host=entry.path.parent),
+        *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
+        *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
-    environment = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"}
-    file, weights = entry.path.name, ""
-    if entry.external:
-        mounts.append(Mount(container=FILE_DIR, host=entry.path.parent))
-        file = f"{FILE_DIR}/{file}"
-    if inputs.weights and options.weights and entry.workload.takes_weights:
-        mounts.append(Mount(container=WEIGHTS_DIR, host=inputs.weights[0]))
-        weights = f"{WEIGHTS_DIR}/{options.weights.name}"
+    environment = {
+        **options.environment, "PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"
+    }  # fmt: skip
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
@@ -68,7 +66,7 @@ def make_job(
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     container = ContainerSpec(
         image=image,
-        command=("python3", "-m", "workloads.driver", f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
+        command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
         environment=environment,
         out=paths.cache,
         mounts=tuple(mounts),
@@ -77,20 +75,18 @@ def make_job(
         cpus=",".join(map(str, cpu_numbers(options.cpus))),
         cpu_quota=options.cpu_quota,
         memory_bytes=manifest.memory_limit_bytes,
-        # Leaves space for workloads that copy their data into memory (storage=ram).
-        tmp_bytes=TMP_BYTES + 2 * info.size_bytes,
+        tmp_bytes=TMP_BYTES,
         gpu=inputs.access.get(trial.device),
     )
     return Job(
         planned=trial,
         spec=spec_for(
             trial,
+            entry.workload,
             resolved.profile,
-            file=file,
-            data_dir=DATA_DIR,
-            weights=weights,
-            seed=options.seed,
-            image=entry.workload.image,
+            options,
+            folder=FILE_DIR,
+            data={name: f"{DATA_DIR}/{name}" for name in data},
         ),
         container=container,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,16 +16,17 @@ from harness.engines.gpu_access import choose_access
 from harness.errors import TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
-from harness.model.platform import Gpu
+from harness.model.platform import Gpu, ImageInfo
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
+from harness.system.device_proof import prove_device
 from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
-from harness.system.gpu_proof import prove_gpu
 from harness.system.gpus import discover
 from harness.system.machine import GIB, text
 from harness.telemetry import Target
 from harness.telemetry.sources import default_sources
+from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES
 
 
 class State(StrEnum):
@@ -38,12 +39,18 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check; `remedy` is "" if there is nothing to do."""
+    """The result of one check; `remedy` is "" if there is nothing to do.
+
+    Attributes:
+        rates: what the device `gpu`, or the CPU, could do: capability -> rate.
+    """
 
     name: str
     state: State
     fact: str
     remedy: str = ""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    gpu: Gpu | None = None
 
 
 RUN_BYTES = GIB // 4  # a run folder of the quick profile
@@ -86,7 +93,9 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
         to_build = [target for target in needed if not images[target]]
         yield from disk_checks(paths.cache, engine.daemon.image_folder, to_build)
         if gpus:
-            yield _check("GPU access", lambda: _gpu_access(gpus, engine, builder))
+            yield from _device("GPU access", gpus[0], engine, lambda: builder.ensure("cuda"))
+        if cpu := images["cpu"]:
+            yield from _device("CPU speed", None, engine, lambda: cpu)
     yield from _telemetry(gpus, isolated=isolated)
     yield _check("Other runs", _no_other_run, State.NOTE)
 
@@ -144,9 +153,17 @@ def _check(name: str, get_fact: Callable[[], str], failed: State = State.FAIL) -
         return Check(name, failed, error.message, error.hint)
 
 
-def _gpu_access(gpus: Sequence[Gpu], engine: DockerEngine, builder: ImageBuilder) -> str:
-    access = choose_access(engine.daemon.info, gpus[:1])
-    return f"{access.kind}; tested in the CUDA image: {prove_gpu(engine, builder.ensure('cuda'), access)}"
+def _device(
+    name: str, gpu: Gpu | None, engine: DockerEngine, image: Callable[[], ImageInfo]
+) -> Iterator[Check]:
+    try:
+        access = choose_access(engine.daemon.info, (gpu,)) if gpu else None
+        rates = prove_device(engine, image(), access, GPU_CAPABILITIES if gpu else CPU_CAPABILITIES)
+    except TfbenchError as error:
+        yield Check(name, State.FAIL, error.message, error.hint)
+    else:
+        fact = f"{access.kind}; tested in the CUDA image" if access else "tested in the CPU image"
+        yield Check(name, State.OK, fact, rates=rates, gpu=gpu)
 
 
 def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,10 +42,11 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
             hint="Wait for it to finish, or stop it: concurrent runs distort each other's results.",
         ) from error
     except OSError as error:
+        remedy = f"Ask its owner to remove it or make it writable (chmod 666 {path}), or have"
         raise StoreError(
             f"Cannot open the lock file {path}: {error.strerror}.",
-            hint=f"Ask its owner to remove it or make it writable (chmod 666 {path}), or have all users of this "
-            f"machine set {LOCK_ENV} to the same writable file.",
+            hint=f"{'Have' if path.is_dir() else remedy} all users of this machine set {LOCK_ENV} to the same "
+            "writable file.",
         ) from error
     with held:
         yield
@@ -66,21 +66,6 @@ def filling(path: Path, progress: Progress) -> Iterator[None]:
             held = lock.acquire()
     with held:
         yield
-
-
-@contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `folder` if the block succeeds."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as work:
-        new = Path(work) / "new"
-        new.mkdir()
-        # Containers run as a different user.
-        new.chmod(0o755)
-        yield new
-        if folder.exists():
-            folder.rename(Path(work) / "old")
-        new.rename(folder)
 
 
 def _holder(path: Path) -> str:

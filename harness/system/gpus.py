@@ -12,6 +12,7 @@ import pynvml
 from harness.errors import UsageError
 from harness.model.platform import Gpu
 from harness.telemetry.nvml_errors import explain
+from harness.untrusted import printable
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def discover() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str]:
-    driver = _or_none(pynvml.nvmlSystemGetDriverVersion) or ""
+    driver = _or_none(lambda: _text(pynvml.nvmlSystemGetDriverVersion)) or ""
     version = _or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     cuda = f"{version // 1000}.{version % 1000 // 10}" if version else ""
     gpus: list[Gpu] = []
@@ -67,8 +68,8 @@ def _gpu(index: int, handle: Any, driver: str, cuda: str) -> Gpu:
     default_limit = _or_none(lambda: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
     return Gpu(
         index=index,
-        uuid=pynvml.nvmlDeviceGetUUID(handle),
-        name=pynvml.nvmlDeviceGetName(handle),
+        uuid=_text(lambda: pynvml.nvmlDeviceGetUUID(handle)),
+        name=_text(lambda: pynvml.nvmlDeviceGetName(handle)),
         memory_bytes=memory,
         driver_version=driver,
         cuda_version=cuda,
@@ -96,18 +97,28 @@ def _instances(handle: Any) -> Iterator[Any]:
 def _instance(gpu: Gpu, handle: Any) -> Gpu:
     return replace(
         gpu,
-        mig_uuid=pynvml.nvmlDeviceGetUUID(handle),
+        mig_uuid=_text(lambda: pynvml.nvmlDeviceGetUUID(handle)),
         mig_enabled=True,
-        name=_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or f"{gpu.name} MIG",
+        name=_or_none(lambda: _text(lambda: pynvml.nvmlDeviceGetName(handle))) or f"{gpu.name} MIG",
         memory_bytes=_or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).total),
     )
 
 
-def _or_none(call: Callable[[], T]) -> T | None:
+def _text(call: Callable[[], str]) -> str:
+    """Return a printable text from NVML, which may not be UTF-8."""
     try:
-        return call()
+        return printable(call())
+    except UnicodeDecodeError as error:
+        return printable(error.object.decode("utf-8", "replace"))
+
+
+def _or_none(call: Callable[[], T]) -> T | None:
+    """Return what NVML returns; None after an error, or for a number of which all bits are set: unknown."""
+    try:
+        result = call()
     except pynvml.NVMLError:
         return None
+    return None if result in (2**32 - 1, 2**64 - 1) else result
 
 
 def select_gpus(gpus: Sequence[Gpu], selection: str) -> tuple[Gpu, ...]:

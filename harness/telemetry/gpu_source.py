@@ -26,6 +26,16 @@ _UNION = {
     pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
 }
 
+# End of a metric's name -> largest plausible value. NVML returns numbers of which all bits are set for unknown values.
+_LIMITS = {"_pct": 1e3, "_c": 1e3, "_w": 1e5, "_mhz": 1e5, "_bytes": 1e15, "_s": 1e10, "_bytes_per_s": 1e15}
+_MAX_COUNT = (1 << 32) - 1
+
+
+def plausible(metric: str, value: float) -> bool:
+    """Return whether a GPU can have this value."""
+    limits = (limit for unit, limit in reversed(_LIMITS.items()) if metric.endswith(unit))
+    return 0 <= value < next(limits, _MAX_COUNT)
+
 
 class Reading:
     """One or more related NVML calls; unsupported metrics are removed from `metrics`."""
@@ -121,10 +131,13 @@ class WatchedGpu:
             results = reading.read(self.handle)
         except pynvml.NVMLError as error:
             results = dict.fromkeys(reading.metrics, error)
-        for metric, result in results.items():
+        for metric, answer in results.items():
+            result = answer
             if not isinstance(result, Exception):
-                values[metric] = result
-                continue
+                if plausible(metric, result):
+                    values[metric] = result
+                    continue
+                result = pynvml.NVMLError(pynvml.NVML_ERROR_NO_DATA)
             code = result.value if isinstance(result, pynvml.NVMLError) else None
             if code in GPU_LOST:
                 raise result

@@ -37,6 +37,9 @@ _REASONS = {
     "throttle_sw_power_cap": pynvml.nvmlClocksEventReasonSwPowerCap,
     "throttle_sw_thermal": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
     "throttle_hw_thermal": pynvml.nvmlClocksEventReasonHwThermalSlowdown,
+    "throttle_hw_slowdown": (
+        pynvml.nvmlClocksEventReasonHwSlowdown | pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
+    ),
 }
 # PROC_PID_INIT_INO, the inode of the kernel's first PID namespace.
 _HOST_NAMESPACE = "pid:[4026531836]"

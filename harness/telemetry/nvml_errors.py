@@ -15,7 +15,7 @@ _HINTS = {
     pynvml.NVML_ERROR_NO_PERMISSION: "The current user has no permission for this NVML call.",
     pynvml.NVML_ERROR_UNINITIALIZED: "NVML is not initialised: the driver was reset.",
     pynvml.NVML_ERROR_NOT_FOUND: "NVML no longer finds this GPU.",
-    pynvml.NVML_ERROR_NO_DATA: "NVML has no value yet.",
+    pynvml.NVML_ERROR_NO_DATA: "NVML has no value, or an impossible one.",
     pynvml.NVML_ERROR_UNKNOWN: "NVML reports an unknown error.",
 }
 # The metric is not available with this GPU, driver or user.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pynvml
 
 from harness.telemetry import Sample, Target
-from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading, value_of
+from harness.telemetry.gpu_source import Answers, GpuSource, Handle, Reading, plausible, value_of
 
 METRIC = "gpu_util_pct"
 
@@ -38,7 +38,7 @@ class BufferedSamples(Reading):
                 return {}
             raise
         stamped = sorted((each.timeStamp, value_of(kind, each.sampleValue)) for each in samples)
-        self.new = [(stamp_us, value) for stamp_us, value in stamped if stamp_us > self._since_us]
+        self.new = [each for each in stamped if each[0] > self._since_us and plausible(METRIC, each[1])]
         self._since_us = max(self._since_us, *(stamp_us for stamp_us, _ in self.new), 0)
         return {}
 

@@ -67,7 +67,12 @@
       result.view.signal("zoom_t", wanted).runAsync();
     }
     if (button.dataset.copy) copy(button);
-    if (button.id === "save-data") save();
+    if (button.dataset.save) {
+      download(button.dataset.file, "text/x-python", document.getElementById(button.dataset.save).textContent);
+    }
+    if (button.id === "save-data") {
+      unpack("tfbench-analysis").then((text) => download("tfbench-report.json", "application/json", text));
+    }
   });
 
   const copy = async (button) => {
@@ -81,11 +86,10 @@
     }
   };
 
-  const save = async () => {
-    const text = await unpack("tfbench-analysis");
+  const download = (name, type, text) => {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    link.download = "tfbench-report.json";
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
     link.click();
     URL.revokeObjectURL(link.href);
   };

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis import analyse
+from harness.model.health import Check
 from harness.model.run import Run, Status
 from harness.run.store import read_run
 from tests.commands import output_of
 from tests.docker.unix_proxy import engine_proxy
-from tests.endtoend import Tfbench, wait_until, workload_file
-from workloads.protocol import VARIANTS
+from tests.endtoend import Tfbench, script, wait_until
+from tests.folders import write_files
+from workloads.protocol import CPU_CAPABILITIES, VARIANTS
 
 pytestmark = pytest.mark.docker
 
@@ -23,18 +26,20 @@ def containers(bench: Tfbench, *flags: str) -> list[str]:
     return docker("ps", "--quiet", *flags, "--filter", f"label=tfbench.run={bench.run_id}")
 
 
-def one_file(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
-    return ("--workload-file", workload_file(folder / "files", "good"), "--variants", "baseline", *arguments)
+def one_script(folder: Path, *arguments: str) -> tuple[str | Path, ...]:
+    return (script(folder / "files", "good"), "--variants", "baseline", *arguments)
 
 
 def test_published_workload(tmp_path: Path) -> None:
-    with Tfbench(folder=tmp_path, engine="docker", arguments=("-w", "fashion-mnist-mlp")) as bench:
+    with Tfbench(folder=tmp_path, engine="docker", machine=True, arguments=("fashion-mnist-mlp",)) as bench:
         code, _, err = bench.finish()
         assert code == 0, err
         assert "Engine: docker" in err
         assert containers(bench, "--all") == []
     run = bench.read()
-    (trial,) = run.trials
+    machine, trial = run.trials
+    assert {metric.variant for metric in machine.metrics} == set(CPU_CAPABILITIES)
+    assert {item.check for item in analyse(run).health} >= {Check.STEAL, Check.DISK}
     assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
     assert {window.variant for window in trial.windows} >= set(VARIANTS)
     assert trial.facts["tensorflow"] == "2.21.0"
@@ -49,7 +54,7 @@ def test_published_workload(tmp_path: Path) -> None:
 
 
 def _check_telemetry(run: Run) -> None:
-    (trial,) = run.trials
+    trial = run.trials[-1]
     series = {(item.source, item.device): item for item in trial.telemetry}
     used = series["cgroup", "container"].columns["mem_used_bytes"]
     assert used.max() > 100e6, "TensorFlow alone needs more"
@@ -59,10 +64,33 @@ def _check_telemetry(run: Run) -> None:
     assert all(trial.started_ns < window.start_ns < window.end_ns < trial.ended_ns for window in steady)
 
 
+def test_what_a_script_reads_and_writes(tmp_path: Path) -> None:
+    data = write_files(tmp_path / "data", {"deep/numbers.csv": "1,2"})
+    write_files(tmp_path / "files", {"settings.txt": "3", "checkpoints/old": ""})
+    body = (
+        "import sys\nfrom pathlib import Path\n"
+        f"told = [Path({str(data)!r}, 'deep/numbers.csv').read_text(), Path('settings.txt').read_text()]\n"
+        "Path('new.txt').write_text('x')\nPath('checkpoints/new').write_text('x')\n"
+        "print('told', *told, sys.argv[1:], os.environ['FLAVOUR'])\n"
+    )
+    own = one_script(tmp_path, "--mount", str(data), "--arg=--fast", "--env", "FLAVOUR=mild")
+    path = script(tmp_path / "files", "good", body)
+    for each in (data, data / "deep", tmp_path / "files/checkpoints"):
+        each.chmod(0o755)
+    with Tfbench(folder=tmp_path, engine="docker", arguments=own) as bench:
+        code, _, err = bench.finish()
+    assert code == 0, err
+    log = (bench.run_path / "trials/good.cpu.0/log.txt").read_text(encoding="utf-8")
+    assert "told 1,2 3 ['--fast'] mild" in log
+    assert sorted(each.name for each in path.parent.iterdir()) == ["checkpoints", "good.py", "settings.txt"]
+    assert [each.name for each in (path.parent / "checkpoints").iterdir()] == ["old"]
+    assert set(bench.read().manifest.sources) == {"workloads", "good", str(data)}
+
+
 def test_failures_of_workloads(tmp_path: Path) -> None:
     files = tmp_path / "files"
     bodies = {
-        "good": "pass",
+        "good": "",
         "raises": "raise RuntimeError('no such layer')",
         "garbage": "open('/tfbench/out/events.jsonl', 'a').write('garbage\\n')",
         "vanishes": "os._exit(0)",
@@ -71,7 +99,7 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     }
     arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "25"]
     for name, body in bodies.items():
-        arguments += ["--workload-file", workload_file(files, name, body)]
+        arguments.append(script(files, name, body))
     with Tfbench(folder=tmp_path, engine="docker", arguments=tuple(arguments)) as bench:
         code, out, err = bench.finish()
         assert containers(bench, "--all") == []
@@ -85,7 +113,7 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
         "hangs.cpu.0": Status.TIMEOUT,
     }
     messages = {trial.workload: trial.message for trial in bench.read().trials}
-    assert "RuntimeError: no such layer." in messages["raises"]
+    assert "raises.py:9: RuntimeError: no such layer." in messages["raises"]
     assert "limit of 1.0 GiB. Raise --memory" in messages["hog"]
     assert "No event for 25 s" in messages["hangs"]
     assert "5 of 6 trials failed" in err
@@ -97,7 +125,7 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
 
 
 def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> None:
-    with Tfbench(folder=tmp_path, engine="docker", arguments=one_file(tmp_path, "--trials", "2")) as bench:
+    with Tfbench(folder=tmp_path, engine="docker", arguments=one_script(tmp_path, "--trials", "2")) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.1"))
         bench.signal(signal.SIGKILL)
         bench.finish()
@@ -118,7 +146,7 @@ def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> N
 
 
 def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:
-    options = one_file(tmp_path, "--trials", "3")
+    options = one_script(tmp_path, "--trials", "3")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         first = bench.run_path
@@ -141,7 +169,7 @@ def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: 
 
 
 def test_lost_engine(tmp_path: Path) -> None:
-    options = one_file(tmp_path, "--trials", "3")
+    options = one_script(tmp_path, "--trials", "3")
     with (
         engine_proxy() as (url, proxy),
         Tfbench(

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 from hypothesis import HealthCheck, settings
 
 from harness.errors import StoreError, UsageError
@@ -128,6 +129,47 @@ REPLACEMENTS: tuple[Callable[[Path], object], ...] = (
 def replace(path: Path, chance: random.Random) -> None:
     path.unlink()
     chance.choice(REPLACEMENTS)(path)
+
+
+LIMITS = (
+    -(1 << 63), (1 << 63) - 1, -1, 0, 1, 1 << 53, 1.7e308, -1.7e308, 5e-324, float("inf"), -float("inf"), float("nan"),
+)  # fmt: skip
+
+
+def damage_arrays(document: Any, chance: random.Random) -> Any:
+    """Change the length of an array of a page's document, its type, or values to the limits of their range."""
+    copy, found, pending = deepcopy(document), [], []
+    pending.append(copy)
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list) and len(value) == 2 and isinstance(value[1], bytes):
+            found.append(value)
+        elif isinstance(value, (dict, list)):
+            pending += value.values() if isinstance(value, dict) else value
+    array = chance.choice([each for each in found if each[1]])
+    values = np.frombuffer(array[1], array[0]).copy()
+    match chance.randrange(4):
+        case 0:
+            values = values[: chance.randrange(len(values))]
+        case 1:
+            values = np.concatenate([values, values])
+        case 2:
+            array[0] = chance.choice(("<f8", "<i8", "<u1", "|O", "<f4"))
+        case _:
+            limit = chance.choice([each for each in LIMITS if array[0] == "<f8" or isinstance(each, int)])
+            values[
+                chance.choice((slice(None), slice(0, 1), slice(-1, None), slice(len(values) // 2, None)))
+            ] = limit
+    array[1] = values.tobytes()[: chance.choice((None, None, None, -3))]
+    return copy
+
+
+def damage_cell(path: Path, chance: random.Random) -> None:
+    """Change a cell of a telemetry file to a limit of its range, or a row's number of cells."""
+    rows = [row.split(",") for row in path.read_text(encoding="utf-8").splitlines()]
+    row = chance.choice(rows)
+    row[chance.randrange(len(row))] = str(chance.choice((*LIMITS, 10**400, "", "x", "0x1", "1,1", "\0")))
+    path.write_text("".join(",".join(each) + "\n" for each in rows), encoding="utf-8")
 
 
 Damage = Callable[[Path, random.Random], None]

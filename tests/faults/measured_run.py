@@ -10,6 +10,7 @@ from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
+from harness.model.options import Options
 from harness.model.run import Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials, spec_for
@@ -59,7 +60,7 @@ def main(path: Path, reference: str, run_id: str) -> None:
         jobs = tuple(
             Job(
                 planned=planned,
-                spec=spec_for(planned, PROFILE, file="short.py", data_dir="", seed=1),
+                spec=spec_for(planned, WORKLOAD, PROFILE, Options(), folder="", data={}),
                 container=replace(container, trial_id=planned.id),
             )
             for planned in PLANNED

@@ -25,6 +25,8 @@ from tests import builders
 from tests.faults.injecting import (
     FILE_DAMAGES,
     change_bytes,
+    damage_arrays,
+    damage_cell,
     damage_json,
     damage_line,
     damaged,
@@ -75,6 +77,8 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
         kinds = (damage_json,) * 6 + FILE_DAMAGES
     elif file.suffix == ".jsonl":
         kinds = (damage_line,) * 6 + FILE_DAMAGES
+    elif file.suffix == ".csv":
+        kinds = (damage_cell,) * 6 + FILE_DAMAGES
     chance.choice(kinds)(file, chance)
     with succeeds_or_user_error():
         run = open_run(path)
@@ -89,8 +93,9 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_page(document, tmp_path_factory, chance):
     damage_run = chance.random() < 0.75
+    damage = chance.choice((damaged, damage_arrays))
     try:
-        text = embedded_text(damaged(document, chance) if damage_run else document)
+        text = embedded_text(damage(document, chance) if damage_run else document)
     except (OverflowError, UnicodeEncodeError):
         assume(False)  # MessagePack cannot represent such a value
     page = tmp_path_factory.mktemp("page") / "report.html"

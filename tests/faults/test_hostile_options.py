@@ -27,7 +27,7 @@ WORDS = st.one_of(
     st.text(st.characters(exclude_characters="\0"), max_size=40),
     st.sampled_from(("", "x" * 300, "x" * 5_000, "a\udcffb", "\x1b[31m", "../" * 100, "-", ",", "=", "a=b")),
 )
-PARAMETERS = st.sampled_from(("batch_size", "epochs", "precision", "jit_compile", "no_such"))
+PARAMETERS = st.sampled_from(("batch_size", "EPOCHS", "no_such", "é"))
 OPTIONS = st.one_of(
     st.tuples(st.sampled_from(("--seed", "--trials")), NUMBERS),
     st.tuples(st.sampled_from(("--memory", "--cpu-quota", "--rate", "--stall")), NUMBERS),
@@ -36,8 +36,8 @@ OPTIONS = st.one_of(
     st.tuples(st.just("--param"), st.just("batch_size=" + ",".join(map(str, range(1, 600))))),
     st.tuples(
         st.sampled_from((
-            "--workload", "--workload-file", "--profile", "--variants", "--data", "--weights", "--device", "--gpus",
-            "--image", "--price", "--out", "--param", "--resume",
+            "--profile", "--variants", "--data", "--device", "--gpus", "--image", "--price", "--out", "--param",
+            "--resume", "--arg", "--env", "--mount", "--call",
         )),
         WORDS,
     ),
@@ -64,10 +64,10 @@ def temporary_working_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @faults(share=0.15, default=60)
-@given(options=st.lists(OPTIONS, min_size=1, max_size=3))
-def test_options_of_bench(options: list[tuple[str, str]]) -> None:
+@given(options=st.lists(OPTIONS, min_size=1, max_size=3), names=st.lists(WORDS, max_size=2))
+def test_options_of_bench(options: list[tuple[str, str]], names: list[str]) -> None:
     words = [f"{name}={word}" for name, word in options]
-    assert_user_error("bench", "--device=cpu", *words, *UNKNOWN_ENGINE)
+    assert_user_error("bench", "--device=cpu", *words, *UNKNOWN_ENGINE, "--", *names)
 
 
 @faults(share=0.05, default=25)

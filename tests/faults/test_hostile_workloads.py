@@ -1,89 +1,124 @@
+"""Hostile scripts and metadata: each is a Workload or a UsageError, and nothing else."""
+
+import ast
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.defaults import PROFILES
-from harness.errors import UsageError
+from harness.model.options import Options
 from harness.model.run import Run
-from harness.run.catalogue import Entry, external
+from harness.model.workload import Data, Published, Workload
+from harness.run.constants import check_params, constants
 from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, resolve_variants, spec_for
+from harness.run.scripts import read_workloads
 from harness.run.store import read_run
 from tests import builders
-from tests.faults.injecting import HOSTILE, damage_line, faults, succeeds_or_user_error, time_limit
+from tests.faults.injecting import damage_line, faults, succeeds_or_user_error, time_limit
 from tests.faults.test_damaged_runs import render
 from tests.folders import write_run
+from workloads.protocol import Requests
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = """
-from workloads.protocol import Data, Published, Requests, Workload
-{names}
-workload = Workload(name={name}, title={title}, batch_size={batch_size}, epochs={epochs}, data=Data(name={data},
-    shape={shape}, classes={classes}, train={train}, test={test}, dtype={dtype}){more})
-"""
-GOOD = {
-    "name": "'x'", "title": "''", "batch_size": "32", "epochs": "1", "data": "'d'", "shape": "(8, 8, 1)", "classes":
-    "4", "train": "512", "test": "128", "dtype": "'uint8'", "more": "", "names": "",
-}  # fmt: skip
-VALUES = st.one_of(
-    st.sampled_from([repr(value) for value in HOSTILE]),
-    st.sampled_from([
-        "10**15", "10000000000000000", "(" * 300 + ")" * 300, "(" * 50 + "1," + ")" * 50, "-" * 5000 + "1",
-        "1+" * 3000 + "1", "[" * 5000,
-        "lambda: 1", "__import__('os')", "deep", "wide", "name", "f'{1}'", "'\\ud800'", "b'x'", "...", "1j",
-        "(2**31, 2)", "(3, 3, 3, 3)", "Data()", "Workload()", "{'a': {'b': ['c']}}", "{1: 2}", "{(): 1}",
-        "{[]: 1}", "'O'",
-    ]),
+# TOML values, valid and not.
+TOML = st.one_of(
+    st.sampled_from((
+        "true", "-1", "0", "1e308", "nan", "-inf", "9" * 400, "10000000000000000", "''", "'default'", "'gpu'", "'s'",
+        "'x.py'", "'../x.py'", "'/dev/zero'", "'.'", '"\\u0000"', '"\\ud800"', '"' + "x" * 70_000 + '"', "[]", "{}",
+        "[1, 8]", "['x']", "{a = {b = ['c']}}", "{batch_sizes = [1]}", "2020-01-01", "[" * 3_000, "[" * 90 + "]" * 90,
+        "1\nx = 2", "1\n[also.b]", "", "=",
+    )),
+    st.integers().map(str), st.floats().map(str), st.text().map(json.dumps),
+)  # fmt: skip
+KEYS = st.sampled_from(sorted({
+    "title", "suite", "accuracy", "tuned", "components", "cpu", "gpu", "ladder", "also", "also.x", "published",
+    "data", "'a b'", "\u202e", "cpu.SIZE",
+    *(f"{table}.{each.name}" for table, kind in (("data", Data), ("requests", Requests)) for each in fields(kind)),
+    *(each.name for kind in (Workload, Published) for each in fields(kind)),
+})) | st.text(max_size=8)  # fmt: skip
+LINES = st.lists(
+    st.tuples(KEYS, TOML).map(" = ".join) | st.sampled_from(("[also.x]", "[[published]]", "[data]")),
+    max_size=8,
+)
+# Python literals, and what is none.
+LITERALS = st.one_of(
+    st.sampled_from((
+        "10**15", "9" * 5_000, "(" * 300 + ")" * 300, "(" * 50 + "1," + ")" * 50, "-" * 5_000 + "1", "1+" * 3_000 + "1",
+        "[" * 5_000, "lambda: 1", "__import__('os').abort()", "f'{1}'", "'\\ud800'", "b'x'", "...", "1j", "1e400",
+        "{[]: 1}", "'x' * 10**10", "10**10**10", "yield", "*a", "'\\N{DIGIT ONE}'", "'\x0c'", "0x" + "f" * 5_000,
+    )),
     st.integers().map(repr), st.floats().map(repr), st.text().map(repr), st.lists(st.integers()).map(repr),
 )  # fmt: skip
-FIELDS = (
-    "tuned", "params", "optimizations", "published", "requests", "suite", "task", "image",
-    "source", "min_accuracy", "samples_per_epoch", "stages", "model", "optimizer", "loss", "builder",
-    "takes_weights", "none",
-)  # fmt: skip
-# Values that double sixty times.
-NAMES = "\n".join(
-    ("deep0 = (1,)", *(f"deep{n} = (deep{n - 1}, deep{n - 1})" for n in range(1, 60)), "deep = deep59",
-     "wide0 = 'x'", *(f"wide{n} = wide{n - 1} + wide{n - 1}" for n in range(1, 60)), "wide = wide59", "name = name")
-)  # fmt: skip
-
-
-@faults(share=0.1, default=60)
-@given(
-    changed=st.dictionaries(st.sampled_from(sorted(GOOD.keys() - {"names", "more"})), VALUES, max_size=2),
-    more=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
+STATEMENTS = st.tuples(
+    st.sampled_from(("SIZE", "größe", "_x", "A: int", "A.b", "from x import A; A")), LITERALS
 )
-def test_hostile_declaration(tmp_path_factory, changed, more):
-    file = tmp_path_factory.mktemp("declared") / "own.py"
-    extra = "".join(f", {name}={value}" for name, value in more.items())
-    text = OPTIONS.format(**{**GOOD, **changed, "more": extra, "names": NAMES})
-    file.write_text(text, encoding="utf-8", errors="surrogatepass")
+SCRIPTS = st.lists(STATEMENTS.map(" = ".join), max_size=4)
+
+
+@faults(share=0.1, default=100)
+@given(
+    metadata=LINES,
+    code=SCRIPTS,
+    end=st.sampled_from(("# ///\n", "#///\n", "", "# ///\n# /// tfbench\n# ///\n")),
+)
+def test_hostile_script(tmp_path_factory, metadata, code, end):
+    lines = "\n".join(metadata).splitlines()
+    block = "".join(f"# {line}\n" for line in lines)
+    text = "# /// tfbench\n" + block + end + "\n".join((*code, ""))
     with succeeds_or_user_error():
-        plan_and_render(external(file))
+        plan_and_render(written(tmp_path_factory, text.encode("utf-8", "surrogatepass")))
 
 
-@faults(share=0.02, default=10)
-@given(content=st.binary(max_size=200))
-def test_random_bytes_as_workload_file(tmp_path_factory, content):
-    file = tmp_path_factory.mktemp("anything") / "own.py"
+@faults(share=0.02, default=30)
+@given(content=st.binary(max_size=200) | st.text().map(lambda text: text.encode("utf-16")))
+def test_random_bytes_as_script(tmp_path_factory, content):
+    with succeeds_or_user_error():
+        plan_and_render(written(tmp_path_factory, content))
+
+
+@faults(share=0.02, default=30)
+@given(code=LITERALS, text=LITERALS | TOML)
+def test_hostile_parameter(tmp_path_factory, code, text):
+    with succeeds_or_user_error():
+        read = read_workloads(
+            written(tmp_path_factory, f"SIZE = {code}\n".encode("utf-8", "surrogatepass")), "own"
+        )
+        values = check_params({"size": text}, read)
+        plan_and_render(read, {name: each[0] for name, each in values.items()})
+
+
+def written(factory: pytest.TempPathFactory, content: bytes) -> Path:
+    file = factory.mktemp("hostile") / "own.py"
     file.write_bytes(content)
-    with time_limit(), pytest.raises(UsageError):
-        external(file)
+    (file.parent / "x.py").write_text("SIZE = 1\n")
+    return file
 
 
-def plan_and_render(entries: tuple[Entry, ...]) -> None:
-    """Plan trials for the declarations and render a run without trials."""
-    declared = [entry.workload for entry in entries]
+def plan_and_render(script: Path | tuple[Workload, ...], params: dict[str, object] | None = None) -> None:
+    """Plan trials of a script and render a run without trials."""
+    workloads = read_workloads(script, "own") if isinstance(script, Path) else script
     profile = PROFILES["smoke"]
-    planned = plan_trials(declared, ("cpu",), profile, resolve_variants("", True, declared), {})
+    devices, params = ("cpu", "gpu0"), params or {}
+    planned = plan_trials(workloads, devices, profile, resolve_variants("", True, workloads), params)
     for trial in planned:
-        json.dumps(asdict(spec_for(trial, profile, file="own.py", data_dir="/data", seed=1))).encode()
+        one = next(each for each in workloads if each.name == trial.workload)
+        places = {data.name: "/data" for data in one.datasets}
+        spec = spec_for(trial, one, profile, Options(), folder="/script", data=places)
+        json.dumps(asdict(spec)).encode()
+        for each in spec.scripts.values():
+            ast.parse(each.text)
+        if params:
+            assert {
+                name: constants(ast.parse(spec.scripts["baseline"].text))[name] for name in params
+            } == params
     run = builders.cpu_run(trials=1)
-    render(Run(manifest=run.manifest, workloads=tuple(declared), planned=planned, trials=()), html=False)
+    render(Run(manifest=run.manifest, workloads=workloads, planned=planned, trials=()), html=False)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
+from tests.folders import write_files
 from workloads import protocol
 
 
@@ -33,6 +34,13 @@ class Outcome:
         windows = self.of("window", index=0)
         return {event["variant"]: event["samples"] / event["steps"] for event in windows}
 
+    @property
+    def message(self) -> str:
+        """Return the message of the error that ended the trial."""
+        (event,) = self.of("error")
+        assert event["type"] == "ScriptError", event
+        return event["message"]
+
     def metric(self, variant: str, name: str) -> float:
         """Return the value of a metric that was written once."""
         (event,) = self.of("metric", variant=variant, name=name)
@@ -44,9 +52,12 @@ def environment(**more: str) -> Mapping[str, str]:
 
 
 Drive = Callable[..., Outcome]
-Script = Callable[..., Any]
+Execute = Callable[..., Any]
+Arrays = Callable[..., str]
 DEVICES = """
+import sys
 import tensorflow as tf
+sys.path.append("workloads/components")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * {})
 """
@@ -55,11 +66,40 @@ Start = Callable[[str, Any], tuple[int, str]]
 
 
 def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
-    """Return a function that runs the driver with a spec and checks its exit code."""
+    """Return a function that runs the driver on scripts and checks its exit code.
 
-    def run(*, code: int = 0, **spec: Any) -> Outcome:
+    Its arguments are the text of train.py and, by name, `others` (variant -> text), `files` beside the scripts
+    (name -> text), the expected exit `code` and fields of the spec.
+    """
+
+    def run(
+        text: str,
+        *,
+        others: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        code: int = 0,
+        **spec: Any,
+    ) -> Outcome:
         folder = factory.mktemp("trial")
-        fields = {"warmup_s": 0.05, "steps": 4, "windows": 2, **spec}
+        home = write_files(folder / "home", files or {})
+        home.mkdir(exist_ok=True)
+        texts = {protocol.BASELINE: text, **(others or {})}
+        scripts = {
+            variant: {
+                "path": str(home / f"{'train' if variant == protocol.BASELINE else 'other'}.py"),
+                "text": each,
+            }
+            for variant, each in texts.items()
+        }
+        variants = list(texts)
+        fields = {
+            "warmup_s": 0.05,
+            "steps": 4,
+            "windows": 2,
+            "variants": variants,
+            "scripts": scripts,
+            **spec,
+        }
         (folder / "spec.json").write_text(json.dumps(fields))
         events = folder / "events.jsonl"
         ended, log = start("driver", [str(folder / "spec.json"), str(events)])
@@ -67,9 +107,10 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         with events.open(encoding="utf-8") as lines:
             outcome = Outcome(list(protocol.read_events(lines)), log)
         if code == 0:
-            kinds = ("window", "left-out", "needless")
+            kinds = ("window", "left-out", "needless", "metric")
             reported = {event["variant"] for kind in kinds for event in outcome.of(kind)}
-            assert reported.issuperset(fields.get("variants", ())), "each variant is measured or left out"
+            missing = set(fields["variants"]) - reported - {protocol.STAGES, protocol.FIXES}
+            assert not missing, "each variant is measured or left out"
         return outcome
 
     return run
@@ -120,7 +161,7 @@ def drive_trees(plain: Start, tmp_path_factory: pytest.TempPathFactory) -> Drive
 
 
 @pytest.fixture(scope="session")
-def script(warm: Start) -> Script:
+def execute(warm: Start) -> Execute:
     """Run Python code with `devices` TensorFlow CPU devices; return the JSON on its last output line."""
 
     def run(code: str, devices: int = 1) -> Any:
@@ -132,8 +173,8 @@ def script(warm: Start) -> Script:
 
 
 @pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Make a small learnable dataset: each class is a pattern with noise."""
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> Arrays:
+    """Make a small learnable data set, and return its folder: each class is a pattern with noise."""
 
     def make(shape: tuple[int, ...], classes: int, train: int = 1000, test: int = 300) -> str:
         folder = tmp_path_factory.mktemp("data")

@@ -1,37 +1,15 @@
 import pytest
 
-from workloads.protocol import NO_GPU_EXIT
+from tests.tensorflow.texts import FIT, HEAD
+from workloads.protocol import BASELINE, INPUT_ONLY, NO_GPU_EXIT, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
-HEAD = """
-import tensorflow as tf
-from workloads.protocol import Data, Workload
-workload = Workload(
-    name="mine", title="M", data=Data(name="own", shape=(4,), classes=2, train=100, test=20),
-    batch_size=10, epochs=1, params={"rate": 0.1},
-)
-def model(params):
-    layers = tf.keras.layers
-    net = tf.keras.Sequential([layers.Input((4,)), layers.Dense(8), layers.Dense(2)])
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    net.compile(tf.keras.optimizers.SGD(params["rate"]), loss, metrics=["accuracy"])
-    return net
-"""
+FAILING = HEAD + "raise RuntimeError('not for this GPU')"
 
 
-@pytest.fixture
-def mine(tmp_path, data_dir):
-    def write(more=""):
-        path = tmp_path / "mine.py"
-        path.write_text(HEAD + more)
-        return {"file": str(path), "data_dir": data_dir((4,), 2, 100, 20)}
-
-    return write
-
-
-def test_a_gpu_trial_without_a_gpu_is_an_error(drive, mine):
-    done = drive(**mine(), device="gpu", gpus=1, code=NO_GPU_EXIT)
+def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
+    done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
     (error,) = done.of("error")
     assert error["type"] == "NoGpuError"
     assert "registered 0 of 1 requested GPUs" in error["message"]
@@ -39,79 +17,66 @@ def test_a_gpu_trial_without_a_gpu_is_an_error(drive, mine):
     assert not done.of("end")
 
 
-def test_an_exception_in_a_workload_is_logged_with_its_file(drive, mine):
-    done = drive(**mine("def data(arrays, params):\n    raise KeyError('no labels here')\n"), code=1)
+@pytest.mark.parametrize("more", [{"gpus": 2}, {"workers": 2}])
+def test_inference_on_several_devices_is_rejected(drive, more):
+    requests = {"batch_sizes": [1]}
+    done = drive(FIT, device="gpu", requests=requests, code=NO_GPU_EXIT, **more)
     (error,) = done.of("error")
-    assert error["type"] == "KeyError"
-    assert "no labels here" in error["message"]
-    assert "mine.py" in done.log
+    assert error["message"].startswith(("2 GPUs were", "2 workers were"))
+    assert "--device gpu0" in error["message"]
 
 
-@pytest.mark.parametrize("failing", ["tuned", "baseline"])
-def test_a_failed_variant_does_not_stop_the_others(drive, mine, failing):
-    feed = "fit" if failing == "baseline" else "resident"
-    more = f"""
-plain = model
-def model(params):
-    if params["feed"] == "{feed}":
-        raise RuntimeError("not for this GPU")
-    return plain(params)
-"""
+def test_an_exception_in_a_script_is_logged_with_its_line(drive):
+    done = drive(HEAD + "def load():\n    raise KeyError('no labels here')\nload()\n", code=1)
+    assert "train.py:17: KeyError: 'no labels here'" in done.message
+    assert "in load" in done.log
+
+
+def test_an_exception_in_fit_is_that_of_the_script(drive):
+    done = drive(HEAD + "made().fit(x, y[:, None, None].repeat(3, 1))", code=1)
+    (error,) = done.of("error")
+    assert error["message"]
+    assert not done.of("end")
+
+
+@pytest.mark.parametrize("failing", [TUNED, BASELINE])
+def test_a_failed_variant_does_not_stop_the_others(drive, failing):
+    texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}
     # The trial fails with its baseline.
-    code = int(failing == "baseline")
-    done = drive(**mine(more), variants=["baseline", "tuned", "input-only"], code=code)
-    (left_out,) = done.of("left-out")
-    assert (left_out["variant"], left_out["reason"]) == (failing, "RuntimeError: not for this GPU")
-    for variant in {"baseline", "tuned", "input-only"} - {failing}:
+    code = int(failing == BASELINE)
+    done = drive(
+        texts[BASELINE], others={TUNED: texts[TUNED]}, variants=[BASELINE, TUNED, INPUT_ONLY], code=code
+    )
+    left_out = {event["variant"]: event["reason"] for event in done.of("left-out")}
+    assert "not for this GPU" in left_out[failing]
+    # Without a baseline there is no call to break down.
+    assert left_out.keys() == {failing} | ({INPUT_ONLY} if code else set())
+    for variant in {BASELINE, TUNED, INPUT_ONLY} - left_out.keys():
         assert len(done.of("window", variant=variant)) == 2
     assert len(done.of("error")) == code
 
 
-def test_a_tuned_variant_that_xla_cannot_compile_is_measured_without_xla(drive, mine):
-    more = """
-import dataclasses
-workload = dataclasses.replace(workload, params={"jit_compile": False}, tuned={"jit_compile": True})
-def model(params):
-    layers = tf.keras.layers
-    class InPython(layers.Layer):
-        def call(self, x):
-            return x + tf.stop_gradient(tf.ensure_shape(tf.numpy_function(abs, [x], tf.float32), x.shape))
-    net = tf.keras.Sequential([layers.Input((4,), batch_size=10), InPython(), layers.Dense(2)])
-    net.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return net
-"""
-    done = drive(**mine(more), variants=["baseline", "tuned"])
-    assert len(done.of("warning")) == 1
-    assert [event["params"]["jit_compile"] for event in done.of("variant", variant="tuned")] == [True, False]
-    assert len(done.of("window", variant="tuned")) == 2
+def test_a_script_cannot_hide_that_measuring_failed(drive):
+    text = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
+    done = drive(text, code=1)
+    assert len(done.of("error")) == 1
 
 
-@pytest.mark.parametrize("variant", ["baseline", "tuned"])
-def test_a_non_finite_loss_is_an_error(drive, mine, variant):
-    done = drive(**mine(), variants=[variant], params={"rate": 1e38}, code=1)
+@pytest.mark.parametrize("variant", [BASELINE, TUNED])
+def test_a_non_finite_loss_is_an_error(drive, variant):
+    text = HEAD + (
+        "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
+        "model.compile(keras.optimizers.SGD(1e38), 'mse')\nmodel.fit(x, y, 8)"
+    )
+    done = drive(text, others={TUNED: text}, variants=[variant], code=1)
     (error,) = done.of("error")
     assert error["type"] == "LossError"
     assert "try a smaller learning rate" in error["message"]
 
 
-def test_an_optimization_out_of_memory_is_left_out_and_failing_facts_are_a_warning(drive, mine):
-    more = """
-import dataclasses
-workload = dataclasses.replace(workload, optimizations={"huge": {"huge": 1}})
-plain = model
-def model(params):
-    if params.get("huge"):
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-    return plain(params)
-def facts(params):
-    if params["feed"] == "resident":
-        raise RuntimeError("nothing known")
-    return {"huge": str(params.get("huge"))}
-"""
-    done = drive(**mine(more), variants=["baseline", "tuned", "opt:huge"])
-    assert [event["variant"] for event in done.of("fact")] == ["baseline"]
+def test_a_variant_out_of_memory_is_left_out(drive):
+    text = HEAD + "raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor')"
+    done = drive(FIT, others={"opt:huge": text})
     (left_out,) = done.of("left-out")
     assert left_out["variant"] == "opt:huge"
     assert "ResourceExhaustedError" in left_out["reason"]
-    (warning,) = done.of("warning")
-    assert "nothing known" in warning["message"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.truth.running import WORKLOADS
+from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
     BASELINE,
     CALLBACKS,
@@ -17,8 +17,42 @@ from workloads.protocol import (
 pytestmark = pytest.mark.tensorflow
 
 
-def run(drive, variants=(BASELINE,), **params):
-    return drive(file=str(WORKLOADS / "framework.py"), variants=variants, params=params, steps=10)
+# Python in the step and per batch, eager steps, sequences of several lengths.
+SCRIPT = (
+    HEAD
+    + """
+import time
+PYTHON_MS = 0
+CALLBACK_MS = 0
+EAGER = False
+LENGTHS = False
+class Own(keras.Sequential):
+    def train_step(self, data):
+        if PYTHON_MS:
+            slept = tf.py_function(lambda: time.sleep(PYTHON_MS / 1e3) or 0.0, [], tf.float32)
+            with tf.control_dependencies([slept]):
+                return super().train_step(data)
+        return super().train_step(data)
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(CALLBACK_MS / 1e3)
+model = Own([keras.layers.Dense(2)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=EAGER,
+              jit_compile=LENGTHS)
+data = tf.data.Dataset.from_tensor_slices((x, y))
+data = data.map(lambda a, b: (a, b)).batch(8, drop_remainder=not LENGTHS)
+model.fit(data, callbacks=[Slow()] if CALLBACK_MS else None)
+"""
+)
+
+
+def run(drive, variants=(BASELINE,), **constants):
+    text = SCRIPT
+    for name, value in constants.items():
+        text = text.replace(f"\n{name} = 0\n", f"\n{name} = {value}\n").replace(
+            f"{name} = False", f"{name} = {value}"
+        )
+    return drive(text, variants=list(variants), steps=10)
 
 
 def names(done):
@@ -26,41 +60,54 @@ def names(done):
 
 
 def test_plain_fit_has_no_framework_metrics_and_needs_no_ablation(drive):
-    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], sample_us=100)
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK])
     assert done.metric(BASELINE, RUN_EAGERLY) == 0
     assert not names(done) & {CALLBACKS, PYTHON_IN_STEP}
     assert [event["variant"] for event in done.of("needless")] == [WITHOUT_FRAMEWORK]
 
 
 def test_callbacks_are_timed_and_removed_by_the_ablation(drive):
-    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], callback_ms=30, sample_us=100)
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], CALLBACK_MS=30)
     assert 0.03 <= done.metric(BASELINE, CALLBACKS) < 0.15  # a busy machine sleeps longer
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
               for event in done.of("window")}  # fmt: skip
     assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.015
-    (event,) = done.of("variant", variant=WITHOUT_FRAMEWORK)
-    assert event["params"]["callbacks"] is False
-    assert "callbacks" in {change["what"] for change in event["changes"]}
 
 
 def test_python_functions_in_the_step_are_timed(drive):
-    done = run(drive, python_ms=4, sample_us=100)
-    assert done.metric(BASELINE, PYTHON_IN_STEP) == pytest.approx(0.004, rel=0.5)
+    done = run(drive, PYTHON_MS=4)
+    assert 0.004 <= done.metric(BASELINE, PYTHON_IN_STEP) < 0.03  # a busy machine sleeps longer
 
 
 def test_eager_steps_are_reported_and_compiled_by_the_ablation(drive):
-    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], eager=1, sample_us=100)
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], EAGER=True)
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
     assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
 
 
 def test_retraces_are_counted_and_timed(drive):
-    file, params = str(WORKLOADS / "framework.py"), {"lengths": 1}
-    done = drive(file=file, variants=[CUSTOM_LOOP], params=params, steps=3, windows=1)
-    counted = {event["name"]: event["value"] for event in done.of("metric", variant=CUSTOM_LOOP)}
-    assert counted.get(RETRACES, 0) > 0
-    assert counted[RETRACING] > 0
+    """The last batch of an epoch is short, and XLA compiles it apart."""
+    done = run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True)
+    assert done.metric(CUSTOM_LOOP, RETRACES) > 0
+    assert done.metric(CUSTOM_LOOP, RETRACING) > 0
+
+
+CALLBACK_KINDS = """
+import json
+from workloads.driver.python_calls import Stopwatch
+def timed(callback):
+    stopwatch = Stopwatch()
+    stopwatch.callbacks([callback])
+    return stopwatch.wrapped
+kinds = tf.keras.callbacks
+print(json.dumps([timed(kinds.LambdaCallback(on_train_batch_end=print)), timed(kinds.LambdaCallback()),
+                  timed(kinds.TerminateOnNaN()), timed(kinds.EarlyStopping())]))
+"""
+
+
+def test_callbacks_made_of_functions_are_timed(execute):
+    assert execute(CALLBACK_KINDS) == [True, False, True, False]
 
 
 HOST_FED_STEPS = """
@@ -79,13 +126,14 @@ def step(batch):
     batches.append(batch[0])
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
-shared = SimpleNamespace(batch=batch, model=None, step=step)
-step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), shared=shared, variant="host-fed", meter=ThreeSteps()))
+call = SimpleNamespace(batch=batch, model=None, restore_state=lambda: None)
+step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), shared=SimpleNamespace(step=step), call=call,
+                                        variant="host-fed", meter=ThreeSteps()))
 handles = {id(each) for each in batches}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 """
 
 
-def test_host_fed_passes_a_new_tensor_in_each_step(script):
+def test_host_fed_passes_a_new_tensor_in_each_step(execute):
     """TensorFlow caches a tensor's copy on the device, so reusing the tensor would skip the copy."""
-    assert script(HOST_FED_STEPS) == {"handles": 3, "batch": False}
+    assert execute(HOST_FED_STEPS) == {"handles": 3, "batch": False}

@@ -9,27 +9,29 @@ from workloads.protocol import BASELINE, MODEL_ONLY, SERVER, SINGLE_STREAM, TUNE
 pytestmark = pytest.mark.tensorflow
 
 SMALL = """
+import keras
 import numpy as np
-import tensorflow as tf
-from workloads.protocol import Data, Requests, Workload
-workload = Workload(
-    name="small-serve", title="S", data=Data(name="none", shape=(8,), classes=2, train=0, test=0),
-    batch_size=2, epochs=1, task="infer", tuned={"feed": "resident"},
-    requests=Requests(batch_sizes=(1, 2, 4), bounds_ms=(50.0,)),
-)
-def model(params):
-    return tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
-def dataset(params, data_dir):
-    x = np.ones((params["batch_size"], 8), np.float32)
-    return (("batch", lambda: tf.data.Dataset.from_tensors((x, x[:, 0])).repeat()),)
+sizes = set()
+class Net(keras.Sequential):
+    def predict_on_batch(self, x):
+        sizes.add(len(x))
+        return super().predict_on_batch(x)
+model = Net([keras.layers.Input((8,)), keras.layers.Dense(2)])
+model.compile(jit_compile=False)
+model.predict(np.ones((SAMPLES, 8), "float32"), batch_size=2)
+print("sizes", sorted(sizes))
 """
+REQUESTS = {"batch_sizes": [1, 2, 4], "bounds_ms": [50.0]}
 
 
 @pytest.fixture(scope="module")
-def outcome(drive, tmp_path_factory):
-    path = tmp_path_factory.mktemp("file") / "small.py"
-    path.write_text(SMALL)
-    return drive(file=str(path), variants=[BASELINE, MODEL_ONLY, TUNED], windows=1, window_s=0.2)
+def outcome(drive):
+    text = SMALL.replace("SAMPLES", "64")
+    compiled = text.replace("jit_compile=False", "jit_compile=True")
+    return drive(
+        text, others={TUNED: compiled}, variants=[BASELINE, MODEL_ONLY, TUNED], windows=1, window_s=0.2,
+        requests=REQUESTS,
+    )  # fmt: skip
 
 
 def test_single_stream_at_each_batch_size(outcome):
@@ -42,23 +44,9 @@ def test_single_stream_at_each_batch_size(outcome):
     assert (single["scenario"], single["batch_size"]) == (SINGLE_STREAM, 2)
 
 
-def test_batches_are_full_even_with_few_samples(drive, data_dir, tmp_path):
-    more = """
-sizes = set()
-class Net(tf.keras.Sequential):
-    def predict_on_batch(self, x):
-        sizes.add(len(x))
-        return super().predict_on_batch(x)
-def model(params):
-    return Net([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(2)])
-def facts(params):
-    return {"sizes": str(sorted(sizes))}
-"""
-    path = tmp_path / "few.py"
-    path.write_text(SMALL.partition("def dataset")[0].replace("train=0", "train=3") + more)
-    done = drive(file=str(path), data_dir=data_dir((8,), 2, 3), variants=[BASELINE], windows=1)
-    (fact,) = done.of("fact")
-    assert fact["text"] == "[1, 2, 4]"
+def test_batches_are_full_even_with_few_samples(drive):
+    done = drive(SMALL.replace("SAMPLES", "3"), windows=1, requests={"batch_sizes": [1, 2, 4]}, full=True)
+    assert "sizes [1, 2, 4]" in done.log
 
 
 def test_server_bisects_for_the_largest_rate(outcome):
@@ -80,7 +68,7 @@ from workloads.driver import latency
 from workloads.protocol import Spec
 batches, written = [], {}
 events = SimpleNamespace(write=lambda kind, **values: written.update(values))
-job = SimpleNamespace(variant="tuned", spec=Spec(window_s=0.25), events=events)
+job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.25), events=events)
 latency.LASTS_BOUNDS = 0
 def serve(batch):
     batches.append(len(batch))
@@ -93,8 +81,8 @@ print(json.dumps({"within_bound": within_bound, "planned": written["planned"], "
 """
 
 
-def test_a_stall_delays_all_requests_that_arrive_during_it(script):
-    result = script(STALL)
+def test_a_stall_delays_all_requests_that_arrive_during_it(execute):
+    result = execute(STALL)
     assert result["within_bound"], "the bound is ten seconds"
     assert len(result["latency_ms"]) == result["planned"] == 100
     late = [value for value in result["latency_ms"] if value > 30]
@@ -115,7 +103,7 @@ latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0,
 def searched(bounds_ms, latency_ms_by_size):
     requests, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)
-    job = SimpleNamespace(variant="tuned", spec=Spec(window_s=0.3), events=events)
+    job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.3), events=events)
     def serve(batch):
         largest.append(len(batch))
         time.sleep(latency_ms_by_size[len(batch)] / 1e3)
@@ -130,8 +118,8 @@ print(json.dumps([
 """
 
 
-def test_server_batches_are_limited_by_the_latency_bound(script):
-    two_sizes, one_size, first, second = script(SEARCHED)
+def test_server_batches_are_limited_by_the_latency_bound(execute):
+    two_sizes, one_size, first, second = execute(SEARCHED)
     assert two_sizes == [1, 4]
     assert one_size == [1], "the smallest size is always allowed"
     # A batch of eight takes 40 ms, more than the bound of 30 ms.

@@ -6,8 +6,8 @@ import psutil
 import pytest
 
 from harness.model.run import Status
-from tests.endtoend import Tfbench, wait_until, workload_file
-from workloads.protocol import VARIANTS
+from tests.endtoend import Tfbench, script, wait_until
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY
 
 pytestmark = pytest.mark.tensorflow
 
@@ -17,8 +17,8 @@ def environment(tf_python: Path, tmp_path: Path) -> Mapping[str, str]:
     return {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
 
 
-def options(folder: Path, body: str = "pass", *arguments: str) -> tuple[str | Path, ...]:
-    return ("--workload-file", workload_file(folder / "files", "good", body), *arguments)
+def options(folder: Path, body: str = "", *arguments: str) -> tuple[str | Path, ...]:
+    return (script(folder / "files", "good", body), *arguments)
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
@@ -35,7 +35,7 @@ def test_auto_falls_back_to_local_with_a_warning_about_isolation(tmp_path, envir
     assert "NOT ISOLATED" in err
     assert "none.sock" in err, "the reason for the fallback"
     (trial,) = bench.read().trials
-    assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
+    assert {variant.variant for variant in trial.variants} >= {BASELINE, INPUT_ONLY, MODEL_ONLY}
     manifest = bench.read().manifest
     assert (manifest.engine.name, manifest.engine.isolated) == ("local", False)
     assert "isolated" in (bench.run_path / "report.html").read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def test_trial_processes_end_with_the_harness(tmp_path, environment, number):
 
 
 def test_the_local_engine_rejects_images(tmp_path, environment):
-    arguments = options(tmp_path, "pass", "--image", "cpu=mine:1")
+    arguments = options(tmp_path, "", "--image", "cpu=mine:1")
     with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
         code, _, err = bench.finish()
     assert code == 2

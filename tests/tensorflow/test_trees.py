@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 
 from harness.data.tables import TableRecipe
+from harness.model.workload import Data
 from harness.progress import Silent
-from workloads.protocol import BASELINE, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, Data
+from harness.run.catalogue import built_in
+from harness.run.constants import script_text
+from workloads.protocol import BASELINE, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, measures_speed
 
 pytestmark = pytest.mark.tensorflow
 
@@ -23,16 +26,20 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def boosted(drive_trees, table):
-    def run(**spec):
-        defaults = {"file": "trees.py", "workload": "higgs-trees", "variants": [BASELINE], "image": TREES}
-        return drive_trees(**{**defaults, "data_dir": str(table), **spec})
+    def run(variants=(BASELINE,), change=lambda text: text, **spec):
+        (workload,) = (e.workload for e in built_in() if e.workload.name == "higgs-trees")
+        scripts = {each: script_text(workload, each, "cpu", {"DATA": str(table)})[1]
+                   for each in variants if measures_speed(each)}  # fmt: skip
+        return drive_trees(
+            change(scripts.pop(BASELINE)), others=scripts, variants=list(variants), **{"image": TREES, **spec}
+        )
 
     return run
 
 
 @pytest.fixture(scope="module")
 def outcome(boosted):
-    return boosted(variants=VARIANTS, steps=10, window_s=30.0)
+    return boosted(VARIANTS, steps=10, window_s=30.0)
 
 
 def test_a_step_is_a_boosting_round_over_all_rows_and_trees_learn(outcome):
@@ -49,12 +56,18 @@ def test_facts_and_changes_of_tuned(outcome):
     assert facts["facts"]["xgboost"]
     assert "tensorflow" not in facts["facts"]
     (variant,) = outcome.of("variant", variant=TUNED)
-    assert {change["what"] for change in variant["changes"]} == {"matrix", "evaluate", "max_bin"}
-    assert "feed" not in variant["params"]
+    assert {change["what"] for change in variant["changes"]} == {"max_bin"}
+    (chosen,) = outcome.of("variant", variant=BASELINE)
+    params = chosen["params"]
+    assert (params["batch_size"], params["epochs"], params["samples_per_epoch"]) == (ROWS, 100, ROWS)
+    (script,) = outcome.of("script", variant=TUNED)
+    assert "+    train = xgboost.QuantileDMatrix" in script["diff"]
 
 
-def test_batch_size_limits_the_rows_of_a_round(boosted):
-    assert boosted(params={"batch_size": 1000}).per_step() == {BASELINE: 1000}
+def test_a_whole_training_has_the_scripts_rounds(boosted):
+    done = boosted(change=lambda text: text.replace("ROUNDS = 100", "ROUNDS = 7"), full=True)
+    assert done.metric(BASELINE, "steps_trained") == 7
+    assert done.metric(BASELINE, "training_s") > 0
 
 
 def test_a_gpu_trial_without_a_gpu_is_an_error(boosted):
@@ -64,13 +77,6 @@ def test_a_gpu_trial_without_a_gpu_is_an_error(boosted):
     assert error["type"] == "NoGpuError"
 
 
-def test_a_file_without_a_booster_function_is_an_error(boosted, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from workloads.protocol import Data, Workload\n"
-        "workload = Workload(name='mine', title='', batch_size=1, epochs=1, image='trees',\n"
-        "    data=Data(name='t', shape=(28,), classes=2, train=1, test=1))\n"
-    )
-    done = boosted(file=str(path), workload="mine", code=1)
-    (error,) = done.of("error")
-    assert "booster(params)" in error["message"]
+def test_a_script_without_training_is_an_error(boosted):
+    done = boosted(change=lambda text: text.partition("booster = ")[0], code=1)
+    assert "ended without a call of xgboost.train" in done.message

@@ -5,6 +5,7 @@ has its own. Each input line is JSON, ["driver", arguments, log] or ["code", tex
 an exit code.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -12,6 +13,9 @@ from typing import Any
 
 from workloads.driver import __main__ as driver
 from workloads.driver import tensorflow_trial  # noqa: F401 - imports TensorFlow
+
+# A trial that hangs ends with the stacks of its threads in the log.
+LIMIT_S = 300
 
 
 def main() -> None:
@@ -27,8 +31,9 @@ def main() -> None:
 
 def _run(kind: str, what: Any, log: str) -> None:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for descriptor in (1, 2):
-        os.dup2(file, descriptor)
+    for descriptor, target in enumerate((os.open(os.devnull, os.O_RDONLY), file, file)):
+        os.dup2(target, descriptor)
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     code = 1
     try:
         if kind == "driver":

@@ -15,7 +15,18 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.protocol import NO_GPU_EXIT, TENSORFLOW, TREES, EventWriter, NoGpuError, Spec
+from workloads.protocol import (
+    NO_GPU_EXIT,
+    TENSORFLOW,
+    TREES,
+    Edit,
+    EventWriter,
+    Fix,
+    NoGpuError,
+    Requests,
+    Script,
+    Spec,
+)
 
 # Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
@@ -50,6 +61,13 @@ def read_spec(path: Path) -> Spec:
         TypeError: unknown fields.
     """
     fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["scripts"] = {variant: Script(**each) for variant, each in fields["scripts"].items()}
+    fields["fixes"] = {
+        variant: Fix(edits=tuple(Edit(**edit) for edit in each["edits"]), answers=each["answers"])
+        for variant, each in fields.get("fixes", {}).items()
+    }
+    if fields.get("requests"):
+        fields["requests"] = Requests(**fields["requests"])
     return Spec(**{**fields, "variants": tuple(fields.get("variants", Spec.variants))})
 
 

@@ -8,49 +8,57 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import pipeline
+from workloads.driver.call import rows
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
-from workloads.driver.tuning import factor
-from workloads.driver.workload_file import WorkloadFileError
-from workloads.protocol import BUILD, INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.driver.loader_profile import profile
+from workloads.driver.stages import element_rows, stages
+from workloads.driver.timing import Meter
+from workloads.driver.variants import factor
+from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 
 # Target duration of a call: short compared with a window, long compared with call overhead.
 DRAIN_CALL_S = 0.02
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
-
-
-def drains_partly(variant: str) -> bool:
-    """Return whether a variant drains some stages, or limits the number of threads."""
-    return variant.startswith((STAGE_PREFIX, THREADS_PREFIX))
-
-
-def drains_input(variant: str) -> bool:
-    """Return whether a variant runs the pipeline without the model."""
-    return variant == INPUT_ONLY or drains_partly(variant)
+# Batches of an endless loader that are profiled at most.
+LOADED = 1000
 
 
 def drain(job: Job) -> None:
-    """Drain the pipeline or some of its stages.
-
-    Only input-only copies batches to the devices; the other variants measure the host.
-    """
-    variant, meter = job.variant, job.meter
-    began = meter.clock()
-    dataset, batched = _source(job)
-    if variant.startswith(THREADS_PREFIX):
-        if pipeline.is_loader(dataset):
-            job.events.needless(variant, "the input is a Python loader, not a tf.data pipeline")
-            return
-        options, threads = tf.data.Options(), factor(variant, THREADS_PREFIX)
+    """Drain the input of fit. Only input-only copies batches to the devices; other variants measure the host."""
+    dataset = job.call.dataset
+    if job.variant.startswith(THREADS_PREFIX):
+        options, threads = tf.data.Options(), factor(job.variant, THREADS_PREFIX)
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)
-    copied_to = job.devices if variant == INPUT_ONLY else ()
-    dataset = pipeline.as_dataset(dataset)
-    pull = batches(dataset, copied_to) if batched else samples(dataset)
-    meter.phase(BUILD, began)
+    _drain(job, batches(dataset, job.devices if job.variant == INPUT_ONLY else ()))
+
+
+def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
+    """Drain the pipeline up to each of its stages; `meter` makes a meter for the variant of a stage.
+
+    A loader written in Python is profiled by function instead.
+    """
+    if job.call.in_python:
+        loader = job.call.arguments["x"]
+        made = (
+            (loader[index] for index in range(loader.num_batches or LOADED)) if job.call.is_loader else loader
+        )
+        costs = profile(iter(made), rows(job.call.batch), job.meter.spec.window_s)
+        for name, seconds in costs.items():
+            job.events.metric(INPUT_ONLY, f"{STAGE_PREFIX}{name}", seconds)
+        return
+    for stage in stages(job.call.arguments["x"]):
+        variant = f"{STAGE_PREFIX}{stage.name}"
+        job.events.write("variant", variant=variant, params={}, changes=[])
+        pull = batches(stage.dataset, ()) if stage.batched else samples(stage.dataset)
+        _drain(job.of(variant, meter(variant)), pull)
+
+
+def _drain(job: Job, pull: Callable[[int], int]) -> None:
+    meter = job.meter
     meter.begin()
     count, going = 1, True
     while going:
@@ -62,20 +70,6 @@ def drain(job: Job) -> None:
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / elapsed_ns)))
 
 
-def _source(job: Job) -> tuple[Any, bool]:
-    """Return the input to drain, and whether its elements are batches."""
-    if not job.variant.startswith(STAGE_PREFIX):
-        return pipeline.baseline(job, devices=len(job.devices)), True
-    stage = job.variant.removeprefix(STAGE_PREFIX)
-    stages = job.stages(job.params["batch_size"] * len(job.devices))
-    dataset = pipeline.assemble(stages, stage)
-    names = [name for name, _ in stages]
-    if "batch" not in names and not pipeline.is_loader(dataset):
-        raise WorkloadFileError("No stage is named `batch`. Name the one that batches `batch`.")
-    # Every stage of a loader returns batches.
-    return dataset, pipeline.is_loader(dataset) or "batch" in names[: names.index(stage) + 1]
-
-
 def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:
     """Return a function that pulls n batches in a compiled loop and returns their number of samples.
 
@@ -85,7 +79,7 @@ def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], i
         names: devices to copy each batch's shares to; () for none.
     """
     return _puller(
-        dataset.repeat(), lambda batch: (_rows(batch), touch(batch, names)), "" if names else "CPU:0"
+        dataset.repeat(), lambda batch: (element_rows(batch), touch(batch, names)), "" if names else "CPU:0"
     )
 
 
@@ -121,8 +115,3 @@ def _puller(
         return int(total)
 
     return run
-
-
-def _rows(element: Any) -> Any:
-    first = tf.nest.flatten(element)[0]
-    return tf.cast(tf.shape(first)[0] if first.shape.rank else 1, tf.int32)

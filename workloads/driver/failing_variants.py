@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 
 from workloads.protocol import BASELINE, EventWriter
@@ -21,5 +22,7 @@ def measure_each(variants: Sequence[str], measure: Callable[[str], None], events
             events.left_out(variant, f"{type(error).__name__}: {error}")
             if variant == BASELINE or BASELINE not in variants:
                 failure = failure or error
+        # Iterators of a variant take up to a minute to end: not in the windows of the next one.
+        gc.collect()
     if failure is not None:
         raise failure

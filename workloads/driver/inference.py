@@ -1,4 +1,4 @@
-"""Variants of an inference workload: throughput in windows, then the latency of single requests."""
+"""Variants of a call of predict: throughput in windows, then the latency of single requests."""
 
 from __future__ import annotations
 
@@ -7,71 +7,60 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import building, steps
+from workloads.driver import steps
+from workloads.driver.call import Call, rows
 from workloads.driver.job import Job
-from workloads.driver.latency import Client, Serve
-from workloads.driver.resident import drive, first_batch
-from workloads.driver.tuning import factor
-from workloads.protocol import BASELINE, BATCH_PREFIX, BUILD, MODEL_ONLY, TUNED
+from workloads.driver.latency import Client
+from workloads.driver.step_variants import drive
+from workloads.driver.variants import factor
+from workloads.protocol import BATCH_PREFIX, BUILD, MODEL_ONLY
 
 
-def infer(job: Job) -> None:
-    """Run Keras' predict_on_batch or a compiled forward pass on one batch repeatedly, then time requests.
+def as_written(job: Job, call: Call) -> None:
+    """Run Keras' predict_on_batch on the call's first batch repeatedly, then time requests.
 
     A request goes from samples in host memory to predictions in host memory.
     """
-    model, images = _built(job)
-    serve = (_resident if job.params["feed"] == "resident" else _predict)(job, model, images)
-    requests = job.workload.requests
-    if requests is None or job.variant not in (BASELINE, TUNED):
-        Client(job, serve, images).single_stream(len(images))
+    model, meter = call.model, job.meter
+    batch = _first(call)
+    meter.begin()
+    going = True
+    while going:
+        model.predict_on_batch(batch)
+        going = meter.tick(1, rows(batch))
+    requests = job.spec.requests
+    client = Client(job, model.predict_on_batch, batch)
+    if requests is None:
+        client.single_stream(rows(batch))
         return
-    sizes = (requests.compiled_batch_sizes if job.params["jit_compile"] else ()) or requests.batch_sizes
-    pool = np.asarray(first_batch(job, sizes[-1])[0])
+    sizes = (requests.compiled_batch_sizes if model.jit_compile else ()) or requests.batch_sizes
     # Repeats samples if there are too few for a batch.
-    pool = np.resize(pool, (sizes[-1], *pool.shape[1:]))
-    Client(job, serve, pool).measure(sizes, requests.bounds_ms)
+    pool = np.resize(np.asarray(batch), (sizes[-1], *batch.shape[1:]))
+    Client(job, model.predict_on_batch, pool).measure(sizes, requests.bounds_ms)
 
 
 def model_only(job: Job) -> None:
-    """Run the baseline's model on a batch in device memory, to measure the cost of copies."""
-    model, images = _built(job, times=factor(job.variant, BATCH_PREFIX))
-    serve = _resident(job, model, images)
-    if job.variant == MODEL_ONLY:
-        Client(job, serve, images).single_stream(len(images))
-
-
-def _built(job: Job, times: int = 1) -> tuple[Any, Any]:
-    """Return the model, and a batch in host memory that is `times` as large."""
+    """Run the model on a batch in device memory, to measure the cost of copies."""
     began = job.meter.clock()
-    with tf.device(job.devices[0]):
-        model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)
-    images = np.concatenate([np.asarray(first_batch(job)[0])] * times)
+    batch = np.concatenate([np.asarray(_first(job.call))] * factor(job.variant, BATCH_PREFIX))
+    forward = steps.compile_forward(job.call.model)
     job.meter.phase(BUILD, began)
-    return model, images
-
-
-def _predict(job: Job, model: Any, images: Any) -> Serve:
-    job.meter.begin()
-    going = True
-    while going:
-        model.predict_on_batch(images)
-        going = job.meter.tick(1, len(images))
-    serve: Serve = model.predict_on_batch
-    return serve
-
-
-def _resident(job: Job, model: Any, images: Any) -> Serve:
-    constant = bool(job.params.get("constant_weights"))
-    forward = steps.compile_forward(model, jit=bool(job.params["jit_compile"]), constant_weights=constant)
     with tf.device(job.devices[0]):
-        batch = tf.identity(tf.convert_to_tensor(images))
-        if job.params.get("half_images"):
-            batch = tf.cast(batch, model.compute_dtype)
-        drive(job.meter, lambda: forward(batch), steps=1, samples=len(images))
+        ready = tf.identity(tf.convert_to_tensor(batch))
+        drive(job.meter, lambda: forward(ready), steps=1, samples=rows(batch))
 
-    def serve(batch: Any) -> None:
+    def serve(images: Any) -> None:
         with tf.device(job.devices[0]):
-            forward(tf.convert_to_tensor(batch)).numpy()
+            forward(tf.convert_to_tensor(images)).numpy()
 
-    return serve
+    if job.variant == MODEL_ONLY:
+        Client(job, serve, batch).single_stream(len(batch))
+
+
+def _first(call: Call) -> Any:
+    """Return the call's first batch; a tensor stays on its device."""
+    x, size = call.arguments["x"], call.arguments.get("batch_size") or 32
+    if isinstance(x, (np.ndarray, tf.Tensor)):
+        return x[:size]
+    batch = call.batch
+    return batch[0] if isinstance(batch, tuple) else batch

@@ -14,7 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import building, pipeline, steps
+from workloads.driver import models, steps
+from workloads.driver.call import Call
 from workloads.driver.job import Job
 
 # Timed all-reduces of all gradients.
@@ -53,14 +54,14 @@ def agreement(strategy: tf.distribute.Strategy) -> Callable[[Sequence[int]], Seq
     return agree
 
 
-def fit(job: Job, model: Any) -> None:
+def fit(job: Job, call: Call) -> None:
     """Train on each worker's share of the data, one batch per device and step."""
-    strategy, meter, batch = job.strategy, job.meter, job.params["batch_size"]
-    batches = iter(strategy.distribute_datasets_from_function(lambda context: _share(job, context)))
+    strategy, meter, model = job.strategy, job.meter, call.model
+    batch = call.epoch.batch
+    batches = iter(strategy.distribute_datasets_from_function(lambda context: _share(call, context)))
     run = steps.compile_mirrored(model, strategy)
-    meter.loss = lambda: building.take_loss(model)
-    samples = len(job.train[0]) if job.train is not None else job.workload.data.train
-    total = job.params["epochs"] * samples if meter.full else 0
+    meter.loss = lambda: models.take_loss(model)
+    total = call.arguments["epochs"] * call.samples_per_epoch if meter.full else 0
     meter.begin()
     while not total or meter.samples < total:
         began = time.monotonic_ns()
@@ -71,24 +72,25 @@ def fit(job: Job, model: Any) -> None:
             return
 
 
-def _share(job: Job, context: Any) -> tf.data.Dataset:
-    if job.train is None:
-        return pipeline.assemble(job.stages()).repeat()
-    batch = job.params["batch_size"]
-    share = slice(context.input_pipeline_id, None, context.num_input_pipelines)
-    shuffled = pipeline.from_arrays(*(part[share] for part in job.train), batch).repeat()
+def _share(call: Call, context: Any) -> tf.data.Dataset:
+    """Return a worker's full batches: of its share of arrays, or of the whole pipeline."""
+    dataset = (
+        call.dataset
+        if call.is_pipeline
+        else call.dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+    )
+    batch = call.epoch.batch
     # Drops the short last batch of an epoch, because all devices must do the same work in every step.
-    return shuffled.filter(lambda part, _: tf.equal(tf.shape(part)[0], batch))
+    return dataset.repeat().filter(lambda *parts: tf.equal(tf.shape(tf.nest.flatten(parts)[0])[0], batch))
 
 
-def report_collective(job: Job) -> None:
+def report_collective(job: Job, model: Any) -> None:
     """Measure one all-reduce of all gradients without other work: collective_s and gradient_bytes.
 
     A step overlaps part of the all-reduce with computation, so this is an upper bound of its cost; the value
     with one worker is the minimum.
     """
     strategy = job.strategy
-    model = building.build(job.loaded.model, job.params, strategy=strategy, seed=job.spec.seed)
     shapes = [tf.TensorShape(variable.shape) for variable in model.trainable_variables]
 
     def all_reduce() -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
+from unittest.mock import patch
 
 import tensorflow as tf
-
-from workloads.driver.patching import replaced
 
 # Keras calls these around every batch.
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
@@ -37,7 +36,8 @@ class Stopwatch:
 
         return call
 
-    def python_functions(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def python_functions(self) -> Iterator[None]:
         """Time the functions passed to tf.numpy_function and tf.py_function inside the block."""
 
         def timing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +47,11 @@ class Stopwatch:
 
             return make
 
-        return replaced(tf, numpy_function=timing, py_function=timing)
+        names = ("numpy_function", "py_function")
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(patch.object(tf, name, timing(getattr(tf, name))))
+            yield
 
     def callbacks(self, own: Any) -> Any:
         """Time the per-batch methods of callbacks, and return the callbacks."""

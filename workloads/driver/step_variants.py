@@ -6,22 +6,26 @@ host memory or device memory) and its size.
 
 from __future__ import annotations
 
-import itertools
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from statistics import median
 from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import building, pipeline, resident, steps
+from workloads.driver import models, steps
+from workloads.driver.call import rows
 from workloads.driver.device_idle import Completions
 from workloads.driver.job import Job
-from workloads.driver.tuning import factor
+from workloads.driver.script import ScriptError
+from workloads.driver.timing import Meter
+from workloads.driver.variants import factor
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
     BATCH_PREFIX,
+    BETWEEN_EPOCHS,
     BUILD,
     CALLS_PREFIX,
     DATA,
@@ -43,32 +47,35 @@ def custom_loop(job: Job) -> None:
     meter = job.meter
     began = meter.clock()
     step = _step(job)
-    dataset = pipeline.as_dataset(pipeline.baseline(job))
-    overhead_ns = _overhead_ns(job.shared.batch)
-    batches = itertools.chain.from_iterable(itertools.repeat(dataset))
+    overhead_ns = _overhead_ns(job.call.batch)
+    batches = _endless(job.call.dataset)
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
     began = time.monotonic_ns()
-    total_ns = 0
+    total_ns = between_ns = 0
     with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
         going = True
         while going:
             requested = time.monotonic_ns()
-            batch = next(batches)
+            batch, first = next(batches)
             received = time.monotonic_ns()
             # A CPU is idle for the whole wait, because its step is synchronous.
             idle = completions.idle_ns(requested, received) if completions else received - requested
             waited = max(0, idle - overhead_ns)
+            if first and meter.steps:
+                # A new iterator, which fills its buffers: Keras fit waits for it between epochs.
+                between_ns, waited = between_ns + waited, 0
             loss = step(batch)
             if completions:
                 completions.follow(loss)
             # A new shape is traced and compiled inside the call.
             shapes.setdefault(_shapes(batch), time.monotonic_ns() - received)
             total_ns += waited
-            going = meter.tick(1, pipeline.size(batch), waited)
+            going = meter.tick(1, rows(batch), waited)
+    job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
     job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
-    if building.uses_xla(job.shared.model, job.params):
+    if job.call.model.jit_compile:
         retraces_ns = list(shapes.values())[1:]
         job.metric(RETRACES, len(retraces_ns))
         job.metric(RETRACING, sum(retraces_ns) / 1e9 / max(1, meter.steps))
@@ -78,14 +85,13 @@ def one_batch(job: Job) -> None:
     """Train repeatedly on one batch: in device memory, in host memory, or enlarged."""
     began = job.meter.clock()
     step = _step(job)
-    batch = job.shared.batch
+    batch = job.call.batch
     times = factor(job.variant, BATCH_PREFIX)
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         # The shared step may be compiled for batches of the pipeline's size only.
-        jit = building.uses_xla(job.shared.model, job.params)
-        step = steps.compile_single(job.shared.model, None, jit=jit)
+        step = steps.compile_single(job.call.model, None, jit=job.call.model.jit_compile)
     source = "CPU:0" if job.variant == HOST_FED else job.devices[0]
     with tf.device(source):
         batch = tf.nest.map_structure(tf.identity, batch)
@@ -97,38 +103,84 @@ def one_batch(job: Job) -> None:
             fresh = tf.nest.map_structure(tf.identity, batch)
         return step(fresh)  # outside the device scope, which would also place the step
 
-    job.meter.loss = lambda: building.take_loss(job.shared.model)
-    resident.drive(job.meter, call, steps=1, samples=pipeline.size(batch))
+    job.meter.loss = lambda: models.take_loss(job.call.model)
+    drive(job.meter, call, steps=1, samples=rows(batch))
 
 
 def many_a_call(job: Job) -> None:
     """Train on one batch in device memory with several steps per call, to measure launch overhead."""
     began = job.meter.clock()
     _step(job)
-    model, per_call = job.shared.model, factor(job.variant, CALLS_PREFIX)
-    run = steps.compile_train(model, steps.same, steps=per_call, jit=building.uses_xla(model, job.params))
+    model, per_call = job.call.model, factor(job.variant, CALLS_PREFIX)
+    run = steps.compile_many(model, steps=per_call, jit=model.jit_compile)
     with tf.device(job.devices[0]):
-        batch = tf.nest.map_structure(tf.identity, job.shared.batch)
-        selection = tf.zeros([per_call, 1], tf.int32)
+        batch = tf.nest.map_structure(tf.identity, job.call.batch)
     job.meter.phase(DATA, began)
-    job.meter.loss = lambda: building.take_loss(model)
-    samples = per_call * pipeline.size(batch)
-    resident.drive(job.meter, lambda: run(batch, selection), steps=per_call, samples=samples)
+    job.meter.loss = lambda: models.take_loss(model)
+    drive(job.meter, lambda: run(batch), steps=per_call, samples=per_call * rows(batch))
+
+
+def mirrored_batch(job: Job) -> None:
+    """Train with Keras' step under the strategy on one batch in each device's memory."""
+    meter, strategy, model = job.meter, job.strategy, job.call.model
+    began = meter.clock()
+    shares = [
+        tf.nest.map_structure(lambda part: part[: rows(job.call.batch) // job.replicas], job.call.batch)
+    ]
+    copies = []
+    for name in job.devices:
+        with tf.device(name):
+            copies.append(tf.nest.flatten(tf.nest.map_structure(tf.identity, shares[0])))
+    assert strategy is not None  # only called with several devices
+    parts = [
+        strategy.experimental_distribute_values_from_function(
+            lambda context, number=number: copies[context.replica_id_in_sync_group % len(copies)][number]
+        )
+        for number in range(len(copies[0]))
+    ]
+    batch = tf.nest.pack_sequence_as(job.call.batch, parts)
+    run = steps.compile_mirrored(model, strategy)
+    meter.phase(DATA, began)
+    meter.loss = lambda: models.take_loss(model)
+    drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * job.replicas)
+
+
+def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int) -> None:
+    """Call repeatedly until the meter stops."""
+    meter.begin()
+    pending, going = None, True
+    while going:
+        result = call()
+        # At most one call ahead of the device, which keeps it busy and windows accurate.
+        if pending is not None:
+            pending.numpy()
+        pending = result
+        going = meter.tick(steps, samples, 0)
+
+
+def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, bool]]:
+    """Yield the batches of consecutive epochs, and whether each is the first of its epoch."""
+    while True:
+        batch, first = None, True
+        for batch in dataset:
+            yield batch, first
+            first = False
+        if batch is None:
+            raise ScriptError("The generator has no more batches. Make it endless, and give steps_per_epoch.")
 
 
 def _step(job: Job) -> Any:
-    """Return the baseline's step, which the first call builds and compiles."""
-    shared = job.shared
+    """Return the baseline's step, compiled once; start from the baseline's first weights."""
+    shared, call = job.shared, job.call
+    call.restore_state()
     if shared.step is None:
-        model = shared.model = building.build(job.loaded.model, job.params, strategy=None, seed=job.spec.seed)
-        dataset = pipeline.as_dataset(pipeline.baseline(job))
-        shared.batch = next(iter(dataset))
-        size = sum(part.dtype.size * int(tf.size(part)) for part in tf.nest.flatten(shared.batch))
+        size = sum(
+            part.dtype.size * int(tf.size(part))
+            for part in tf.nest.flatten(call.batch, expand_composites=True)
+        )
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
-        with tf.device(job.devices[0]):
-            building.make_variables(model, shared.batch)
-        jit = building.uses_xla(model, job.params)
-        shared.step = steps.compile_single(model, None if jit else dataset.element_spec, jit=jit)
+        jit = call.model.jit_compile
+        shared.step = steps.compile_single(call.model, None if jit else call.dataset.element_spec, jit=jit)
     return shared.step
 
 

@@ -1,58 +1,59 @@
-"""Run one trial with TensorFlow: set up devices and data, and measure the variants one after the other."""
+"""Run one trial with TensorFlow: run the scripts, and measure the variants one after the other."""
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from workloads.driver import (
-    building,
+    datasets,
     devices,
     draining,
     inference,
+    ladder,
     multi_worker,
-    resident,
+    script,
     step_variants,
     training,
-    tuning,
-    workload_file,
 )
+from workloads.driver.call import Call
+from workloads.driver.changes import changes
 from workloads.driver.failing_variants import measure_each
-from workloads.driver.job import Job
+from workloads.driver.interception import Interception
+from workloads.driver.job import Job, Shared
+from workloads.driver.marked_steps import MarkedSteps
+from workloads.driver.plotting import stand_ins
+from workloads.driver.script import ScriptError
 from workloads.driver.timing import Meter, local_readings
+from workloads.driver.variants import skipped, worth_trying
 from workloads.protocol import (
-    ARRAYS,
     BASELINE,
     BATCH_PREFIX,
+    BUILD,
     CALLS_PREFIX,
     CUSTOM_LOOP,
-    DATA,
+    FIXES,
     HOST_FED,
     IMPORT,
-    LONGEST_REASON,
+    INPUT_ONLY,
     MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    PARALLEL_INPUT,
+    STAGES,
+    THREADS_PREFIX,
     TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
     EventWriter,
     NoGpuError,
+    Script,
     Spec,
     measures_speed,
 )
-
-# Larger batches and more steps per call are skipped if a call would take longer.
-LONGEST_CALL_S = 1.5
-# Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
-RELEVANT_SHARE = 0.05
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -63,7 +64,9 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
 
     Raises:
         NoGpuError: the requested GPUs are not available.
+        ScriptError: the baseline's script cannot be measured.
     """
+    _refuse_inference_on_several(spec)
     names = devices.select(spec.device, spec.gpus)
     strategy = None
     # Collectives can be set up only before anything has run.
@@ -72,43 +75,237 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     elif len(names) > 1:
         strategy = tf.distribute.MirroredStrategy(names)
     devices.prove(names)
-    loaded = workload_file.load(spec.file, spec.workload)
-    began = events.phase(IMPORT, began_ns)
+    events.phase(IMPORT, began_ns)
     events.write("facts", facts=devices.facts(names))
-    train, test = load_arrays(loaded, spec)
-    events.phase(DATA, began)
-    job = Job(
-        loaded=loaded, spec=spec, events=events, devices=names, strategy=strategy, train=train, test=test
+    trial = Trial(spec, events, names, strategy)
+    # The breakdown is made from the baseline's call, before other scripts replace its state.
+    scripts = [
+        variant
+        for variant in spec.variants
+        if variant == FIXES or (measures_speed(variant) and variant != BASELINE)
+    ]
+    scripts.sort(key=lambda variant: variant == TUNED)  # tuned is made of the remedies that gained
+    first = [variant for variant in spec.variants if variant not in scripts]
+    measure_each([*first, *scripts], trial.measure, events)
+
+
+class Trial:
+    """The variants of one trial."""
+
+    def __init__(
+        self, spec: Spec, events: EventWriter, names: list[str], strategy: tf.distribute.Strategy | None
+    ) -> None:
+        self._spec = spec
+        self._events = events
+        self._names = names
+        self._strategy = strategy
+        self._shared = Shared()
+
+    def measure(self, variant: str) -> None:
+        """Measure one variant, or record why it is skipped."""
+        if variant == FIXES:
+            self._measure_fixes()
+            return
+        if variant == TUNED and TUNED not in self._spec.scripts:
+            self._measure_together()
+            return
+        if measures_speed(variant):
+            script = self._spec.scripts[variant]
+            own = script.path != self._spec.scripts[BASELINE].path
+            together = len(self._names) > 1 or self._spec.workers
+            if own and together and not _distributes(script):
+                self._events.left_out(variant, "Its script trains on one device.")
+                return
+            self._run_script(variant, script)
+            return
+        if self._shared.call is None:
+            if BASELINE in self._spec.variants:
+                raise ScriptError("The baseline could not be measured.")
+            self._run_script(variant, self._spec.scripts[BASELINE], measured=False)
+        job = self._job(variant)
+        if reason := skipped(job, variant):
+            self._events.needless(variant, reason)
+            return
+        if variant != STAGES:
+            self._events.write("variant", variant=variant, params=self._shared.params, changes=[])
+        _run(job, self._meter)
+        if job.meter.steps:
+            self._shared.step_ns[variant] = job.meter.step_ns
+
+    def _measure_fixes(self) -> None:
+        """Measure each remedy alone that answers a part of the baseline's step."""
+        fixes = [name for name, fix in self._spec.fixes.items() if worth_trying(self._job(name), fix.answers)]
+        if not fixes:
+            self._events.needless(FIXES, "no remedy answers a part of the step here")
+        for name in fixes:
+            try:
+                self._run_script(name, self._with([name]), fixes=[name])
+            except Exception as error:  # scripts can raise anything
+                self._events.left_out(name, f"{type(error).__name__}: {error}")
+
+    def _measure_together(self) -> None:
+        """Measure tuned: the remedies that gained, each kept if it adds to those before it."""
+        kept = list(self._spec.tuned or ())
+        if self._spec.tuned is None:
+            sample_ns = self._shared.sample_ns
+            for name in ladder.candidates(self._spec.fixes, sample_ns):
+                tried = ladder.together([*kept, name])
+                if kept:
+                    try:
+                        self._run_script(tried, self._with([*kept, name]), fixes=[*kept, name])
+                    except Exception as error:  # scripts can raise anything
+                        self._events.left_out(tried, f"{type(error).__name__}: {error}")
+                        continue
+                before = sample_ns[ladder.together(kept)] if kept else sample_ns[BASELINE]
+                if before >= ladder.WORTH * sample_ns.get(tried, before):
+                    kept.append(name)
+        if not kept:
+            self._events.needless(TUNED, "no remedy made the script faster")
+            return
+        self._run_script(TUNED, self._with(kept), fixes=kept)
+
+    def _with(self, names: Sequence[str]) -> Script:
+        baseline = self._spec.scripts[BASELINE]
+        return replace(
+            baseline, text=ladder.applied(baseline.text, [self._spec.fixes[name] for name in names])
+        )
+
+    def _run_script(
+        self, variant: str, text: Script, *, measured: bool = True, fixes: Sequence[str] = ()
+    ) -> None:
+        """Run a variant's script, or only up to its call."""
+        spec = self._spec
+        job = self._job(variant)
+        tf.keras.utils.set_random_seed(spec.seed)
+        tf.keras.mixed_precision.set_global_policy("float32")
+        took = Interception(
+            number=spec.call,
+            predicts=spec.requests is not None,
+            replicas=1 if _distributes(text) or spec.workers else len(self._names),
+            measure=partial(self._take, job) if measured else lambda call: None,
+            evaluate=partial(training.evaluate, job)
+            if measured and spec.evaluate and not spec.workers
+            else None,
+            goes_on=job.meter.full,
+        )
+        scope = self._strategy.scope() if self._strategy and not _distributes(text) else nullcontext()
+        marked = MarkedSteps(job)
+        self._began = job.meter.clock()
+        try:
+            with (
+                took.active(),
+                datasets.mounted(spec.data, spec.mounts),
+                stand_ins(self._without_plots if variant == BASELINE else lambda _: None),
+                scope,
+            ):
+                script.run(
+                    replace(text, text=marked.inserted(text.text)),
+                    spec.arguments,
+                    marked.names(),
+                    spec.stall_s,
+                )
+        except ScriptError as error:
+            if took.call is None and not marked.done:
+                raise
+            # After the call only its evaluation is wanted.
+            sys.stderr.write(f"After the measured call: {error}\n")
+        if took.failure is not None:
+            raise took.failure
+        call = took.call
+        if call is None and took.predicted is not None and measured:
+            call = took.predicted
+            self._take(job, call)
+        if call is None and not marked.done:
+            raise ScriptError(_no_call(Path(text.path).name, spec.call))
+        if variant == BASELINE or not measured:
+            self._shared.call = call
+            self._tell_of_other_calls(text)
+        if job.meter.steps:
+            self._shared.step_ns[variant] = job.meter.step_ns
+            self._shared.sample_ns[variant] = job.meter.step_ns * job.meter.steps / job.meter.samples
+        if variant != BASELINE and measured and spec.evaluate:
+            self._report_script(variant, text, fixes)
+
+    def _without_plots(self, name: str) -> None:
+        self._events.warning(f"{name} is not in the image: the scripts' plots are left out.")
+
+    def _tell_of_other_calls(self, script: Script) -> None:
+        nodes = ast.walk(ast.parse(script.text))
+        fits = sum(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "fit"
+            and not isinstance(node.func.value, ast.Call)  # super().fit
+            for node in nodes
+        )
+        if fits > 1:
+            self._events.warning(
+                f"{Path(script.path).name} calls fit in {fits} places; call {self._spec.call} was measured. "
+                "Choose another with --call."
+            )
+
+    def _report_script(self, variant: str, script: Script, fixes: Sequence[str]) -> None:
+        baseline = self._spec.scripts[BASELINE]
+        names = (Path(each.path).name for each in (baseline, script))
+        diff = ladder.difference(baseline.text, script.text, *names)
+        whole = script.text if variant == TUNED else ""
+        self._events.write("script", variant=variant, diff=diff, text=whole, fixes=list(fixes))
+
+    def _take(self, job: Job, call: Call) -> Any:
+        """Measure the call that a script makes."""
+        job.meter.phase(BUILD, self._began)
+        params = call.params()
+        if job.variant == BASELINE:
+            self._shared.params = params
+        changed = changes(self._shared.params or params, params)
+        self._events.write(
+            "variant", variant=job.variant, params=params, changes=[asdict(change) for change in changed]
+        )
+        job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
+        if "epochs" not in call.arguments:
+            return inference.as_written(job, call)
+        return training.as_written(job, call)
+
+    def _job(self, variant: str) -> Job:
+        return Job(
+            spec=self._spec, events=self._events, meter=self._meter(variant), devices=self._names,
+            strategy=self._strategy, shared=self._shared, variant=variant,
+        )  # fmt: skip
+
+    def _meter(self, variant: str) -> Meter:
+        spec, workers = self._spec, self._spec.workers
+        return Meter(
+            variant,
+            spec=_windows(spec, variant),
+            events=self._events,
+            # With several workers TensorFlow's function fails, because it tries to reach the other workers'
+            # devices.
+            synchronise=partial(devices.drain, self._names) if workers else devices.synchronise,
+            agree=multi_worker.agreement(self._strategy) if workers and self._strategy else local_readings,
+            full=spec.full and measures_speed(variant) and spec.requests is None,
+        )
+
+
+def _learns(spec: Spec, variant: str) -> bool:
+    """Return whether to measure a variant's accuracy. Keras' evaluate fails with several workers, like fit."""
+    return spec.evaluate and not spec.workers and measures_speed(variant)
+
+
+def _distributes(script: Script) -> bool:
+    """Return whether a script spreads a batch over several devices by itself."""
+    return "Strategy(" in script.text or "DataParallel(" in script.text
+
+
+def _no_call(name: str, number: int) -> str:
+    if number > 1:
+        return f"{name} calls fit fewer than {number} times. Choose another --call."
+    return (
+        f"{name} ended without a call of fit or predict. If it trains in a loop of its own, mark the end of each step "
+        "with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number of samples."
     )
-    if job.workload.pipeline:
-        workload_file.check_stages(job.workload, job.of(BASELINE).stages())
-    run_variants(job)
-    if spec.workers:
-        multi_worker.report_collective(job.of(spec.variants[0]))
-    if loaded.facts is not None:
-        _report_facts(job)
 
 
-def load_arrays(loaded: workload_file.Loaded, spec: Spec) -> tuple[Any, Any]:
-    """Load and preprocess the mounted arrays; (None, None) for workloads with their own pipeline."""
-    if loaded.workload.pipeline:
-        return None, None
-    arrays = {name: np.load(Path(spec.data_dir) / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
-    train, test = loaded.data(arrays, tuning.variant_params(loaded.workload, spec, spec.variants[0]))
-    return workload_file.check_split(train, "data"), workload_file.check_split(test, "data")
-
-
-def run_variants(job: Job) -> None:
-    """Measure all applicable variants, one after the other."""
-    spec = job.spec
-    # Otherwise one device would be measured and reported as all of them.
-    if job.workload.task == "infer" and (spec.gpus > 1 or spec.workers):
-        requested = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
-        raise NoGpuError(f"{requested} were requested, but inference uses one device. Try --device gpu0.")
-    measure_each(spec.variants, partial(_measure_or_retry, job), job.events)
-
-
-def _variant_spec(spec: Spec, variant: str) -> Spec:
+def _windows(spec: Spec, variant: str) -> Spec:
     """Return the spec with the windows and warm-up of one variant."""
     if measures_speed(variant):
         return spec
@@ -121,107 +318,15 @@ def _variant_spec(spec: Spec, variant: str) -> Spec:
     )
 
 
-def _needless(job: Job, variant: str) -> str:
-    """Return why a variant is not informative here, given the earlier results; "" if it is."""
-    if tuning.needless(job.workload, job.spec, variant):
-        return "not informative for this workload and device"
-    step_ns = job.shared.step_ns
-    base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    times = max(tuning.factor(variant, BATCH_PREFIX), tuning.factor(variant, CALLS_PREFIX))
-    if times > 1 and times * model > LONGEST_CALL_S * 1e9:
-        return "a call would take too long"
-    if variant == WITHOUT_FRAMEWORK and not (job.shared.eager or job.shared.callbacks):
-        return "Keras fit compiles the step and there are no per-batch callbacks"
-    if not base or not model or job.spec.steps:
-        return ""
-    if variant == WITHOUT_LAUNCH and job.shared.eager:
-        return "Keras cannot run several eager steps per call"
-    if variant == WITHOUT_LAUNCH:
-        calls = min((ns for name, ns in step_ns.items() if name.startswith(CALLS_PREFIX)), default=None)
-        if calls is not None and model - calls < RELEVANT_SHARE * base:
-            return "several steps per call save little"
-    if variant == WITHOUT_COPY and step_ns.get(HOST_FED, model * 2) - model < RELEVANT_SHARE * base:
-        return "copying costs little"
-    input_related = variant in (PARALLEL_INPUT, WITHOUT_INPUT) or draining.drains_partly(variant)
-    waits = job.shared.wait_share
-    # What the custom loop loses relative to the same step with a ready batch.
-    lost = (min(base, step_ns.get(CUSTOM_LOOP, base)) - step_ns.get(HOST_FED, model)) / base
-    if input_related and waits is not None and max(waits, lost) < RELEVANT_SHARE:
-        return "input costs little"
-    return ""
-
-
-def _measure_or_retry(job: Job, variant: str) -> None:
-    """Measure a variant; unless it is the baseline, retry without XLA if XLA cannot compile it."""
-    if reason := _needless(job, variant):
-        job.events.needless(variant, reason)
-        return
-    if reason := tuning.not_applicable(job.workload, job.spec, variant):
-        job.events.left_out(variant, reason)
-        return
-    job = job.of(variant)
-    params = {**job.params, "steps_per_execution": _steps_per_call(job)}
-    if job.shared.eager and variant.startswith((TUNED, OPTIMIZATION_PREFIX)):
-        params["run_eagerly"] = False
-    try:
-        _measure(replace(job, params=params))
-    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
-        if variant == BASELINE or not params["jit_compile"]:
-            raise
-        reason = str(error).strip().split("\n")[0][:LONGEST_REASON]
-        job.events.warning(f"{variant}: measured without XLA, which failed to compile it: {reason}")
-        _measure(replace(job, params={**params, "jit_compile": False}))
-
-
-def _steps_per_call(job: Job) -> int:
-    """Return the steps per call, limited by LONGEST_CALL_S if the workload does not declare them."""
-    per_call: int = job.params["steps_per_execution"]
-    step_ns = job.shared.step_ns.get(BASELINE)
-    undeclared = job.variant == WITHOUT_LAUNCH or (job.variant == TUNED and not job.workload.tuned)
-    if not undeclared or not step_ns or job.params["feed"] != "fit":
-        return per_call
-    return max(1, min(per_call, int(LONGEST_CALL_S * 1e9 / step_ns)))
-
-
-def _measure(job: Job) -> None:
-    workload, spec, variant, params = job.workload, job.spec, job.variant, job.params
-    changes = tuning.variant_changes(workload, spec, variant, params)
-    job.events.write(
-        "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
-    )
-    if spec.device == "cpu" and params["precision"] in ("fp16", "bf16"):
-        half = params["precision"]
-        job.events.warning(f"{variant}: precision {half} is emulated on most CPUs and can be very slow.")
-    # Process-wide, so another variant may have changed it.
-    building.set_precision(params["precision"])
-    meter = Meter(
-        variant,
-        spec=_variant_spec(spec, variant),
-        events=job.events,
-        # With several workers TensorFlow's function fails, because it tries to reach the other workers'
-        # devices.
-        synchronise=partial(devices.drain, job.devices) if spec.workers else devices.synchronise,
-        agree=multi_worker.agreement(job.strategy) if spec.workers else local_readings,
-        # Without a dataset there are no epochs.
-        full=spec.full and measures_speed(variant) and workload.task == "train" and workload.data.train > 0,
-        whole_samples=params["epochs"] * (workload.samples_per_epoch or workload.data.train),
-    )
-    if params.get("storage") == "ram":
-        began = meter.clock()
-        job.data_dir()
-        meter.phase(DATA, began)
-    _run(replace(job, meter=meter))
-    if meter.steps:
-        job.shared.step_ns[variant] = meter.step_ns
-
-
-def _run(job: Job) -> None:
-    """Run a variant until its meter ends it."""
-    variant, infers = job.variant, job.workload.task == "infer"
-    if draining.drains_input(variant):
+def _run(job: Job, meter: Any) -> None:
+    """Run a variant of the breakdown until its meter ends it."""
+    variant, infers = job.variant, "epochs" not in job.call.arguments
+    if variant == STAGES:
+        draining.drain_stages(job, meter)
+    elif variant == INPUT_ONLY or variant.startswith(THREADS_PREFIX):
         draining.drain(job)
     elif variant == MODEL_ONLY and job.strategy is not None:
-        resident.mirrored_batch(job)
+        step_variants.mirrored_batch(job)
     elif variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
         inference.model_only(job) if infers else step_variants.one_batch(job)
     elif variant == CUSTOM_LOOP:
@@ -229,15 +334,11 @@ def _run(job: Job) -> None:
     elif variant.startswith(CALLS_PREFIX):
         step_variants.many_a_call(job)
     else:
-        inference.infer(job) if infers else training.train(job)
+        training.ablation(job)
 
 
-def _report_facts(job: Job) -> None:
-    """Write the workload's facts for each variant that measures speed; a failure is only a warning."""
-    for variant in filter(measures_speed, job.shared.step_ns):
-        params = {**job.of(variant).params, "device": job.devices[0]}
-        try:
-            for name, text in job.loaded.facts(params).items():
-                job.events.write("fact", variant=variant, name=name, text=text)
-        except Exception as error:  # workloads can raise anything
-            job.events.warning(f"The workload's facts() failed: {type(error).__name__}: {error}")
+def _refuse_inference_on_several(spec: Spec) -> None:
+    """Raise NoGpuError for inference on several devices, which would measure one and report all."""
+    if spec.requests is not None and (spec.gpus > 1 or spec.workers):
+        requested = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
+        raise NoGpuError(f"{requested} were requested, but inference uses one device. Try --device gpu0.")

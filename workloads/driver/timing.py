@@ -122,6 +122,11 @@ class Meter:
                 self._machine = None
         return self._machine is not None
 
+    @property
+    def going(self) -> bool:
+        """Whether steps are still being measured."""
+        return self.full or self._machine is not None
+
     def finish(self) -> float:
         """End a whole training; return its duration in seconds, including the first step."""
         self.synchronise()

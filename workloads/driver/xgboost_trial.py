@@ -1,4 +1,4 @@
-"""Run one trial of gradient-boosted trees with XGBoost.
+"""Run one trial of gradient-boosted trees: a script's call of xgboost.train.
 
 A step is one boosting round over all training rows, so that a step, a batch and an epoch are the same.
 """
@@ -8,55 +8,82 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import xgboost as xgb
 
-from workloads.driver import tuning, workload_file
+from workloads.driver import script
+from workloads.driver.changes import changes
 from workloads.driver.failing_variants import measure_each
+from workloads.driver.ladder import difference
+from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Meter
 from workloads.protocol import (
-    ARRAYS,
+    BASELINE,
     BUILD,
-    DATA,
     EVALUATE,
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
+    TUNED,
     EventWriter,
     NoGpuError,
     Spec,
-    Workload,
     measures_speed,
 )
 
+TRAIN = xgb.train
+# Training is stopped long before this many rounds.
+ENDLESS = 1_000_000
 
-@dataclass(frozen=True)
+
+@dataclass
 class Trees:
-    """One trial.
+    """One trial, and what the baseline's script did.
 
     Attributes:
-        booster: the workload file's function, params -> XGBoost's parameters.
-        arrays: x_train float32[n, features], y_train uint8[n], and the same for test.
+        matrices: the script's calls that made matrices: (class, arguments, keywords).
+        made: the matrices.
+        call: the arguments of its xgboost.train.
+        params: what it has chosen, for the event of a variant.
     """
 
-    workload: Workload
-    booster: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     spec: Spec
     events: EventWriter
-    arrays: Mapping[str, Any]
+    matrices: list[tuple[type[Any], tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
+    call: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
 
-    def matrix(self, params: Mapping[str, Any]) -> xgb.DMatrix:
-        """Return the first `batch_size` training rows as an XGBoost matrix."""
-        x, y = (self.arrays[name][: params["batch_size"]] for name in ("x_train", "y_train"))
-        if params["matrix"] == "quantile":
-            return xgb.QuantileDMatrix(x, label=y, max_bin=params["max_bin"])
-        return xgb.DMatrix(x, label=y)
+
+class Boundaries(xgb.callback.TrainingCallback):  # type: ignore[misc]
+    """Report rounds to a meter, and stop when all is measured."""
+
+    def __init__(self, meter: Meter, rows: int, rounds: int) -> None:
+        super().__init__()
+        self._meter = meter
+        self._rows = rows
+        self._rounds = rounds
+        self.done = 0
+
+    def before_training(self, model: Any) -> Any:
+        """Start timing the first round."""
+        self._meter.begin()
+        return model
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Return whether to stop."""
+        self.done += 1
+        going = self._meter.tick(1, self._rows)
+        return self.done >= self._rounds if self._meter.full else not going
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -67,17 +94,13 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
 
     Raises:
         NoGpuError: a GPU was requested but XGBoost does not train on it.
+        ScriptError: the baseline's script cannot be measured.
     """
-    module, workload = workload_file.import_workload(spec.file, spec.workload)
-    booster = workload_file.required(module, "booster")
     if spec.device == "gpu":
         _prove(max(spec.gpus, 1))
-    began = events.phase(IMPORT, began_ns)
+    events.phase(IMPORT, began_ns)
     events.write("facts", facts=facts(spec))
-    arrays = {name: np.ascontiguousarray(np.load(Path(spec.data_dir) / f"{name}.npy")) for name in ARRAYS}
-    events.phase(DATA, began)
-    trees = Trees(workload=workload, booster=booster, spec=spec, events=events, arrays=arrays)
-    measure_each(spec.variants, partial(_measure, trees), events)
+    measure_each(spec.variants, partial(_measure, Trees(spec, events)), events)
 
 
 def facts(spec: Spec) -> dict[str, str | int]:
@@ -117,11 +140,6 @@ def _require_gpu(booster: xgb.Booster) -> None:
 
 
 def _measure(trees: Trees, variant: str) -> None:
-    params = tuning.variant_params(trees.workload, trees.spec, variant)
-    changes = tuning.variant_changes(trees.workload, trees.spec, variant)
-    trees.events.write(
-        "variant", variant=variant, params=params, changes=[asdict(change) for change in changes]
-    )
     meter = Meter(
         variant,
         spec=trees.spec,
@@ -130,41 +148,128 @@ def _measure(trees: Trees, variant: str) -> None:
         synchronise=lambda: None,
         full=trees.spec.full and measures_speed(variant),
     )
+    if measures_speed(variant):
+        _run_script(trees, variant, meter)
+        return
+    if not trees.call:
+        raise ScriptError("The baseline could not be measured.")
+    trees.events.write("variant", variant=variant, params=trees.params, changes=[])
     if variant == INPUT_ONLY:
         # The conversion that must precede the first round.
+        kind, args, named = trees.matrices[0]
         meter.begin()
-        while meter.tick(1, trees.matrix(params).num_row()):
+        while meter.tick(1, kind(*args, **named).num_row()):
             pass
+    elif variant == MODEL_ONLY:
+        _train(trees, {**trees.call, "evals": None, "early_stopping_rounds": None}, meter)
     else:
-        _train(trees, variant, params, meter)
+        raise ScriptError(f"XGBoost has no variant {variant}.")
 
 
-def _train(trees: Trees, variant: str, params: Mapping[str, Any], meter: Meter) -> None:
-    began, gpu = meter.clock(), trees.spec.device == "gpu"
-    matrix = trees.matrix(params)
-    held_out = xgb.DMatrix(trees.arrays["x_test"], label=trees.arrays["y_test"])
-    settings = {**trees.booster(params), "device": "cuda" if gpu else "cpu", "seed": trees.spec.seed}
-    booster = xgb.Booster(settings, [matrix, held_out])
-    evaluates = params["evaluate"] and variant != MODEL_ONLY
-    meter.phase(BUILD, began)
-    meter.begin()
-    rounds, going = 0, True
-    while going:
-        booster.update(matrix, rounds)
-        if evaluates:
-            booster.eval(held_out, "held-out", rounds)
-        rounds += 1
-        going = meter.tick(1, matrix.num_row()) and not (meter.full and rounds >= params["epochs"])
-    if gpu:
+def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
+    """Run a variant's script, and measure its call of xgboost.train."""
+    text = trees.spec.scripts[variant]
+    began = meter.clock()
+    taken = False
+
+    def train(*args: Any, **named: Any) -> Any:
+        nonlocal taken
+        taken = True
+        meter.phase(BUILD, began)
+        bound = signature(TRAIN).bind(*args, **named)
+        bound.apply_defaults()
+        call = dict(bound.arguments)
+        rows = call["dtrain"].num_row()
+        params = {
+            "batch_size": rows,
+            "epochs": call["num_boost_round"],
+            "samples_per_epoch": rows,
+            **_plain(call),
+        }
+        if variant == BASELINE:
+            trees.call, trees.params = call, params
+        trees.events.write(
+            "variant", variant=variant, params=params,
+            changes=[asdict(each) for each in changes(trees.params or params, params)],
+        )  # fmt: skip
+        booster = _train(trees, call, meter)
+        if trees.spec.evaluate:
+            _evaluate(trees, variant, booster, call, meter)
+            if variant != BASELINE:
+                before = trees.spec.scripts[BASELINE]
+                names = (Path(each.path).name for each in (before, text))
+                diff, whole = (
+                    difference(before.text, text.text, *names),
+                    text.text if variant == TUNED else "",
+                )
+                trees.events.write("script", variant=variant, diff=diff, text=whole, fixes=[])
+        raise Taken
+
+    with _recorded(trees), patch.object(xgb, "train", train), patch.object(xgb.sklearn, "train", train):
+        script.run(text, trees.spec.arguments, {})
+    if not taken:
+        raise ScriptError(f"{text.path.rpartition('/')[2]} ended without a call of xgboost.train.")
+
+
+@contextmanager
+def _recorded(trees: Trees) -> Iterator[None]:
+    """Record how a script makes its matrices."""
+    trees.matrices.clear()
+    trees.made.clear()
+
+    def recording(kind: type[Any], make: Any) -> Any:
+        def init(self: Any, *args: Any, **named: Any) -> None:
+            trees.matrices.append((kind, args, named))
+            trees.made.append(self)
+            make(self, *args, **named)
+
+        return init
+
+    with ExitStack() as stack:
+        for kind in (xgb.DMatrix, xgb.QuantileDMatrix):
+            stack.enter_context(patch.object(kind, "__init__", recording(kind, kind.__init__)))
+        yield
+
+
+def _plain(call: dict[str, Any]) -> dict[str, Any]:
+    """Return XGBoost's own parameters of a call as scalars."""
+    return {
+        name: value
+        for name, value in dict(call["params"]).items()
+        if isinstance(value, (str, int, float, bool))
+    }
+
+
+def _train(trees: Trees, call: dict[str, Any], meter: Meter) -> Any:
+    rounds = call["num_boost_round"]
+    boundaries = Boundaries(meter, call["dtrain"].num_row(), rounds)
+    params = {"seed": trees.spec.seed, **call["params"]}
+    callbacks = [*(call["callbacks"] or ()), boundaries]
+    booster = TRAIN(
+        **{
+            **call,
+            "params": params,
+            "callbacks": callbacks,
+            "num_boost_round": rounds if meter.full else ENDLESS,
+        }
+    )
+    if trees.spec.device == "gpu":
         _require_gpu(booster)
     if meter.full:
-        trees.events.metric(variant, "training_s", meter.finish())
-    if variant == MODEL_ONLY:
+        trees.events.metric(meter.variant, "training_s", meter.finish())
+    return booster
+
+
+def _evaluate(trees: Trees, variant: str, booster: Any, call: dict[str, Any], meter: Meter) -> None:
+    """Measure the accuracy of a binary classifier on the last matrix that the script evaluates, or else makes."""
+    trees_used = min(booster.num_boosted_rounds(), call["num_boost_round"])
+    trees.events.metric(variant, "steps_trained", trees_used)
+    others = [matrix for matrix in trees.made if matrix is not call["dtrain"]]
+    held_out = call["evals"][-1][0] if call["evals"] else others[-1] if others else None
+    if held_out is None or "binary:logistic" not in str(call["params"].get("objective")):
         return
     began = meter.clock()
     # The same number of trees on every device, however many rounds were measured.
-    trees_used = min(rounds, params["epochs"])
     scores = booster.predict(held_out, iteration_range=(0, trees_used))
     meter.phase(EVALUATE, began)
-    trees.events.metric(variant, "steps_trained", trees_used)
-    trees.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == trees.arrays["y_test"])))
+    trees.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == held_out.get_label())))

@@ -1,0 +1,165 @@
+"""Take the scripts out of a finished report, run them bare in its image, and compare their speeds with the page.
+
+    python -m benchmarks.page_scripts runs/<id>/report.html
+
+Each difference is applied to the published script with `patch`. The scripts run without tfbench: a callback that is
+written here times the steps of fit. Prints bare speed over the page's speed for each script; use quiet cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import docker
+
+from benchmarks.tables import markdown
+from harness.analysis import analyse
+from harness.model.analysis import Analysis, Key, find_by_key
+from harness.model.run import Run
+from harness.paths import paths_here
+from harness.run.constants import script_text
+from harness.run.recording import open_run
+from workloads.protocol import BASELINE
+
+# Prints the samples per second of the script's fit, from after WARM_UP_S for MEASURE_S.
+CLOCK = """
+import runpy, sys, time
+import keras, numpy as np, tensorflow as tf
+WARM_UP_S, MEASURE_S = 4.0, 4.0
+for name in {datasets!r}:
+    arrays = [np.load(f"/data/{{name}}/{{part}}.npy") for part in ("x_train", "y_train", "x_test", "y_test")]
+    if name.startswith("cifar"):
+        arrays[1], arrays[3] = arrays[1][:, None], arrays[3][:, None]
+    served = ((arrays[0], arrays[1]), (arrays[2], arrays[3]))
+    getattr(keras.datasets, name.replace("-", "_")).load_data = lambda *a, served=served, **k: served
+class Clock(keras.callbacks.Callback):
+    began = first = last = None
+    def on_train_batch_begin(self, batch, logs=None):
+        now = time.perf_counter()
+        self.began = self.began or now
+        if now - self.began < WARM_UP_S:
+            return
+        if self.first is None:
+            self.first, self.counted = now, -1
+        self.counted += 1
+        if now - self.first > MEASURE_S:
+            tf.test.experimental.sync_devices()
+            rows = int(self.model.clocked_rows)
+            print("\\nSPEED", rows * self.counted * self.model.steps_per_execution / (time.perf_counter() - self.first))
+            sys.stdout.flush()
+            import os
+            os._exit(0)
+fit = keras.Model.fit
+def timed(model, x=None, y=None, **more):
+    if isinstance(x, tf.data.Dataset):
+        rows = tf.nest.flatten(next(iter(x)))[0].shape[0]
+    elif isinstance(x, keras.utils.PyDataset):
+        rows = len(tf.nest.flatten(x[0])[0])
+    else:
+        rows = more.get("batch_size") or 32
+    object.__setattr__(model, "clocked_rows", rows)
+    more["callbacks"] = [*(more.get("callbacks") or []), Clock()]
+    more["epochs"] = 10**6
+    return fit(model, x, y, **more)
+keras.Model.fit = timed
+sys.path.insert(0, "/work")
+sys.argv = ["/work/script.py"]
+runpy.run_path("/work/script.py", run_name="__main__")
+"""
+
+
+def scripts_of(run: Run, workload: str, device: str) -> Iterator[tuple[str, str]]:
+    """Yield the variants of a workload and their scripts, with the page's differences applied by `patch`.
+
+    Raises:
+        subprocess.CalledProcessError: a difference does not apply.
+    """
+    declared = next(each for each in run.workloads if each.name == workload)
+    kind = "cpu" if device == "cpu" else "gpu"
+    places = {data.constant: f"/data/{data.name}" for data in declared.datasets if data.constant}
+    trial = next(each for each in run.planned if (each.workload, each.device) == (workload, device))
+    _, baseline = script_text(declared, BASELINE, kind, {**places, **trial.params})
+    yield BASELINE, baseline
+    trials = (each for each in run.trials if (each.workload, each.device) == (workload, device))
+    for ran in (script for each in trials for script in each.scripts):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "script.py")
+            path.write_text(baseline, encoding="utf-8")
+            subprocess.run(
+                ["patch", "--quiet", str(path)], input=_placed(ran.diff, places), text=True, check=True
+            )
+            yield ran.variant, path.read_text(encoding="utf-8")
+
+
+def _placed(text: str, places: Mapping[str, str]) -> str:
+    """Return a text with the folders of data in this container."""
+    for folder in places.values():
+        text = text.replace(f"/tfbench{folder}", folder)
+    return text
+
+
+def bare_speed(image: str, script: str, files: Mapping[str, str], data: Mapping[str, Path]) -> float | None:
+    """Run a script in a container without tfbench; return its samples per second, None if it failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        wrapper = CLOCK.format(datasets=[name for name in data if (data[name] / "x_train.npy").exists()])
+        for name, text in {**files, "script.py": script, "clock.py": wrapper}.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        volumes = {folder: {"bind": "/work", "mode": "ro"}}
+        volumes |= {str(path): {"bind": f"/data/{name}", "mode": "ro"} for name, path in data.items()}
+        try:
+            output = docker.from_env().containers.run(
+                image, ["python3", "/work/clock.py"], volumes=volumes, network_mode="none", working_dir="/tmp",  # noqa: S108
+                environment={"CUDA_VISIBLE_DEVICES": "-1"}, remove=True, stderr=False,
+            )  # fmt: skip
+        except docker.errors.ContainerError as error:
+            sys.stderr.write((error.stderr or b"").decode(errors="replace")[-2000:])
+            return None
+    speeds = [line.split()[1] for line in output.decode().splitlines() if line.startswith("SPEED")]
+    return float(speeds[-1]) if speeds else None
+
+
+def data_folders(run: Run) -> dict[str, Path]:
+    """Return the cached folder of each data set of a run, found by its content's hash."""
+    folders = {}
+    for record in (paths_here().cache / "data").glob("*/.content"):
+        text = record.read_text(encoding="utf-8")
+        folders |= {
+            data.name: record.parent for data in run.manifest.data if data.sha256 and data.sha256 in text
+        }
+    return folders
+
+
+def main() -> None:
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("report", type=Path)
+    run = open_run(parser.parse_args().report)
+    analysis, folders = analyse(run), data_folders(run)
+    image = next(each.reference for each in run.manifest.images if each.target == "cpu")
+    heads = ("workload", "variant", "page, samples/s", "bare, samples/s", "bare / page")
+    for line in markdown(heads, _rows(run, analysis, folders, image)):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def _rows(run: Run, analysis: Analysis, folders: Mapping[str, Path], image: str) -> Iterator[tuple[str, ...]]:
+    for workload in run.workloads:
+        data = {each.name: folders[each.name] for each in workload.datasets}
+        for variant, script in scripts_of(run, workload.name, "cpu"):
+            summary = find_by_key(analysis.summaries, Key(workload.name, "cpu", variant))
+            speed = bare_speed(image, script, workload.components, data)
+            shown = summary.throughput.median if summary else None
+            ratio = f"{speed / shown:.2f}" if speed and shown else "failed"
+            yield workload.name, variant, f"{shown or 0:,.0f}", f"{speed or 0:,.0f}", ratio
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""Judge the health of GPUs and host: thresholds with their sources, typed results, no sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis.xids import UNKNOWN, XIDS
+from harness.model.health import HOST, Check, Health, HealthItem, Level, State
+from harness.model.run import Series, Trial
+
+# A reading counts as taken under load at this GPU utilisation or more.
+BUSY_PCT = 10.0
+# DCGM's limit for PCIe replays a minute (DCGM_LIMIT_MAX_PCIREPLAY_RATE).
+MAX_REPLAYS_PER_MIN = 8.0
+# Shares of the time under load at a lowered clock: xprof calls a loss of 5 % moderate; hardware slowdown protects
+# the board and does not occur in normal operation (NVML, nvmlClocksEventReasons).
+NOTICED_SHARE, FAILED_SHARE = 0.01, 0.05
+# Degrees below the slowdown threshold.
+MIN_MARGIN_C = 3.0
+MAX_STEAL_SHARE = 0.01
+MIN_FREE_DISK = 0.05
+# The page cache of the client is not the disk's, and a fault of the network is not the machine's.
+_NETWORK_DISKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "fuse.sshfs"})
+_HARDWARE_SLOWDOWN = 0x08 | 0x40 | 0x80  # NVML: HwSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown
+_SET_CLOCKS = 0x02  # NVML: ApplicationsClocksSetting
+
+Answer = tuple[Level, Mapping[str, float]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Device:
+    """One device's readings before and after the run, and its telemetry in all trials; `alone` if a single GPU."""
+
+    health: Health
+    trials: Sequence[Trial]
+    alone: bool
+    name: str
+    before: State
+    last: State
+
+    def value(self, reading: str) -> float | None:
+        value = self.last.values.get(self.name, {}).get(reading)
+        return value if isinstance(value, (int, float)) else None
+
+    def text(self, reading: str) -> str:
+        return str(self.last.values.get(self.name, {}).get(reading, ""))
+
+    def increase(self, reading: str) -> float | None:
+        now, then = self.value(reading), self.before.values.get(self.name, {}).get(reading)
+        # The driver was reset if a counter fell.
+        return (
+            None if now is None or not isinstance(then, (int, float)) else now - then if now >= then else now
+        )
+
+    def facts(self, *readings: str) -> dict[str, float]:
+        return {name: value for name in readings if (value := self.value(name)) is not None}
+
+    def readings(self) -> Iterator[tuple[Series, Sequence[Series]]]:
+        """Yield the fast readings of each trial, and all of its readings of this device."""
+        for trial in self.trials:
+            own = [each for each in trial.telemetry if each.device == self.name]
+            for fast in own:
+                if fast.source == "nvml" and "gpu_util_pct" in fast.columns and len(fast.t_ns):
+                    yield fast, own
+
+    def loaded(self, metric: str) -> list[NDArray[np.float64]]:
+        """Return a metric's readings under load, an array for each trial that has some."""
+        result = []
+        for fast, own in self.readings():
+            for series in own:
+                if metric in series.columns and series.source.startswith("nvml"):
+                    busy = np.interp(series.t_ns, fast.t_ns, np.nan_to_num(fast.columns["gpu_util_pct"]))
+                    values = series.columns[metric][busy >= BUSY_PCT]
+                    result += [values[np.isfinite(values)]]
+        return [each for each in result if len(each)]
+
+    def time_share(self, bits: int) -> float | None:
+        """Return the share of the readings under load in which NVML gave one of these reasons."""
+        reasons = self.loaded("throttle_reasons")
+        return float(np.mean(np.concatenate(reasons).astype(np.int64) & bits > 0)) if reasons else None
+
+
+def _lost(gpu: _Device) -> Answer:
+    return (Level.FAIL if gpu.text("lost") else Level.OK), {}
+
+
+def _level(*, fails: bool = False, notable: bool = False) -> Level:
+    return Level.FAIL if fails else Level.ATTENTION if notable else Level.OK
+
+
+def _ecc(gpu: _Device) -> Answer:
+    total, new = gpu.value("ecc_uncorrected"), gpu.increase("ecc_uncorrected")
+    if total is None:
+        return None
+    facts = gpu.facts("ecc_uncorrected", "ecc_corrected", "ecc_uncorrected_ever") | {"new": new or 0.0}
+    # A corrected error costs nothing; NVIDIA remaps rows that repeat it.
+    return _level(fails=bool(new), notable=bool(total)), facts
+
+
+def _remapped(gpu: _Device) -> Answer:
+    pending, failed = gpu.value("remapping_pending"), gpu.value("remapping_failed")
+    if pending is None:
+        return None
+    facts = gpu.facts("remapping_pending", "remapping_failed", "remapped_uncorrected", "remapped_corrected")
+    # A pending remapping takes effect at the next reset; a failed one qualifies for replacement (NVIDIA GPU Memory
+    # Error Management).
+    return _level(fails=bool(failed), notable=bool(pending)), facts
+
+
+def _nvlink(gpu: _Device) -> Answer:
+    links, active = gpu.value("nvlinks"), gpu.value("nvlinks_active")
+    if links is None or active is None:
+        return None
+    errors = (gpu.increase("nvlink_crc_errors") or 0.0) + (gpu.increase("nvlink_replays") or 0.0)
+    before = gpu.before.values.get(gpu.name, {}).get("nvlinks_active", active)
+    # All links of a GPU that was passed to a machine without its neighbours are down.
+    down = 0 < active < links or before != active
+    return _level(fails=down, notable=bool(errors) or (not active and not gpu.alone)), {
+        "links": links, "active": active, "errors": errors,
+    }  # fmt: skip
+
+
+def _pcie(gpu: _Device) -> Answer:
+    facts: dict[str, float] = {}
+    for name, metric in (("gen", "pcie_link_gen"), ("width", "pcie_link_width")):
+        # The best of each trial, since a pause lowers it; the worst trial, since a link can train down later.
+        best = [float(each.max()) for each in gpu.loaded(metric)]
+        possible = gpu.value(f"pcie_max_{name}")
+        if not best or possible is None:
+            return None
+        facts |= {name: min(best), f"max_{name}": possible}
+    slow = facts["gen"] < facts["max_gen"] or facts["width"] < facts["max_width"]
+    return _level(notable=slow), facts
+
+
+def _replays(gpu: _Device) -> Answer:
+    new, minutes = gpu.increase("pcie_replays"), (gpu.last.t_ns - gpu.before.t_ns) / 60e9
+    if new is None:
+        return None
+    return _level(notable=new > MAX_REPLAYS_PER_MIN * max(1.0, minutes)), {"new": new}
+
+
+def _heat(gpu: _Device) -> Answer:
+    temperatures, limit = gpu.loaded("temperature_c"), gpu.value("slowdown_c")
+    hottest = max((float(each.max()) for each in temperatures), default=gpu.value("temperature_c"))
+    if hottest is None or limit is None:
+        return None
+    return _level(notable=hottest > limit - MIN_MARGIN_C), {"hottest": hottest, "limit": limit}
+
+
+def _slowdown(gpu: _Device) -> Answer:
+    share = gpu.time_share(_HARDWARE_SLOWDOWN)
+    if share is None:
+        return None
+    return _level(fails=share >= FAILED_SHARE, notable=share >= NOTICED_SHARE), {"share": share}
+
+
+def _power_limit(gpu: _Device) -> Answer:
+    limit, default = gpu.value("power_limit_w"), gpu.value("power_default_w")
+    if limit is None or default is None:
+        return None
+    return _level(notable=limit < default), gpu.facts("power_limit_w", "power_default_w", "power_max_w")
+
+
+def _clocks(gpu: _Device) -> Answer:
+    setting, default = gpu.value("clock_set_mhz"), gpu.value("clock_default_mhz")
+    share = gpu.time_share(_SET_CLOCKS)
+    if setting is None and share is None:
+        return None
+    lowered = setting is not None and default is not None and setting < default
+    facts = gpu.facts("clock_set_mhz", "clock_default_mhz") | ({} if share is None else {"share": share})
+    return _level(notable=lowered or (share or 0.0) >= FAILED_SHARE), facts
+
+
+def _flag(reading: str, *, notable: bool) -> Callable[[_Device], Answer]:
+    def check(gpu: _Device) -> Answer:
+        on = gpu.value(reading)
+        return None if on is None else (_level(notable=notable and bool(on)), {"on": on})
+
+    return check
+
+
+def _processes(gpu: _Device) -> Answer:
+    before = gpu.before.values.get(gpu.name, {}).get("processes")
+    if not isinstance(before, (int, float)):
+        return None
+    during = max((float(each.max()) for each in gpu.loaded("foreign_processes")), default=0.0)
+    return _level(notable=max(before, during) > 0), {"others": max(float(before), during)}
+
+
+def _numa(gpu: _Device) -> Answer:
+    node = gpu.value("numa_node")
+    used = str(gpu.last.values.get(HOST, {}).get("numa_nodes", ""))
+    # -1: the firmware does not say, as in most virtual machines.
+    if node is None or node < 0 or not used:
+        return None
+    nodes = used.split(",")
+    return _level(notable=str(int(node)) not in nodes), {"node": node, "nodes": float(len(nodes))}
+
+
+def _steal(host: _Device) -> Answer:
+    stolen, total = host.increase("steal_s"), host.increase("cpu_s")
+    if stolen is None or not total:
+        return None
+    return _level(notable=stolen / total > MAX_STEAL_SHARE), {"share": stolen / total}
+
+
+def _governor(host: _Device) -> Answer:
+    governor = host.text("governor")
+    return (_level(notable=governor != "performance"), {}) if governor else None
+
+
+def _swap(host: _Device) -> Answer:
+    moved = host.increase("swapped_bytes")
+    return None if moved is None else (_level(notable=moved > 0), {"bytes": moved})
+
+
+def _huge_pages(host: _Device) -> Answer:
+    setting = host.text("huge_pages")
+    return (_level(notable=setting == "never"), {}) if setting else None
+
+
+def _memory(host: _Device) -> Answer:
+    new = host.increase("memory_errors")
+    return None if new is None else (_level(fails=new > 0), {"new": new})
+
+
+def _disk(host: _Device) -> Answer:
+    free, kind = host.value("disk_free_share"), host.text("disk_type")
+    if free is None:
+        return None
+    return _level(notable=free < MIN_FREE_DISK or kind in _NETWORK_DISKS), {"free": free}
+
+
+# Check -> function, the reading whose absence explains that it is not readable, and a reading shown as text.
+_GPU: Mapping[Check, tuple[Callable[[_Device], Answer], str, str]] = {
+    Check.ECC: (_ecc, "ecc_uncorrected", ""),
+    Check.REMAPPED: (_remapped, "remapping", ""),
+    Check.NVLINK: (_nvlink, "nvlinks", ""),
+    Check.PCIE: (_pcie, "pcie_max_gen", ""),
+    Check.REPLAYS: (_replays, "pcie_replays", ""),
+    Check.HEAT: (_heat, "slowdown_c", ""),
+    Check.SLOWDOWN: (_slowdown, "", ""),
+    Check.POWER_LIMIT: (_power_limit, "power_limit_w", ""),
+    Check.CLOCKS: (_clocks, "clock_set_mhz", ""),
+    Check.PERSISTENCE: (_flag("persistence", notable=False), "persistence", ""),
+    Check.MIG: (_flag("mig", notable=True), "mig", ""),
+    Check.CONFIDENTIAL: (_flag("confidential", notable=True), "confidential", ""),
+    Check.PROCESSES: (_processes, "processes", ""),
+    Check.NUMA: (_numa, "numa_node", ""),
+}
+_HOST: Mapping[Check, tuple[Callable[[_Device], Answer], str, str]] = {
+    Check.STEAL: (_steal, "", ""),
+    Check.GOVERNOR: (_governor, "", "governor"),
+    Check.SWAP: (_swap, "", ""),
+    Check.HUGE_PAGES: (_huge_pages, "", "huge_pages"),
+    Check.MEMORY: (_memory, "", ""),
+    Check.DISK: (_disk, "", "disk_type"),
+}
+
+
+def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> tuple[HealthItem, ...]:
+    """Return the checks of the first `gpus` GPUs and of the host; none without recorded health."""
+    if health is None:
+        return ()
+
+    def device(name: str) -> _Device:
+        last = health.after or health.before
+        return _Device(
+            health=health, trials=trials, alone=gpus < 2, name=name, before=health.before, last=last
+        )
+
+    items: list[HealthItem] = []
+    for position in range(gpus):
+        gpu = device(f"gpu{position}")
+        items.append(_item(gpu, Check.LOST, _lost, "", "lost"))
+        items += _xids(gpu)
+        if not gpu.text("lost"):
+            items += [_item(gpu, check, *rest) for check, rest in _GPU.items()]
+    host = device(HOST)
+    return (*items, *(_item(host, check, *rest) for check, rest in _HOST.items()))
+
+
+def _item(
+    device: _Device, check: Check, judge: Callable[[_Device], Answer], reading: str, shown: str
+) -> HealthItem:
+    answer = judge(device)
+    if answer is None:
+        why = device.last.missing.get(device.name, {}).get(reading, "")
+        return HealthItem(device=device.name, check=check, level=Level.UNREADABLE, text=why)
+    level, facts = answer
+    return HealthItem(
+        device=device.name, check=check, level=level, facts=facts, text=device.text(shown) if shown else ""
+    )
+
+
+def _xids(gpu: _Device) -> Iterator[HealthItem]:
+    """Yield an item for each code; an Xid from before the run deserves attention, but may be settled."""
+    own = [each for each in gpu.health.xids if each.device == gpu.name]
+    unwatched = gpu.before.missing.get(gpu.name, {}).get("xid")
+    if not own:
+        level = Level.UNREADABLE if unwatched else Level.OK
+        yield HealthItem(device=gpu.name, check=Check.XID, level=level, text=unwatched or "")
+    for code in dict.fromkeys(each.code for each in own):
+        during = [each for each in own if each.code == code and each.during]
+        fails = bool(during) and XIDS.get(code, UNKNOWN).fails
+        facts = {"code": float(code), "during": float(len(during))}
+        yield HealthItem(
+            device=gpu.name, check=Check.XID, level=_level(fails=fails, notable=True), facts=facts
+        )

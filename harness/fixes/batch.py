@@ -1,0 +1,33 @@
+"""Train on four times larger batches.
+
+Why: a step's fixed costs are shared by more samples, and the device has more parallel work.
+Safety: changes training: fewer updates per epoch. Raise the learning rate and compare the accuracy.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from harness.fixes.source import LEARNING, Source, keyword
+from workloads.protocol import Edit
+
+NAME = "larger-batch"
+ANSWERS = "batch"
+SAFETY = LEARNING
+_TIMES = 4
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return the edit of the constant for the batch size, or of the literal in fit."""
+    for node in source.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int(size))):
+                if re.fullmatch("(?i)batch_?size", name):
+                    return [source.replace(node.value, str(_TIMES * size))]
+    for call in source.fits():
+        match keyword(call, "batch_size"):
+            case ast.Constant(value=int(size)) as given:
+                return [source.replace(given, str(_TIMES * size))]
+    return []

@@ -1,0 +1,28 @@
+"""Save and log once an epoch instead of every few batches: save_freq and update_freq.
+
+Why: a callback on batches makes Keras wait for the step's results, and its own work stops training.
+Safety: the same numbers; fewer checkpoints and log entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.fixes.source import SAME, Source, keyword
+from workloads.protocol import Edit
+
+NAME = "callbacks-per-epoch"
+ANSWERS = "framework"
+SAFETY = SAME
+_OPTIONS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each callback that acts on batches."""
+    return [
+        edit
+        for call in source.calls(*_OPTIONS)
+        for name in [_OPTIONS[getattr(call.func, "attr", getattr(call.func, "id", ""))]]
+        if keyword(call, name) is not None
+        for edit in source.with_keyword(call, name, '"epoch"')
+    ]

@@ -1,0 +1,32 @@
+"""Compile the step: run_eagerly=False.
+
+Why: eager training runs every operation from Python.
+Safety: the same numbers; print and breakpoints inside train_step run while tracing only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.fixes.source import SAME, Source, keyword
+from workloads.protocol import Edit
+
+NAME = "compiled"
+ANSWERS = "eager"
+SAFETY = SAME
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each place that asks for eager execution."""
+    compiled = [
+        edit
+        for call in source.compiles()
+        if keyword(call, "run_eagerly") is not None
+        for edit in source.with_keyword(call, "run_eagerly", "False")
+    ]
+    switches = [
+        source.replace(call.args[0], "False")
+        for call in source.calls("run_functions_eagerly")
+        if call.args and source.words(call.args[0]) == "True"
+    ]
+    return [*compiled, *switches]

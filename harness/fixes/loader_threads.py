@@ -1,0 +1,40 @@
+"""Make batches of a Python loader in several threads: workers of a PyDataset.
+
+Why: Keras calls a loader in one thread by default; reading and decoding release Python's lock.
+Safety: the same batches; random changes of samples are drawn in another order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from harness.fixes.source import ALIKE, Source, input_of, name_of
+from workloads.protocol import Edit
+
+NAME = "loader-threads"
+ANSWERS = "loader"
+SAFETY = ALIKE
+_LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each fit on a PyDataset: its workers are set just before."""
+    classes = {
+        node.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        and any(source.words(base).endswith(("PyDataset", "Sequence")) for base in node.bases)
+    }
+    result: list[Edit] = []
+    for call in source.fits():
+        given = input_of(call)
+        made = source.value_of(given.id) if isinstance(given, ast.Name) else given
+        if given is None or not isinstance(made, ast.Call) or name_of(made) not in classes | _LOADERS:
+            continue
+        name = given.id if isinstance(given, ast.Name) else "loader"
+        assigned = [] if isinstance(given, ast.Name) else [f"loader = {source.words(given)}"]
+        edit = source.statements_before(call, [*assigned, f"{name}.workers, {name}.max_queue_size = 4, 20"])
+        if edit is not None:
+            result += [edit, *([] if isinstance(given, ast.Name) else [source.replace(given, name)])]
+    return result

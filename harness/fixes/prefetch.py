@@ -1,0 +1,44 @@
+"""Prepare the next batch while this one is computed: prefetch at the end of the pipeline.
+
+Why: without it Keras fit waits for each batch to be made before its step can begin.
+Safety: the same batches in the same order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from harness.fixes.source import SAME, Source, input_of, name_of
+from workloads.protocol import Edit
+
+NAME = "prefetch"
+ANSWERS = "input"
+SAFETY = SAME
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each dataset that fit gets without prefetching."""
+    return [
+        source.insert_after(given, f".prefetch({source.autotune})")
+        for call in source.fits()
+        if (given := input_of(call)) is not None
+        and source.is_dataset(given)
+        and not _prefetches(source, given)
+    ]
+
+
+def _prefetches(source: Source, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        value = source.value_of(node.id)
+        return value is not None and not isinstance(value, ast.Name) and _prefetches(source, value)
+    if not isinstance(node, ast.Call):
+        return False
+    if name_of(node) == "prefetch":
+        return True
+    function = source.function(name_of(node))
+    returned = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)] if function else []
+    return any(
+        value is not None and not isinstance(value, ast.Name) and _prefetches(source, value)
+        for value in returned
+    )

@@ -1,0 +1,206 @@
+"""A parsed script, and where its calls of TensorFlow are. Used by all remedies."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from workloads.protocol import Edit
+
+SAME = "same numbers"
+ALIKE = "statistically the same"
+NUMERICS = "changes numerics"
+LEARNING = "changes training"
+
+# Statements without a body.
+_SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
+# Methods that only a tf.data.Dataset has, or that make one.
+_MAKES_DATASET = {
+    "from_tensor_slices", "from_tensors", "from_generator", "list_files", "TFRecordDataset", "TextLineDataset",
+    "image_dataset_from_directory", "text_dataset_from_directory", "timeseries_dataset_from_array",
+    "audio_dataset_from_directory", "batch", "padded_batch", "prefetch", "interleave", "unbatch", "shuffle", "cache",
+    "make_csv_dataset", "ragged_batch", "rebatch", "bucket_by_sequence_length",
+}  # fmt: skip
+# Methods that return a dataset if called on one.
+_KEEPS_DATASET = {
+    "map",
+    "filter",
+    "take",
+    "skip",
+    "repeat",
+    "apply",
+    "with_options",
+    "shard",
+    "enumerate",
+    "concatenate",
+}
+
+
+class Source:
+    """A script for a kind of device.
+
+    Attributes:
+        tf: the name under which it imports TensorFlow; "" if it does not.
+    """
+
+    def __init__(self, text: str, device: str) -> None:
+        self.text = text
+        self.device = device
+        self.tree = ast.parse(text)
+        self._starts = [0]
+        for line in text.split("\n"):  # as Python counts lines
+            self._starts.append(self._starts[-1] + len(line.encode()) + 1)
+        self._bytes = text.encode()
+        self.tf = next((
+            alias.asname or alias.name
+            for node in ast.walk(self.tree) if isinstance(node, ast.Import)
+            for alias in node.names if alias.name == "tensorflow"
+        ), "")  # fmt: skip
+        # Also names by which functions take them.
+        self._datasets = {"ds", "dataset", "train_ds", "train_dataset"}
+        self._find_datasets()
+
+    @property
+    def autotune(self) -> str:
+        """The value of tf.data.AUTOTUNE as the script would write it."""
+        return f"{self.tf}.data.AUTOTUNE" if self.tf else "-1"
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """Yield the calls of functions or methods with one of these names."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and name_of(node) in names:
+                yield node
+
+    def compiles(self) -> list[ast.Call]:
+        """Return the calls of a model's compile."""
+        return [
+            call
+            for call in self.calls("compile")
+            if isinstance(call.func, ast.Attribute)
+            and self.words(call.func.value) != "re"
+            and not isinstance(call.func.value, ast.Call)  # super().compile
+        ]
+
+    def fits(self) -> list[ast.Call]:
+        """Return the calls of fit that have an input."""
+        return [call for call in self.calls("fit") if call.args or keyword(call, "x")]
+
+    def is_dataset(self, node: ast.expr) -> bool:
+        """Return whether an expression is, as far as one can read, a tf.data.Dataset."""
+        if isinstance(node, ast.Name):
+            return node.id in self._datasets
+        if isinstance(node, ast.Call):
+            name = name_of(node)
+            if name in _MAKES_DATASET or name in self._datasets:
+                return True
+            if name == "range" and isinstance(node.func, ast.Attribute):
+                return self.words(node.func.value).endswith("Dataset")
+            return (
+                name in _KEEPS_DATASET
+                and isinstance(node.func, ast.Attribute)
+                and self.is_dataset(node.func.value)
+            )
+        return False
+
+    def value_of(self, name: str) -> ast.expr | None:
+        """Return the last value that is assigned to a name."""
+        values = [
+            node.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Assign)
+            and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+        ]
+        return max(values, key=lambda value: value.lineno, default=None)
+
+    def function(self, name: str) -> ast.FunctionDef | None:
+        """Return the function of this name."""
+        return next(
+            (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and n.name == name), None
+        )
+
+    def words(self, node: ast.AST) -> str:
+        """Return the text of a node."""
+        start, end = self._span(node)
+        return self._bytes[start:end].decode()
+
+    def insert_after(self, node: ast.AST, text: str) -> Edit:
+        """Return the edit that puts text directly behind a node."""
+        _, end = self._span(node)
+        return Edit(start=end, end=end, text=text)
+
+    def replace(self, node: ast.AST, text: str) -> Edit:
+        """Return the edit that replaces a node."""
+        start, end = self._span(node)
+        return Edit(start=start, end=end, text=text)
+
+    def with_keyword(self, call: ast.Call, name: str, value: str) -> list[Edit]:
+        """Return the edit that gives a call a keyword argument; [] if it has this value."""
+        given = keyword(call, name)
+        if given is not None:
+            return [] if self.words(given) == value else [self.replace(given, value)]
+        if any(each.arg is None for each in call.keywords):
+            return []  # **settings may have it
+        arguments = [*call.args, *(each.value for each in call.keywords)]
+        if arguments:
+            return [self.insert_after(max(arguments, key=self._span), f", {name}={value}")]
+        _, end = self._span(call)
+        return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
+
+    def statements_before(self, node: ast.AST, statements: Sequence[str]) -> Edit | None:
+        """Return the edit that puts statements on lines of their own before that of a node."""
+        line = node.lineno  # type: ignore[attr-defined]
+        owner = next(
+            (
+                each
+                for each in ast.walk(self.tree)
+                if isinstance(each, _SIMPLE) and each.lineno <= line <= (each.end_lineno or 0)
+            ),
+            None,
+        )
+        if owner is None:
+            return None
+        start = self._starts[owner.lineno - 1]
+        indent = " " * owner.col_offset
+        return Edit(start=start, end=start, text="".join(f"{indent}{each}\n" for each in statements))
+
+    def after_imports(self, text: str) -> Edit:
+        """Return the edit that puts a statement behind the imports at the top."""
+        last = max(
+            (n.end_lineno or 0 for n in self.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))),
+            default=0,
+        )
+        start = self._starts[last]
+        return Edit(start=start, end=start, text=f"{text}\n")
+
+    def _span(self, node: ast.AST) -> tuple[int, int]:
+        first, last = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]  # type: ignore[attr-defined]
+        return first + node.col_offset, last + node.end_col_offset  # type: ignore[attr-defined]
+
+    def _find_datasets(self) -> None:
+        """Add the names of variables and functions that hold or return datasets."""
+        before = -1
+        while len(self._datasets) > before:
+            before = len(self._datasets)
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Assign) and self.is_dataset(node.value):
+                    self._datasets |= {each.id for each in node.targets if isinstance(each, ast.Name)}
+                if isinstance(node, ast.FunctionDef) and any(
+                    isinstance(each, ast.Return) and each.value is not None and self.is_dataset(each.value)
+                    for each in ast.walk(node)
+                ):
+                    self._datasets.add(node.name)
+
+
+def name_of(call: ast.Call) -> str:
+    """Return the name of a called function or method."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """Return the value of a keyword argument; None without it."""
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+def input_of(call: ast.Call) -> ast.expr | None:
+    """Return the input of a call of fit."""
+    return call.args[0] if call.args else keyword(call, "x")

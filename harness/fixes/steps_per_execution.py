@@ -1,0 +1,25 @@
+"""Run several steps per call: steps_per_execution.
+
+Why: Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
+Safety: the same numbers; callbacks on batches run once per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.fixes.source import SAME, Source
+from workloads.protocol import Edit
+
+NAME = "steps-per-execution"
+ANSWERS = "launch"
+SAFETY = SAME
+_STEPS = {"cpu": 10, "gpu": 50}
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each compile."""
+    steps = str(_STEPS[source.device])
+    return [
+        edit for call in source.compiles() for edit in source.with_keyword(call, "steps_per_execution", steps)
+    ]

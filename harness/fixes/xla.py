@@ -1,0 +1,21 @@
+"""Compile the step with XLA: jit_compile=True.
+
+Why: XLA fuses operations into fewer kernels, which launches less and reads memory less often.
+Safety: rounding differs, as between two devices; the first step takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.fixes.source import ALIKE, Source
+from workloads.protocol import Edit
+
+NAME = "xla"
+ANSWERS = "device"
+SAFETY = ALIKE
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return an edit for each compile."""
+    return [edit for call in source.compiles() for edit in source.with_keyword(call, "jit_compile", "True")]

@@ -1,0 +1,303 @@
+"""Read scripts without running them: metadata, constants and data sets.
+
+Metadata are a comment block as in PEP 723, `# /// tfbench` to `# ///`, in TOML. All of it is optional.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+import workloads
+from harness.data.published_datasets import KERAS_DATASETS
+from harness.errors import StoreError, UsageError
+from harness.model.workload import Data, Published, Rung, Suite, Workload
+from harness.run.constants import constants
+from harness.untrusted import printable, read_file
+from workloads.protocol import IMAGES, TENSORFLOW, Requests
+
+# Files that built-in scripts share.
+COMPONENTS = Path(workloads.__file__).parent / "components"
+# Size limit of a script.
+MAX_BYTES = 1 << 20
+MAX_NAME = 60
+MAX_DATA_BYTES = 1 << 40
+_BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
+_HINT = "See docs/workloads.md for what the block `# /// tfbench` may hold."
+_T = TypeVar("_T")
+
+
+class _Also(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A further workload of the same script, with other values of its constants."""
+
+    title: str
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    published: tuple[dict[str, Any], ...] = ()
+    accuracy: float | None = None
+    suite: Suite = "extra"
+    source: str = ""
+    requests: Requests | None = None
+    cpu: dict[str, Any] | None = None
+    gpu: dict[str, Any] | None = None
+    ladder: dict[str, dict[str, Any]] | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The metadata block of a script."""
+
+    title: str = ""
+    source: str = ""
+    suite: Suite = "extra"
+    accuracy: float = 0.0
+    tuned: str = ""
+    image: str = TENSORFLOW
+    components: tuple[str, ...] = ()
+    data: dict[str, Any] | None = None
+    requests: Requests | None = None
+    published: tuple[dict[str, Any], ...] = ()
+    cpu: dict[str, Any] = msgspec.field(default_factory=dict)
+    gpu: dict[str, Any] = msgspec.field(default_factory=dict)
+    ladder: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    also: dict[str, _Also] = msgspec.field(default_factory=dict)
+
+
+def read_workloads(path: Path, name: str) -> tuple[Workload, ...]:
+    """Return the workload of a script, named `name`, and further ones that its metadata name.
+
+    Raises:
+        UsageError: no such file, not Python, or invalid metadata; the message names the line.
+    """
+    text = _read(path)
+    tree = _parsed(text, path)
+    metadata, block = _metadata(text, path)
+    others = {
+        file
+        for file in (metadata.tuned, *(rung.get("script", "") for rung in metadata.ladder.values()))
+        if file
+    }
+    for file in (*others, *metadata.components):
+        if Path(file).name != file or not file.endswith(".py"):
+            raise block.invalid(-1, f"{file!r} is not the name of a script beside this one")
+    scripts = {path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}}
+    main = Workload(
+        name=name,
+        file=path.name,
+        title=metadata.title or path.name,
+        scripts=scripts,
+        components={file: _read(COMPONENTS / file) for file in metadata.components},
+        tuned=metadata.tuned,
+        ladder=_ladder(metadata.ladder, path.name),
+        params=constants(tree),
+        device_params=_device_params(metadata.cpu, metadata.gpu),
+        datasets=_datasets(tree, metadata.data, block),
+        published=_published(metadata.published, metadata.source, block),
+        requests=metadata.requests,
+        source=metadata.source,
+        suite=metadata.suite,
+        min_accuracy=metadata.accuracy,
+        image=metadata.image,
+    )
+    further = (_also(main, each, other, block) for each, other in metadata.also.items())
+    result = (main, *further)
+    for workload in result:
+        if problem := next(_problems(workload), ""):
+            raise block.invalid(-1, problem)
+    return result
+
+
+def _also(main: Workload, name: str, other: _Also, block: _Block) -> Workload:
+    return replace(
+        main,
+        name=name,
+        title=other.title,
+        params={
+            **main.params,
+            **{key: tuple(v) if isinstance(v, list) else v for key, v in other.params.items()},
+        },
+        published=_published(other.published, other.source or main.source, block),
+        min_accuracy=main.min_accuracy if other.accuracy is None else other.accuracy,
+        suite=other.suite,
+        source=other.source or main.source,
+        requests=other.requests or main.requests,
+        device_params=main.device_params
+        if other.cpu is None and other.gpu is None
+        else _device_params(other.cpu or {}, other.gpu or {}),
+        ladder=main.ladder if other.ladder is None else _ladder(other.ladder, main.file),
+    )
+
+
+def _datasets(tree: ast.Module, declared: Mapping[str, Any] | None, block: _Block) -> tuple[Data, ...]:
+    """Return the declared data set, and those of keras.datasets that a script mentions."""
+    own = () if declared is None else (block.converted(declared, Data),)
+    mentioned = (
+        data for name, data in KERAS_DATASETS.items()
+        if any(_mentions(node, name.replace("-", "_")) for node in ast.walk(tree))
+    )  # fmt: skip
+    return (*own, *mentioned)
+
+
+def _mentions(node: ast.AST, module: str) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Attribute(attr="datasets") | ast.Name(id="datasets"), attr=name):
+            return name == module
+        case ast.ImportFrom(module=str(source), names=names) if source.endswith("datasets"):
+            return any(each.name == module for each in names)
+        case ast.ImportFrom(module=str(source)):
+            return source.endswith(f"datasets.{module}")
+        case ast.Import(names=names):
+            return any(each.name.endswith(f"datasets.{module}") for each in names)
+    return False
+
+
+def _published(given: tuple[dict[str, Any], ...], source: str, block: _Block) -> tuple[Published, ...]:
+    return tuple(block.converted({"source": source, **each}, Published) for each in given)
+
+
+def _ladder(given: Mapping[str, Mapping[str, Any]], file: str) -> dict[str, Rung]:
+    return {
+        name: Rung(
+            script=values.get("script", file),
+            device=values.get("device", ""),
+            params={key: value for key, value in values.items() if key not in ("script", "device")},
+        )
+        for name, values in given.items()
+    }
+
+
+def _device_params(cpu: Mapping[str, Any], gpu: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {name: values for name, values in (("cpu", cpu), ("gpu", gpu)) if values}
+
+
+def _problems(workload: Workload) -> Iterator[str]:
+    """Describe values that are out of range."""
+    if len(workload.name) > MAX_NAME or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", workload.name):
+        yield f"a workload's name has up to {MAX_NAME} letters, digits and hyphens, not {workload.name!r}"
+    if workload.image not in IMAGES:
+        yield f"image must be one of {', '.join(IMAGES)}"
+    if not 0 <= workload.min_accuracy <= 1:
+        yield "accuracy must lie between 0 and 1"
+    for values in (
+        *workload.device_params.values(),
+        {d.constant: "" for d in workload.datasets if d.constant},
+    ):
+        if unknown := values.keys() - workload.params.keys():
+            yield f"{', '.join(sorted(unknown))} is not a constant of {workload.file}"
+    for data in workload.datasets:
+        yield from _data_problems(data)
+    requests = workload.requests
+    sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ((1,),)
+    if not sizes[0] or any(list(each) != sorted(set(each)) or min(each, default=1) <= 0 for each in sizes):
+        yield "requests must have ascending batch sizes above 0"
+
+
+def _data_problems(data: Data) -> Iterator[str]:
+    names = data.class_names
+    if min(data.shape, default=1) <= 0 or min(data.classes, data.train, data.test) <= 0:
+        yield "shape, classes, train and test of data must be above 0"
+    if not 0 < _bytes_of(data) <= MAX_DATA_BYTES:
+        yield f"data must be numeric and smaller than {MAX_DATA_BYTES >> 40} TiB"
+    if data.kind == "table" and (len(data.shape) != 1 or data.dtype != "float32"):
+        yield 'data of kind "table" needs a shape [columns] of float32'
+    if data.kind == "jpeg" and (len(data.shape) != 3 or data.shape[2] != 3):
+        yield 'data of kind "jpeg" needs a shape [height, width, 3]'
+    if names and not (
+        all(re.fullmatch(r"[\w-]+", name) for name in names)
+        and len(names) == data.classes
+        and tuple(sorted(set(names))) == names
+    ):
+        yield "class_names must name a folder for each class, in alphabetical order"
+
+
+def _bytes_of(data: Data) -> float:
+    """Return the size of a data set with one label per sample; 0 if the dtype is not numeric."""
+    try:
+        dtype = np.dtype(data.dtype)
+        size = dtype.itemsize if dtype.kind in "biuf" else 0
+        return float(max(1, data.train + data.test, data.classes) * (math.prod(data.shape) + 1) * size)
+    except (TypeError, ValueError, SyntaxError, OverflowError):
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Block:
+    """The metadata block of a script: its first line's number and its lines, for messages."""
+
+    path: Path
+    first: int = 2
+    lines: Sequence[str] = ()
+
+    def converted(self, plain: Any, kind: type[_T]) -> _T:
+        """Return a part of the block as a typed value; unknown fields are errors."""
+        try:
+            if dataclasses.is_dataclass(kind):
+                names = {each.name for each in dataclasses.fields(kind)}
+                if unknown := sorted(plain.keys() - names):
+                    raise ValueError(f"unknown field `{unknown[0]}`")
+            return msgspec.convert(plain, kind)
+        except (ValueError, TypeError, OverflowError) as error:
+            # The field is named as `$.published[0].value` or as field `value`.
+            fields = re.findall(r"[A-Za-z_][\w-]*", str(error).rpartition(" `")[2])
+            places = (
+                number
+                for field in reversed(fields)
+                for number, line in enumerate(self.lines)
+                if re.search(rf"\b{field}\b", line)
+            )
+            # A missing field: the table that lacks it has one of the others.
+            others = (
+                number
+                for name in (plain if isinstance(plain, Mapping) else ())
+                for number, line in enumerate(self.lines)
+                if re.search(rf"\b{re.escape(str(name))}\b", line)
+            )
+            raise self.invalid(next(places, next(others, 0)), str(error)) from error
+
+    def invalid(self, line: int, reason: str) -> UsageError:
+        """Return the error of a line of the block, from 0."""
+        return UsageError(
+            f"{self.path}, line {self.first + line}: the metadata are not valid: {printable(reason, 300)}.",
+            hint=_HINT,
+        )
+
+
+def _metadata(text: str, path: Path) -> tuple[_Metadata, _Block]:
+    match = _BLOCK.search(text)
+    if match is None:
+        return _Metadata(), _Block(path)
+    block = _Block(path, text[: match.start()].count("\n") + 2, match["content"].splitlines())
+    content = "\n".join(line.removeprefix("#").removeprefix(" ") for line in block.lines)
+    try:
+        plain = tomllib.loads(content)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        number = re.search(r"line (\d+)", str(error))
+        raise block.invalid(int(number[1]) - 1 if number else 0, str(error)) from error
+    return block.converted(plain, _Metadata), block
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_file(path, max_bytes=MAX_BYTES).decode("utf-8")
+    except StoreError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text.", hint="Give a Python script.") from error
+
+
+def _parsed(text: str, path: Path) -> ast.Module:
+    try:
+        return ast.parse(text, filename=str(path))
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        reason = printable(str(error), 300) or "it is nested too deeply"
+        raise UsageError(
+            f"{path} is not Python: {reason}.", hint="Run it with python3 to see why."
+        ) from error

@@ -1,0 +1,286 @@
+"""Read the health of GPUs and host, as an ordinary user, before and after a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pynvml
+
+from harness.cpuset import cpu_numbers
+from harness.model.health import HOST, Health, State, Xid
+from harness.model.platform import Gpu
+from harness.system.machine import text
+from harness.telemetry.gpu_source import Fields
+from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
+
+Values = Mapping[str, float | str]
+_FIELDS: Mapping[str, tuple[int, float]] = {
+    "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
+    "nvlink_crc_errors": (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 1),
+    "nvlink_replays": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 1),
+    "thermal_s": (pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, 1e-9),
+}
+_MAX_EVENTS = 1_000
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
+_KERNEL_LOG = Path("/dev/kmsg")
+
+
+def _ecc(kind: int, counter: int) -> Callable[[Any], float]:
+    return lambda gpu: float(pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter))
+
+
+def _remapped(gpu: Any) -> Values:
+    names = ("remapped_corrected", "remapped_uncorrected", "remapping_pending", "remapping_failed")
+    try:
+        return dict(zip(names, map(float, pynvml.nvmlDeviceGetRemappedRows(gpu)), strict=True))
+    except pynvml.NVMLError_NotSupported:
+        # GPUs before Ampere retire pages instead.
+        return {"remapping_pending": float(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu))}
+
+
+def _nvlinks(gpu: Any) -> Values:
+    states: list[int] = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            states.append(pynvml.nvmlDeviceGetNvLinkState(gpu, link))
+        except pynvml.NVMLError as error:
+            if not states or error.value not in UNSUPPORTED:
+                raise
+            break
+    return {"nvlinks": float(len(states)), "nvlinks_active": float(sum(states))}
+
+
+def _watts(values: Sequence[int]) -> Values:
+    return dict(zip(("power_min_w", "power_max_w"), (value / 1000 for value in values), strict=True))
+
+
+def _numa_node(gpu: Any) -> float:
+    bus = pynvml.nvmlDeviceGetPciInfo(gpu).busId
+    node = text(
+        Path("/sys/bus/pci/devices") / _bus(bus.decode() if isinstance(bus, bytes) else bus) / "numa_node"
+    )
+    if not node:
+        raise RuntimeError("The kernel does not say which NUMA node the GPU is on.")
+    return float(node)
+
+
+def _bus(name: str) -> str:
+    """Return a PCI address as the kernel writes it: "0000:3b:00.0"."""
+    domain, _, rest = name.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+# Reading -> NVML call; a call that returns a mapping makes several readings.
+_CALLS: Mapping[str, Callable[[Any], float | Values]] = {
+    "ecc_uncorrected": _ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
+    "ecc_corrected": _ecc(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_VOLATILE_ECC),
+    "ecc_uncorrected_ever": _ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
+    "remapping": _remapped,
+    "nvlinks": _nvlinks,
+    "pcie_max_gen": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu)),
+    "pcie_max_width": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu)),
+    "slowdown_c": lambda gpu: float(
+        pynvml.nvmlDeviceGetTemperatureThreshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+    ),
+    "temperature_c": lambda gpu: float(pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)),
+    "power_limit_w": lambda gpu: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
+    "power_default_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu) / 1000,
+    "power_limits": lambda gpu: _watts(pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)),
+    "clock_set_mhz": lambda gpu: float(pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)),
+    "clock_default_mhz": lambda gpu: float(
+        pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)
+    ),
+    "persistence": lambda gpu: float(pynvml.nvmlDeviceGetPersistenceMode(gpu)),
+    "mig": lambda gpu: float(pynvml.nvmlDeviceGetMigMode(gpu)[0]),
+    "confidential": lambda gpu: float(pynvml.nvmlSystemGetConfComputeState().ccFeature),
+    "processes": lambda gpu: float(len(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu))),
+    "numa_node": _numa_node,
+}
+
+
+def gpu_state(uuid: str) -> tuple[dict[str, float | str], dict[str, str]]:
+    """Return a GPU's readings, and why others are missing; NVML must be initialised."""
+    values: dict[str, float | str] = {}
+    missing: dict[str, str] = {}
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        for name, call in {**_CALLS, "fields": Fields(_FIELDS).read}.items():
+            try:
+                answer = call(handle)
+            except (pynvml.NVMLError, RuntimeError) as error:
+                if isinstance(error, pynvml.NVMLError) and error.value in GPU_LOST:
+                    raise
+                missing[name] = explain(error, uuid)
+                continue
+            for key, value in answer.items() if isinstance(answer, Mapping) else ((name, answer),):
+                if isinstance(value, Exception):
+                    missing[key] = explain(value, uuid)
+                else:
+                    values[key] = value
+    except pynvml.NVMLError as error:
+        return {"lost": explain(error, uuid)}, {}
+    return values, missing
+
+
+def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float | str]:
+    """Return the host's readings.
+
+    Args:
+        cpus: the CPUs that containers may use, "" for all.
+        data: a folder on the disk of the data.
+    """
+    times, swap = psutil.cpu_times(), psutil.swap_memory()
+    nearest = next(path for path in (data, *data.absolute().parents) if path.exists())
+    mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
+    used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
+    nodes = {
+        path.parent.name.removeprefix("node"): cpu_numbers(text(path))
+        for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
+    }
+    errors = [text(path) for path in (root / "sys/devices/system/edac/mc").glob("mc*/ue_count")]
+    huge = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    values: dict[str, float | str | None] = {
+        "cpu_s": sum(times[:8]),  # guests' time is part of user time
+        "steal_s": getattr(times, "steal", None),
+        "swapped_bytes": float(swap.sin + swap.sout),
+        "swap_used_bytes": float(swap.used),
+        "governor": text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
+        "huge_pages": huge[1] if huge else None,
+        "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
+        "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
+        "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
+        "disk_free_share": 1 - shutil.disk_usage(nearest).used / max(1, shutil.disk_usage(nearest).total),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class _XidEvents:
+    """Xid events of one GPU since the object was made."""
+
+    def __init__(self, uuid: str) -> None:
+        self._events = pynvml.nvmlEventSetCreate()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
+
+    def codes(self) -> list[int]:
+        """Return the codes of new events, and free the event set."""
+        codes: list[int] = []
+        with suppress(pynvml.NVMLError):
+            while len(codes) < _MAX_EVENTS:
+                codes.append(int(pynvml.nvmlEventSetWait_v2(self._events, 0).eventData))
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(self._events)
+        return codes
+
+
+def kernel_xids(path: Path = _KERNEL_LOG) -> tuple[tuple[str, int], ...]:
+    """Return (PCI address, code) of the Xids in the kernel log.
+
+    Raises:
+        OSError: an ordinary user may not read it here.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        records: list[str] = []
+        while True:
+            try:
+                record = os.read(file, 8192)
+            except BlockingIOError:  # the end of /dev/kmsg
+                break
+            except BrokenPipeError:  # a record that was overwritten meanwhile
+                continue
+            if not record:
+                break
+            records.append(record.decode(errors="replace"))
+    finally:
+        os.close(file)
+    return tuple((f"{_bus(bus)}", int(code)) for bus, code in _XID.findall("".join(records)))
+
+
+class HealthWatch:
+    """Reads GPUs and host, and collects Xids in between.
+
+    Args:
+        gpus: those of the run, in its order.
+        cpus, data: as for `host_state`.
+    """
+
+    def __init__(self, gpus: Sequence[Gpu], cpus: str, data: Path, log: Path = _KERNEL_LOG) -> None:
+        self._gpus = {f"gpu{position}": gpu.cuda_id for position, gpu in enumerate(gpus)}
+        self._cpus, self._data, self._log = cpus, data, log
+        self._buses: dict[str, str] = {}
+        self._events: dict[str, _XidEvents] = {}
+        self._unwatched: dict[str, str] = {}
+        self._before: tuple[tuple[str, int], ...] = ()
+
+    def begin(self) -> Health:
+        """Read the state before a run and start to collect Xids."""
+        for device, uuid in self._gpus.items():
+            try:
+                pynvml.nvmlInit()
+                with suppress(pynvml.NVMLError):
+                    bus = pynvml.nvmlDeviceGetPciInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).busId
+                    self._buses[_bus(bus.decode() if isinstance(bus, bytes) else bus).partition(".")[0]] = (
+                        device
+                    )
+                self._events[device] = _XidEvents(uuid)
+            except pynvml.NVMLError as error:
+                self._unwatched[device] = explain(error, uuid)
+        state = self._state()
+        with suppress(OSError):
+            self._before = kernel_xids(self._log)
+        return Health(before=state, xids=self._logged(self._before, during=False))
+
+    def end(self, health: Health) -> Health:
+        """Read the state after the run and add its Xids."""
+        events = [(device, code) for device, watch in self._events.items() for code in watch.codes()]
+        xids = [Xid(device=device, code=code, during=True) for device, code in events]
+        with suppress(OSError):
+            new = kernel_xids(self._log)[len(self._before) :]
+            xids += [
+                each for each in self._logged(new, during=True) if (each.device, each.code) not in events
+            ]
+        ended = replace(health, after=self._state(), xids=(*health.xids, *xids))
+        for _ in self._events:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+        return ended
+
+    def _logged(self, xids: Sequence[tuple[str, int]], *, during: bool) -> tuple[Xid, ...]:
+        return tuple(
+            Xid(device=self._buses[bus.partition(".")[0]], code=code, during=during)
+            for bus, code in xids
+            if bus.partition(".")[0] in self._buses
+        )
+
+    def _state(self) -> State:
+        values, missing = {}, {}
+        for device, uuid in self._gpus.items():
+            values[device], missing[device] = gpu_state(uuid)
+            if device in self._unwatched:
+                missing[device]["xid"] = self._unwatched[device]
+        values[HOST] = host_state(self._cpus, self._data)
+        return State(t_ns=time.monotonic_ns(), values=values, missing=missing)
+
+
+@contextmanager
+def watching(watch: HealthWatch, earlier: Health | None, save: Callable[[Health], object]) -> Iterator[None]:
+    """Save the health before and after the block; a run that continues keeps its `earlier` beginning."""
+    health = watch.begin()
+    if earlier:
+        xids = dict.fromkeys((*earlier.xids, *health.xids))
+        health = replace(health, before=earlier.before, xids=tuple(xids))
+    save(health)
+    try:
+        yield
+    finally:
+        save(watch.end(health))

@@ -1,0 +1,244 @@
+"""Sentences about the machine itself: its health, its clocks and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from harness.analysis.xids import UNKNOWN, XIDS
+from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance
+from harness.model.health import HOST, Check, HealthItem, Level
+from harness.wording import counted
+from reports import numbers
+from reports.names import device_name, devices_of
+from workloads.protocol import CORE_SUFFIX
+
+_SEVERITY = (Level.FAIL, Level.ATTENTION)
+
+
+def verdict(analysis: Analysis) -> tuple[str, str]:
+    """Return the machine's card and its level: "good", "notice" or "alert"; "" without anything to say."""
+    parts = list(_verdict(analysis))
+    levels = {item.level for item in analysis.health}
+    level = "alert" if Level.FAIL in levels else "notice" if Level.ATTENTION in levels else "good"
+    return ("Machine: " + "; ".join(parts) if parts else ""), level
+
+
+def _verdict(analysis: Analysis) -> Iterator[str]:
+    worst = problems(analysis)
+    if worst:
+        first = f"{device_name(worst[0].device)}: {health(worst[0])}"
+        yield first if len(worst) == 1 else f"{first} (and {counted(len(worst) - 1, 'other finding')})"
+    elif analysis.health:
+        yield "healthy"
+    yield from _able(analysis)
+    # One link for all: another one would be a finding.
+    links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
+    yield from dict.fromkeys(map(health, links))
+    if slow := clock(analysis):
+        yield slow
+
+
+def clock(analysis: Analysis) -> str:
+    """Return the lowest mean clock of a variant that something lowered: "1,755 of 1,980 MHz by power limit"."""
+    slowed = [(each.share, each, cause) for each in analysis.clocks if each.share for cause in each.slowed]
+    if not slowed:
+        return ""
+    _, each, cause = min(slowed, key=lambda one: one[0])
+    return f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz by {cause.value}"
+
+
+def _able(analysis: Analysis) -> Iterator[str]:
+    """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
+    for each in analysis.normality:
+        width = "" if each.normal else f", outside ±{NORMAL_BAND:.0%} of its kind"
+        yield f"{numbers.percent(each.ratio)} of an {each.kind} ({counted(each.machines, 'machine')}){width}"
+    compared = {each.device for each in analysis.normality}
+    for one in analysis.capabilities:
+        if one.name == "fp16" and one.sheet and one.device not in compared:
+            at = f" at {load(one)}" if load(one) else ""
+            yield f"{device_name(one.device)} FP16 {capability(one)}{at}"
+
+
+def capability(one: Capability) -> str:
+    """Return a measured capability beside its data sheet: "723 of 990 TFLOP/s (73 %)"."""
+    value = numbers.rate(one.value.median, one.value.unit)
+    if one.sheet is None:
+        return value
+    sheet = numbers.rate(one.sheet, one.value.unit)
+    number, _, unit = value.partition(numbers.SPACE)
+    measured = number if sheet.endswith(f"{numbers.SPACE}{unit}") else value
+    return f"{measured} of {sheet} ({numbers.percent(one.value.median / one.sheet)})"
+
+
+def load(one: Capability) -> str:
+    """Return the clock and power at which a capability was measured; "" if unknown."""
+    clock = f"{numbers.number(one.mhz, 4)}{numbers.SPACE}MHz" if one.mhz else ""
+    power = f"{one.power_w:.0f}{numbers.SPACE}W" if one.power_w else ""
+    return ", ".join(filter(None, (clock, power)))
+
+
+def capability_name(name: str) -> str:
+    """Return the name of a capability."""
+    kind, core, _ = name.partition(CORE_SUFFIX)
+    return f"{_CAPABILITIES.get(kind, kind.upper())}{', one core' if core else ''}"
+
+
+def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield each device and all that it can do in one line; without what the chart draws if not `drawn`."""
+    for device_, name in devices_of(analysis).items():
+        own = [each for each in analysis.capabilities if each.device == device_]
+        if line := abilities_line([each for each in own if drawn or not (each.sheet or each.references)]):
+            yield name, line
+
+
+def sustained(each: Endurance) -> str:
+    """Return what a device sustained in one line."""
+    cold, hot = numbers.rate(each.cold, "FLOP/s"), numbers.rate(each.sustained, "FLOP/s")
+    steady = "not steady yet" if each.steady_s is None else f"steady after {numbers.duration(each.steady_s)}"
+    units = {"sm_clock_mhz": "MHz", "power_instant_w": "W", "temperature_c": "°C"}
+    at = (
+        f"{each.telemetry[name]:.0f}{numbers.SPACE}{unit}"
+        for name, unit in units.items()
+        if name in each.telemetry
+    )
+    share = numbers.percent(each.sustained / each.cold)
+    return ", ".join((f"{cold} cold, {hot} sustained ({share})", steady, *at))
+
+
+def abilities_line(measured: Sequence[Capability]) -> str:
+    """Return capabilities in one line; "" for none."""
+    texts = {each.name: f"{capability_name(each.name)} {capability(each)}" for each in measured}
+    for each in measured:
+        both = texts.get(kind := each.name.removesuffix(CORE_SUFFIX))
+        if kind != each.name and both:
+            texts[kind] = f"{both} ({capability(each)} on one core)"
+            del texts[each.name]
+    return "; ".join(texts.values())
+
+
+_CAPABILITIES = {
+    "memory": "memory",
+    "to-device": "host to GPU",
+    "to-device-pinned": "host to GPU, pinned",
+    "from-device": "GPU to host",
+    "from-device-pinned": "GPU to host, pinned",
+    "launch": "kernel launches",
+    "all-reduce": "all-reduce",
+    "jpeg": "JPEG decoding",
+    "read": "reading the data",
+}
+
+
+def problems(analysis: Analysis) -> list[HealthItem]:
+    """Return the checks that did not pass, failures first."""
+    found = (item for item in analysis.health if item.level in _SEVERITY)
+    return sorted(found, key=lambda item: _SEVERITY.index(item.level))
+
+
+def health(item: HealthItem) -> str:
+    """Return what a check found in a few words."""
+    if item.level is Level.UNREADABLE:
+        return (item.text or "not reported here").rstrip(".")
+    return _OBSERVED[item.check](item.facts, item.text.rstrip("."))
+
+
+def device(name: str) -> str:
+    """Return the name of a checked device."""
+    return "host" if name == HOST else device_name(name)
+
+
+Facts = Mapping[str, float]
+
+
+def _xid(facts: Facts, text: str) -> str:
+    if "code" not in facts:
+        return "none"
+    code = int(facts["code"])
+    meaning = XIDS.get(code, UNKNOWN)
+    when = "during this run" if facts["during"] else "before this run"
+    return f"Xid {code} {when}, {meaning.meaning}: {meaning.action}"
+
+
+def _ecc(facts: Facts, text: str) -> str:
+    during = f", {facts['new']:.0f} of them during this run" if facts["new"] else ""
+    ever = f", {facts['ecc_uncorrected_ever']:.0f} ever" if facts.get("ecc_uncorrected_ever") else ""
+    return f"{facts['ecc_uncorrected']:.0f} uncorrectable since the driver was loaded{during}{ever}"
+
+
+def _remapped(facts: Facts, text: str) -> str:
+    if facts.get("remapping_failed"):
+        return "a memory row could not be remapped: replace the GPU"
+    if facts["remapping_pending"]:
+        return "a remapping waits for a reset of the GPU"
+    return f"{facts.get('remapped_uncorrected', 0) + facts.get('remapped_corrected', 0):.0f} rows remapped"
+
+
+def _nvlink(facts: Facts, text: str) -> str:
+    errors = f", {counted(round(facts['errors']), 'error')} during this run" if facts["errors"] else ""
+    return f"{facts['active']:.0f} of {facts['links']:.0f} links active{errors}"
+
+
+def _pcie(facts: Facts, text: str) -> str:
+    now, most = (f"{facts[f'{prefix}gen']:.0f}.0 x{facts[f'{prefix}width']:.0f}" for prefix in ("", "max_"))
+    return f"PCIe {now}" if now == most else f"PCIe {now} of {most}: reseat the card or check the slot"
+
+
+def _heat(facts: Facts, text: str) -> str:
+    return f"{facts['hottest']:.0f} °C at most, slowdown at {facts['limit']:.0f} °C"
+
+
+def _slowdown(facts: Facts, text: str) -> str:
+    share = numbers.percent(facts["share"])
+    return f"{share} of the time under load" + (": check power supply and cooling" if facts["share"] else "")
+
+
+def _power_limit(facts: Facts, text: str) -> str:
+    limit, default = facts["power_limit_w"], facts["power_default_w"]
+    return f"{limit:.0f} W" + (f", below the default of {default:.0f} W" if limit < default else "")
+
+
+def _clocks(facts: Facts, text: str) -> str:
+    now, default = facts.get("clock_set_mhz", 0.0), facts.get("clock_default_mhz", 0.0)
+    if now < default:
+        return f"set to {now:.0f} MHz, below {default:.0f} MHz: reset with nvidia-smi -rac"
+    locked = facts.get("share", 0.0)
+    return f"limited by a setting for {numbers.percent(locked)} of the time" if locked else "not limited"
+
+
+def _flag(on: str, off: str = "off") -> Callable[[Facts, str], str]:
+    return lambda facts, text: on if facts["on"] else off
+
+
+def _processes(facts: Facts, text: str) -> str:
+    others = round(facts["others"])
+    return f"{counted(others, 'other process')}: stop it and repeat" if others else "none"
+
+
+def _numa(facts: Facts, text: str) -> str:
+    return f"node {facts['node']:.0f}; the CPUs used are on {counted(round(facts['nodes']), 'node')}"
+
+
+_OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
+    Check.LOST: lambda facts, text: text or "yes",
+    Check.XID: _xid,
+    Check.ECC: _ecc,
+    Check.REMAPPED: _remapped,
+    Check.NVLINK: _nvlink,
+    Check.PCIE: _pcie,
+    Check.REPLAYS: lambda facts, text: f"{facts['new']:.0f} during this run",
+    Check.HEAT: _heat,
+    Check.SLOWDOWN: _slowdown,
+    Check.POWER_LIMIT: _power_limit,
+    Check.CLOCKS: _clocks,
+    Check.PERSISTENCE: _flag("on"),
+    Check.MIG: _flag("on: a part of the GPU was measured"),
+    Check.CONFIDENTIAL: _flag("on: copies to the GPU are encrypted"),
+    Check.PROCESSES: _processes,
+    Check.NUMA: _numa,
+    Check.STEAL: lambda facts, text: f"{numbers.percent(facts['share'])} of the CPU time",
+    Check.GOVERNOR: lambda facts, text: text,
+    Check.SWAP: lambda facts, text: f"{numbers.size(facts['bytes'])} moved" if facts["bytes"] else "none",
+    Check.HUGE_PAGES: lambda facts, text: text,
+    Check.MEMORY: lambda facts, text: f"{facts['new']:.0f} uncorrectable during this run",
+    Check.DISK: lambda facts, text: f"{text or 'unknown type'}, {numbers.percent(facts['free'])} free",
+}

@@ -1,0 +1,61 @@
+"""A run of fake trials by `measure`, as a process whose terminal, streams and disk tests take away.
+
+Arguments: FOLDER TRIALS SECONDS, of each trial.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+from harness.cli import prepare_process
+from harness.cli.console import Terminal, err, show_error
+from harness.cli.run_trials import measure, stop_on_signals
+from harness.defaults import PROFILES
+from harness.errors import TfbenchError
+from harness.model.options import Options
+from harness.run.plan import plan_trials, spec_for
+from harness.run.prepare import Prepared
+from harness.run.runner import Job
+from harness.run.store import RunFolder
+from tests.builders import container_spec, manifest, small_workload
+from tests.fakes import FakeEngine, Script
+from workloads.protocol import BASELINE
+
+WORKLOAD = small_workload("short", file="short.py", scripts={"short.py": "EPOCHS = 1\n"})
+
+
+def run(path: Path, trials: int, seconds: float) -> None:
+    profile = replace(PROFILES["smoke"], trials=trials, max_trials=trials)
+    planned = plan_trials((WORKLOAD,), ("cpu",), profile, {WORKLOAD.name: (BASELINE,)}, {})
+    jobs = tuple(
+        Job(
+            planned=each,
+            spec=spec_for(each, WORKLOAD, profile, Options(), folder="", data={}),
+            container=container_spec(trial_id=each.id),
+        )
+        for each in planned
+    )
+    ends: list[float] = []
+    script = Script(
+        on_start=lambda out: ends.append(time.monotonic() + seconds),
+        may_exit=lambda: time.monotonic() > ends[-1],
+    )
+    resolved = SimpleNamespace(
+        options=SimpleNamespace(rate_hz=10.0), profile=profile, planned=planned, workloads=(WORKLOAD,)
+    )
+    prepared = Prepared(
+        resolved=resolved, engine=FakeEngine(script), folder=RunFolder(path), manifest=manifest(), jobs=jobs
+    )
+    with stop_on_signals():
+        measure(prepared, Terminal(err()))
+
+
+if __name__ == "__main__":
+    prepare_process()
+    try:
+        run(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except TfbenchError as error:
+        show_error(error)
+        sys.exit(error.exit_code)

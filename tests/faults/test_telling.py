@@ -1,0 +1,154 @@
+"""The report is written whatever happens to terminal, streams, umask and environment."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli.output_files import write_outputs
+from harness.errors import EngineError, Interrupted, TfbenchError
+from harness.model.run import Status
+from harness.run.store import read_run
+from tests.builders import cpu_run
+from tests.conftest import ROOT
+from tests.endtoend import wait_until
+from tests.faults.injecting import LIMIT_S, faults
+from tests.folders import write_run
+
+pytestmark = pytest.mark.slow
+
+REDIRECTIONS = ("<&-", ">&-", "2>&-", ">/dev/full", "2>/dev/full", "</dev/null", "| head -c 1")
+ENVIRONMENT = {
+    "PYTHONOPTIMIZE": ("1", "2"),
+    "PYTHONUNBUFFERED": ("1",),
+    "PYTHONIOENCODING": ("ascii", "latin-1:strict"),
+    "COLUMNS": ("0", "1", "-3", "abc", "9" * 30, "1" * 5),
+    "LINES": ("0", "-1"),
+    "TERM": ("dumb", "", "unknown"),
+    "FORCE_COLOR": ("1",),
+    "NO_COLOR": ("1",),
+    "LC_ALL": ("C", "none"),
+    "TZ": ("", "none", ":/etc/passwd"),
+    "TMPDIR": ("/nowhere",),
+    "HOME": ("/nowhere", ""),
+    "XDG_CACHE_HOME": ("/dev/null", "relative"),
+    "PYTHONWARNINGS": ("error::DeprecationWarning:none",),
+    "PYTHONHASHSEED": ("0",),
+}
+SETTINGS = st.sampled_from([(name, value) for name, values in ENVIRONMENT.items() for value in values])
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("recorded") / "run", cpu_run(trials=2)).path
+
+
+def shell(command: str, *, umask: int = 0o022, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f"umask {umask:03o}; {command}"], env={**os.environ, **environment}, cwd=ROOT, timeout=LIMIT_S,
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+@faults(share=0.015, default=12)
+@given(
+    redirections=st.sets(st.sampled_from(REDIRECTIONS[:-1]), max_size=3),
+    piped=st.booleans(),
+    settings=st.lists(SETTINGS, max_size=3).map(dict),
+    umask=st.sampled_from((0o022, 0o027, 0o077, 0o377, 0o777)),
+)
+def test_report_is_written_in_any_environment(
+    recorded, tmp_path_factory, redirections, piped, settings, umask
+):
+    out = tmp_path_factory.mktemp("out")
+    words = f"{sys.executable} -m harness report {recorded} --out {out} {' '.join(sorted(redirections))}"
+    done = shell(words + (f" {REDIRECTIONS[-1]}" if piped else ""), umask=umask, **settings)
+    assert {path.name for path in out.iterdir()} == {"report.html", "results.json"}, done.stderr
+    assert "Traceback" not in done.stderr
+    if not piped:
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("columns", ENVIRONMENT["COLUMNS"])
+def test_list_prints_whatever_the_width(columns: str) -> None:
+    assert "cats-dogs" in shell(f"{sys.executable} -m harness list", COLUMNS=columns).stdout
+
+
+def test_removed_working_folder_is_named(tmp_path: Path) -> None:
+    tool = Path(sys.executable).with_name("tfbench")
+    done = shell(
+        f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir ../gone && {tool} bench", PYTHONPATH=str(ROOT)
+    )
+    assert done.returncode == 6
+    assert "working directory no longer exists" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["ssh://user:pass-word@host", "tcp://user:p@ss-word@host:1", "user:pass-word@host", "http://:pass-word@h/?token=pass-word"],
+)  # fmt: skip
+def test_password_of_an_address_is_not_printed(tmp_path: Path, address: str) -> None:
+    command = f"{sys.executable} -m harness bench -e docker -d cpu --out {tmp_path}"
+    done = shell(command, DOCKER_HOST=address, TFBENCH_CACHE=str(tmp_path))
+    assert done.returncode == EngineError.exit_code
+    assert "another machine" in done.stderr
+    assert "word" not in done.stderr.replace("words", "")
+
+
+def test_errors_contain_no_secrets() -> None:
+    error = TfbenchError(
+        "at https://me:secret@host/simple and x?api_key=secret&b=1", hint="or git+ssh://secret@host"
+    )
+    assert str(error) == "at https://host/simple and x?api_key=***&b=1 or git+ssh://host"
+
+
+def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
+    paths = {form: tmp_path / form for form in ("html", "json", "csv")}
+    renderers = {"html": lambda: str(1 / 0), "json": lambda: "{}", "csv": lambda: "a"}
+    with pytest.raises(ZeroDivisionError):
+        write_outputs(renderers, paths)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "json"]
+
+
+def faked_run(path: Path, trials: int, seconds: float) -> list[str]:
+    return [sys.executable, "-m", "tests.faults.faked_run", str(path), str(trials), str(seconds)]
+
+
+def finished(path: Path) -> int:
+    return sum(1 for _ in path.glob("trials/*/trial.json"))
+
+
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN], ids=["signal", "nohup"])
+def test_report_is_written_when_the_terminal_is_closed(tmp_path: Path, hangup: signal.Handlers) -> None:
+    path = tmp_path / "run"
+    environment = {**os.environ, "TFBENCH_LOCK": str(tmp_path / "lock")}
+    pid, terminal = pty.fork()
+    if not pid:
+        signal.signal(signal.SIGHUP, hangup)
+        os.chdir(ROOT)
+        os.execve(sys.executable, faked_run(path, 3, 1.5), environment)
+    wait_until(lambda: finished(path) == 1)
+    time.sleep(0.3)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert (path / "report.html").exists()
+    expected = 0 if hangup == signal.SIG_IGN else Interrupted.exit_code
+    assert os.waitstatus_to_exitcode(status) == expected
+    trials = [trial.status for trial in read_run(path).trials]
+    assert trials.count(Status.OK) == (3 if hangup == signal.SIG_IGN else 1)
+
+
+@pytest.mark.parametrize("redirection", REDIRECTIONS)
+def test_run_is_measured_whatever_the_streams(tmp_path: Path, redirection: str) -> None:
+    path = tmp_path / "run"
+    done = shell(f"{' '.join(faked_run(path, 2, 0.1))} {redirection}", TFBENCH_LOCK=str(tmp_path / "lock"))
+    assert (path / "report.html").exists(), done.stderr
+    assert [trial.status for trial in read_run(path).trials] == [Status.OK] * 2
+    assert done.returncode == 0, done.stderr

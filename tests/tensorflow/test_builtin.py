@@ -1,0 +1,232 @@
+"""The built-in scripts: they run as they stand, learn, and have the published models."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from harness.data.datasets import ensure_data
+from harness.model.workload import Data, Workload
+from harness.progress import Silent
+from harness.run.catalogue import built_in
+from harness.run.constants import script_text
+from tests.conftest import ROOT
+from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+WORKLOADS = {e.workload.name: e.workload for e in built_in() if e.workload.image == TENSORFLOW}
+# Constants that make a step short.
+SMALL: Mapping[str, Mapping[str, Any]] = {
+    "cats-dogs-128": {"BATCH_SIZE": 4},
+    "cats-dogs-deep": {"BATCH_SIZE": 2, "SIDE": 64},
+    "cifar10-cnn": {"BATCH_SIZE": 64, "THREADS": 2},
+    "imdb-lstm": {"BATCH_SIZE": 4, "LENGTH": 16},
+    "resnet50": {"BATCH_SIZE": 1, "BATCHES": 6},
+    "resnet50-infer": {"BATCH_SIZE": 1},
+    "transfer-learning": {"BATCH_SIZE": 4, "SIDE": 32},
+    "from-scratch": {"BATCH_SIZE": 4, "SIDE": 32},
+}
+# Steps a window, and the accuracy reached after them; chance is 0.5, 0.1 or 0.01.
+LEARNED = {
+    "cats-dogs": (50, 0.55), "cifar10-mlp": (150, 0.3), "cifar100-mlp": (150, 0.05), "cifar10-cnn": (60, 0.2),
+    "fashion-mnist-mlp": (150, 0.3),
+}  # fmt: skip
+Serve = Callable[[Data], str]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """Return the folder of a small procedural data set in the shape of another."""
+    cache = tmp_path_factory.mktemp("served")
+
+    def served(data: Data) -> str:
+        jpeg = {"shape": (90, 101, 3)} if data.kind == "jpeg" else {}
+        small = replace(data, train=600 if jpeg else 2000, test=100 if jpeg else 300, **jpeg)
+        return str(ensure_data(small, cache, "procedural", 1, Silent())[0])
+
+    return served
+
+
+def texts(workload: Workload, variants: list[str], places: Mapping[str, str]) -> dict[str, str]:
+    params = {**SMALL.get(workload.name, {}), **places}
+    return {variant: script_text(workload, variant, "cpu", params)[1] for variant in variants}
+
+
+def run(drive: Any, serve: Serve, name: str, variants: list[str], **more: Any) -> Any:
+    workload = WORKLOADS[name]
+    folders = {data.name: serve(data) for data in workload.datasets}
+    places = {data.constant: folders[data.name] for data in workload.datasets if data.constant}
+    scripts = texts(workload, [BASELINE, *variants], places)
+    requests = workload.requests and asdict(replace(workload.requests, batch_sizes=(1,), bounds_ms=()))
+    return drive(
+        scripts.pop(BASELINE), others=scripts, requests=requests,
+        **{"data": folders, "steps": 2, "windows": 1, "window_s": 0.1, "variants": [BASELINE, *variants], **more},
+    )  # fmt: skip
+
+
+# One of each script: further workloads of a script differ in its constants only; the deep network takes a minute.
+@pytest.mark.parametrize(
+    "name", [name for name in WORKLOADS if (ROOT / "workloads" / name).is_dir() and name != "cats-dogs-deep"]
+)
+def test_published_tuned_and_the_ladder_between_them_run(drive, serve, name):
+    workload = WORKLOADS[name]
+    rungs = [f"{OPTIMIZATION_PREFIX}{rung}" for rung, each in workload.ladder.items() if each.device != "gpu"]
+    # The steps of deep networks take minutes to compile; their rungs are the same scripts.
+    rungs = rungs if name not in ("cats-dogs-deep", "resnet50") else []
+    done = run(drive, serve, name, [*([TUNED] if workload.tuned else []), *rungs])
+    assert done.of("left-out") == []
+    steps = done.per_step()
+    chosen = {each["variant"]: each["params"] for each in done.of("variant")}
+    for variant, params in chosen.items():
+        assert steps[variant] == pytest.approx(params.get("batch_size", steps[variant]), rel=0.3)
+    assert chosen[BASELINE]["jit_compile"] is False
+    changed = {each["variant"]: each["changes"] for each in done.of("variant")}
+    diffs = {each["variant"]: each["diff"] for each in done.of("script")}
+    assert all(changed[variant] or diffs[variant] for variant in rungs), "a rung that changes nothing"
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_published_and_tuned_learn(drive, serve, arrays, name):
+    steps, least = LEARNED[name]
+    (data,) = WORKLOADS[name].datasets
+    # Perceptrons learn noisy patterns sooner than the procedural pictures; convolutions do not.
+    easy = {data.name: arrays(data.shape, data.classes, 4000)} if name.endswith("-mlp") else {}
+    done = run(drive, serve, name, [TUNED], steps=steps, **({"data": easy} if easy else {}))
+    assert min(done.metric(variant, "accuracy") for variant in (BASELINE, TUNED)) > least
+
+
+def test_the_published_loader_is_what_cats_and_dogs_waits_for(drive, serve):
+    done = run(drive, serve, "cats-dogs", [INPUT_ONLY])
+    (drained,) = done.of("window", variant=INPUT_ONLY)
+    assert drained["wait_ns"] > 0.8 * (drained["end_ns"] - drained["start_ns"])
+
+
+INSPECT = """
+import json
+import keras
+from workloads.driver.interception import Interception
+from workloads.driver import datasets, script
+from workloads.protocol import Script
+def described(layer):
+    sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
+    activation = getattr(getattr(layer, "activation", None), "__name__", "")
+    return " ".join(str(part) for part in (type(layer).__name__, *sizes, activation) if part)
+models = {}
+for name, path, text, data in WHAT:
+    keras.backend.clear_session()
+    took = Interception(number=1, predicts=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    with took.active(), datasets.mounted(data, ()):
+        script.run(Script(path=path, text=text), (), {})
+    model = getattr(took.call.model, "network", took.call.model)
+    models[name] = {
+        "layers": [described(layer) for layer in model.layers], "parameters": model.count_params(),
+        "setup": [type(took.call.model.optimizer).__name__, took.call.model.loss, list(model.input_shape[1:])],
+        "trainable": len(model.trainable_weights),
+    }
+print()
+print(json.dumps(models))
+"""
+POOLED = "MaxPooling2D"
+SIGMOID = "Dense 1 sigmoid"
+BINARY = ("Adam", "binary_crossentropy")
+SPARSE = "sparse_categorical_crossentropy"
+
+
+def dense(*units: int, last: str) -> list[str]:
+    return [*(f"Dense {count} relu" for count in units), last]
+
+
+def convolutions(*filters: int) -> list[str]:
+    layers = (layer for count in filters for layer in (f"Conv2D {count} relu", POOLED))
+    return [*layers, "Flatten", "Dense 128 relu"]
+
+
+def normalised(*groups: tuple[int, int]) -> list[str]:
+    block = "Conv2D {} linear", "BatchNormalization", "ReLU"
+    layers = []
+    for count, filters in groups:
+        layers += [*[each.format(filters) for each in block] * count, POOLED]
+    return layers
+
+
+# Workload -> layers, (optimizer, loss, input shape), number of parameters if known.
+PUBLISHED = {
+    "cifar100-mlp": (
+        ["Flatten", *dense(512, 256, last="Dense 100 softmax")], ("Adam", "categorical_crossentropy", [32, 32, 3]),
+        3073 * 512 + 513 * 256 + 257 * 100),
+    "cifar10-mlp": (
+        ["Flatten", *dense(3000, 1000, last="Dense 10 sigmoid")], ("SGD", SPARSE, [32, 32, 3]),
+        3073 * 3000 + 3001 * 1000 + 1001 * 10),
+    "fashion-mnist-mlp": (
+        ["Flatten", *dense(*[500] * 5, last="Dense 10 sigmoid")], ("Adam", SPARSE, [28, 28]),
+        785 * 500 + 4 * 501 * 500 + 501 * 10),
+    "cats-dogs": ([*convolutions(32, 32), "Dropout", SIGMOID], (*BINARY, [64, 64, 3]), None),
+    "cats-dogs-3conv": ([*convolutions(32, 32, 64), "Dropout", SIGMOID], (*BINARY, [64, 64, 3]), None),
+    "cats-dogs-dropout": ([*convolutions(32, 32, 64), "Dropout 0.5", SIGMOID], (*BINARY, [64, 64, 3]), None),
+    "cats-dogs-128": ([*convolutions(64, 64, 64), "Dropout 0.5", SIGMOID], (*BINARY, [128, 128, 3]), None),
+    "cats-dogs-deep": (
+        [*normalised((6, 32), (6, 64), (7, 128), (7, 256), (6, 256)), "GlobalAveragePooling2D", SIGMOID],
+        (*BINARY, [128, 128, 3]), None),
+    "imdb-pooled": (
+        ["Embedding", "Dropout 0.2", "GlobalAveragePooling1D", "Dropout 0.2", SIGMOID], (*BINARY, [250]),
+        10_000 * 16 + 16 + 1),
+    "imdb-lstm": (
+        ["Embedding", "Bidirectional", "Bidirectional", SIGMOID], (*BINARY, [200]),
+        20_000 * 128 + 4 * 4 * 64 * (128 + 64 + 1) + 129),
+}  # fmt: skip
+# Preprocessing on the device, which published scripts do on the host.
+ON_DEVICE = {"Rescaling", "RandomWarp"}
+
+
+@pytest.fixture(scope="module")
+def models(execute, serve):
+    what = []
+    for name in PUBLISHED:
+        workload = WORKLOADS[name]
+        folders = {data.name: serve(data) for data in workload.datasets}
+        places = {data.constant: folders[data.name] for data in workload.datasets if data.constant}
+        for variant in (BASELINE, TUNED):
+            file, text = script_text(workload, variant, "gpu", places)
+            path = next(e.path for e in built_in() if e.workload.name == name).parent / file
+            what.append((f"{name} {variant}", str(path), text, folders))
+    return execute(INSPECT.replace("WHAT", repr(what)))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_both_train_the_published_model(models, name):
+    layers, setup, parameters = PUBLISHED[name]
+    for variant in (BASELINE, TUNED):
+        model = models[f"{name} {variant}"]
+        assert [layer for layer in model["layers"] if layer not in ON_DEVICE] == layers
+        assert tuple(model["setup"]) == setup
+        assert parameters in (None, model["parameters"])
+
+
+def test_transfer_learning_trains_only_the_head_of_the_same_network(execute, serve):
+    what = []
+    for name in ("transfer-learning", "from-scratch"):
+        path = next(e.path for e in built_in() if e.workload.name == name)
+        folders = {data.name: serve(data) for data in WORKLOADS[name].datasets}
+        what.append((name, str(path), script_text(WORKLOADS[name], BASELINE, "cpu", {})[1], folders))
+    frozen, whole = execute(INSPECT.replace("WHAT", repr(what))).values()
+    assert frozen["layers"] == whole["layers"]
+    assert frozen["parameters"] == whole["parameters"] == 2_257_984 + 12_810
+    assert frozen["trainable"] == 2
+    assert whole["trainable"] > 100
+
+
+@pytest.mark.parametrize("name", ["imdb-pooled", "cats-dogs", "resnet50"])
+def test_scripts_import_nothing_of_tfbench(tf_python, tmp_path, name):
+    """As a user copies them: with the components beside them."""
+    entry = next(each for each in built_in() if each.workload.name == name)
+    components = (entry.path.parents[1] / "components").glob("[!_]*.py")
+    for path in (*entry.path.parent.glob("*.py"), *components):
+        shutil.copy(path, tmp_path)
+    imports = "import ast\nfor n in ast.parse(open('tuned.py').read()).body:\n    if 'names' in n._fields: "
+    command = [tf_python, "-c", imports + "exec(ast.unparse(n))"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,192 @@
+"""Where scripts call fit, predict or neither, and what they do around it."""
+
+import pytest
+
+from tests.tensorflow.texts import FIT, HEAD
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+SCORED = "model = made(metrics=['accuracy'])\nmodel.fit(x, y, batch_size=8)\n"
+CHECKPOINT = "keras.callbacks.ModelCheckpoint('saved/best.keras', save_freq=2)"
+# Name -> what stands after HEAD.
+PLACES = {
+    "function": "def main():\n    model = made()\n    return model.fit(x, y, batch_size=8)\nmain()",
+    "if main": "def main():\n    made().fit(x, y, batch_size=8)\nif __name__ == '__main__':\n    main()",
+    "strategy's scope": (
+        "with tf.distribute.OneDeviceStrategy('CPU:0').scope():\n    made().fit(x, y, batch_size=8)"),
+    "thread": (
+        "import threading\nthread = threading.Thread(target=lambda: made().fit(x, y, batch_size=8))\n"
+        "thread.start()\nthread.join()"),
+    "try": "try:\n    made().fit(x, y, batch_size=8)\nexcept Exception:\n    print('CAUGHT')\nfinally:\n    pass",
+    "positional arguments": "made().fit(x, y, 8, 1)",
+    "subclass": (
+        "class Own(keras.Sequential):\n    def fit(self, *args, **named):\n"
+        "        return super().fit(*args, **named)\n"
+        "model = Own([keras.layers.Dense(2)])\n"
+        "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\nmodel.fit(x, y, 8)"),
+    "EarlyStopping": "made().fit(x, y, 8, callbacks=[keras.callbacks.EarlyStopping('loss', patience=0)])",
+    "ModelCheckpoint": f"import os\nos.makedirs('saved')\nmade().fit(x, y, 8, callbacks={CHECKPOINT})",
+    "CallbackList": "made().fit(x, y, 8, callbacks=keras.callbacks.CallbackList([keras.callbacks.History()]))",
+    "evaluate before": "model = made()\nmodel.evaluate(x, y)\nmodel.predict(x)\nmodel.fit(x, y, 8)",
+    "result used": "h = made().fit(x, y, 8)\nprint(h.history['loss'][-1])",
+    "changed folder": "import os\nos.chdir('/')\nmade().fit(x, y, batch_size=8)",
+    "signals and streams": (
+        "import io, signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsys.stdout = io.StringIO()\n"
+        "made().fit(x, y, batch_size=8)"),
+    "ended after": "made().fit(x, y, batch_size=8)\nimport sys\nsys.exit(3)",
+    "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_fit_is_measured_wherever_it_is_called(drive, place):
+    done = drive(HEAD + PLACES[place], variants=[BASELINE, MODEL_ONLY], steps=20)
+    assert done.per_step()[MODEL_ONLY] == 8
+    for window in done.of("window", variant=BASELINE):
+        assert window["samples"] == pytest.approx(window["steps"] * 100 / 13, abs=8)
+    assert done.of("warning") == []
+    assert "CAUGHT" not in done.log
+
+
+@pytest.mark.parametrize(("call", "classes"), [(1, 8), (2, 16)])
+def test_one_of_several_calls(drive, call, classes):
+    text = HEAD + "model = made()\nmodel.fit(x[:96], y[:96], 8)\nmodel.fit(x[:96], y[:96], 16)\n"
+    done = drive(text, call=call, variants=[BASELINE, MODEL_ONLY])
+    assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY), classes)
+
+
+def test_a_call_that_is_not_there(drive):
+    assert "fewer than 3 times. Choose another --call" in drive(FIT, call=3, code=1).message
+
+
+def test_accuracy_is_that_of_the_scripts_own_evaluate(drive):
+    held_out = "model.evaluate(x[50:], y[50:])\nprint('NOT REACHED')\n"
+    done = drive(HEAD + SCORED + held_out)
+    assert 0 <= done.metric(BASELINE, "accuracy") <= 1
+    assert "NOT REACHED" not in done.log
+    assert drive(HEAD + SCORED).of("metric", name="accuracy") == []
+    assert drive(HEAD + SCORED + held_out, evaluate=False).of("metric", name="accuracy") == []
+
+
+def test_the_accuracy_is_not_that_of_another_metric(drive):
+    top = "metrics=[keras.metrics.SparseTopKCategoricalAccuracy(k=2), 'accuracy']"
+    done = drive(HEAD + SCORED.replace("metrics=['accuracy']", top) + "model.evaluate(x, 1 - y)")
+    assert done.metric(BASELINE, "accuracy") < 1, "of two classes the top two are always right"
+
+
+def test_prediction_is_measured_for_a_script_that_only_predicts(drive):
+    done = drive(
+        HEAD + "made().predict(x, batch_size=20)", variants=[BASELINE, MODEL_ONLY, INPUT_ONLY], window_s=0.1
+    )
+    assert done.per_step() == {BASELINE: 20, MODEL_ONLY: 20}
+    assert [each["variant"] for each in done.of("needless")] == [INPUT_ONLY]
+    assert {each["batch_size"] for each in done.of("requests")} == {20}
+
+
+LOOP = """
+model = made()
+optimizer = keras.optimizers.SGD()
+for epoch in range(1000):
+    for start in range(0, 96, BATCH_SIZE):
+        model.train_on_batch(x[start : start + BATCH_SIZE], y[start : start + BATCH_SIZE])
+        # tfbench: step BATCH_SIZE
+print("NOT REACHED")
+"""
+
+
+def test_a_loop_of_its_own_has_marked_steps(drive):
+    done = drive(HEAD + LOOP)
+    assert done.per_step() == {BASELINE: 8}
+    assert done.of("variant")[0]["params"] == {"batch_size": 8}
+    assert "NOT REACHED" not in done.log
+    wanted = drive(HEAD + LOOP.replace("# tfbench", "# other").replace("1000", "1"), code=1).message
+    assert "# tfbench: step BATCH_SIZE" in wanted
+    done = drive(HEAD + LOOP, variants=[BASELINE, MODEL_ONLY])
+    assert [each["variant"] for each in done.of("left-out") + done.of("needless")] == [MODEL_ONLY]
+
+
+def test_arguments_and_environment(drive):
+    text = HEAD + (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch', type=int, required=True)\n"
+        "made().fit(x[:96], y[:96], parser.parse_args().batch)"
+    )
+    assert drive(text, arguments=["--batch", "16"]).per_step() == {BASELINE: 16}
+    assert "--arg" in drive(text, code=1).message
+
+
+def test_files_beside_the_script(drive):
+    files = {"data.csv": "0.1,0\n0.9,1\n", "helper.py": "def double(a):\n    return 2 * a\n"}
+    text = HEAD + (
+        "from helper import double\nx = np.resize(np.loadtxt('data.csv', delimiter=',')[:, :1], (96, 4))\n"
+        "made().fit(double(x), np.zeros(96), 8)"
+    )
+    assert drive(text, files=files).per_step() == {BASELINE: 8}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("import sys\nsys.exit(2)", "--arg"),
+        ("input()", "--arg or --param"),
+        ("import nothing_like_it", "pip install nothing_like_it"),
+        ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
+        ("open('/data/a.csv')", "--mount /data/a.csv"),
+        ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
+        ("print('nothing to measure')", "ended without a call of fit or predict"),
+    ],
+)
+def test_a_script_that_fails_before_fit(drive, line, expected):
+    done = drive(HEAD + line, code=1)
+    assert expected in done.message
+    assert done.of("window") == []
+
+
+def test_downloads_are_found_among_mounts(drive, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/a.npy").write_bytes(b"")
+    text = HEAD + (
+        "path = keras.utils.get_file('a.npy', 'http://127.0.0.1:9/x/a.npy')\n"
+        "print('bytes', len(open(path, 'rb').read()))\nmade().fit(x[:96], y[:96], 8)"
+    )
+    assert "bytes 0" in drive(text, mounts=[str(tmp_path)]).log
+
+
+DATASETS = {
+    "cifar10": ("(x, y), _ = keras.datasets.cifar10.load_data()", (32, 32, 3), "(40, 1)"),
+    "cifar100": (
+        "from keras.datasets import cifar100\n(x, y), _ = cifar100.load_data()",
+        (32, 32, 3),
+        "(40, 1)",
+    ),
+    "mnist": (
+        "from tensorflow.keras.datasets import mnist\n(x, y), _ = mnist.load_data()",
+        (28, 28),
+        "(40,)",
+    ),
+    "fashion-mnist": ("(x, y), _ = tf.keras.datasets.fashion_mnist.load_data()", (28, 28), "(40,)"),
+}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_keras_datasets_are_the_mounted_arrays(drive, arrays, name):
+    load, shape, labels = DATASETS[name]
+    text = HEAD + load + (
+        "\nprint('labels', y.shape)\nmodel = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(10)])\n"
+        "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\nmodel.fit(x / 255, y, 8)"
+    )  # fmt: skip
+    done = drive(text, data={name: arrays(shape, 10, 40, 8)})
+    assert done.per_step() == {BASELINE: 8}
+    assert f"labels {labels}" in done.log
+
+
+def test_what_one_script_sets_does_not_reach_the_next(drive):
+    first = HEAD + (
+        "keras.mixed_precision.set_global_policy('mixed_float16')\nimport helper\nhelper.COUNT += 1\n"
+        "made().fit(x[:96], y[:96], 8)"
+    )
+    second = HEAD + "import helper\nprint('count', helper.COUNT)\nmade().fit(x[:96], y[:96], 8)"
+    done = drive(first, others={TUNED: second}, files={"helper.py": "COUNT = 1\n"})
+    assert "count 1" in done.log
+    precisions = {each["variant"]: each["params"]["precision"] for each in done.of("variant")}
+    assert precisions == {BASELINE: "mixed_float16", TUNED: "float32"}

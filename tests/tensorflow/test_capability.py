@@ -1,0 +1,68 @@
+"""The capability driver on this CPU."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from tests.tensorflow.conftest import environment
+from workloads.protocol import CPU_CAPABILITIES, RATE, read_events
+
+pytestmark = pytest.mark.tensorflow
+
+
+def run(tf_python, folder, **spec):
+    whole = {
+        "device": "cpu",
+        "gpus": 0,
+        "data": {},
+        "window_s": 0.05,
+        "variants": CPU_CAPABILITIES,
+        **spec,
+    }
+    (folder / "spec.json").write_text(json.dumps(whole))
+    command = [tf_python, "-m", "workloads.driver.capability", folder / "spec.json", folder / "events.jsonl"]
+    result = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    with (folder / "events.jsonl").open() as file:
+        return list(read_events(file))
+
+
+def test_every_capability_of_the_cpu_is_measured(tf_python, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    np.save(data / "x.npy", np.zeros(20 << 20, np.uint8))
+    events = run(tf_python, tmp_path, data={"x": str(data)})
+    rates = {event["variant"]: event["value"] for event in events if event.get("name") == RATE}
+    assert tuple(rates) == CPU_CAPABILITIES
+    assert 1e9 < rates["fp32-core"] < 1e13
+    assert 1e8 < rates["memory-core"] < 1e12
+    assert 10 < rates["jpeg-core"] < 1e5
+    windows = [event for event in events if event["kind"] == "window"]
+    assert [event["variant"] for event in windows] == list(CPU_CAPABILITIES)
+    assert all(event["start_ns"] < event["end_ns"] for event in windows)
+
+
+def test_what_a_device_lacks_is_left_out_with_the_reason(tf_python, tmp_path):
+    events = run(tf_python, tmp_path, variants=["read", "all-reduce"])
+    reasons = {event["variant"]: event["reason"] for event in events if event["kind"] == "left-out"}
+    assert "no files" in reasons["read"]
+    assert "two GPUs" in reasons["all-reduce"]
+
+
+def test_threads_return_to_all_cpus(tf_python):
+    code = """
+import os
+from pathlib import Path
+from threading import Event, Thread
+from workloads.driver.capability import one_core
+end, cpus = Event(), os.sched_getaffinity(0)
+with one_core():
+    assert len(os.sched_getaffinity(0)) == 1
+    Thread(target=end.wait).start()
+assert all(os.sched_getaffinity(int(path.name)) == cpus for path in Path("/proc/self/task").iterdir())
+end.set()
+"""
+    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)

@@ -1,0 +1,107 @@
+"""Floating-point operations of traced steps, against counts by hand."""
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+STEP = """
+import json, keras, tensorflow as tf
+from workloads.driver.flops import count_flops
+
+def step(model, x, y, loss="sparse_categorical_crossentropy"):
+    model.compile(optimizer="adam", loss=loss)
+    function = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
+    return count_flops(function.get_concrete_function(tf.TensorSpec(x), tf.TensorSpec(y, tf.int64)))
+
+def forward(model, x):
+    function = tf.function(lambda x: model(x, training=False), autograph=False)
+    return count_flops(function.get_concrete_function(tf.TensorSpec(x)))
+"""
+
+
+def test_resnet50_forward_and_training(execute):
+    """3.86 G multiplications an image (He et al. 2015, table 1: 3.8); the first layer has no input gradient."""
+    result = execute(
+        STEP
+        + """
+model = keras.applications.ResNet50(weights=None)
+by_hand = sum(  # of every layer: weights of the kernel x positions of the output
+    2 * layer.kernel.shape.num_elements()
+    * (layer.output.shape[1] * layer.output.shape[2] if "conv" in layer.name else 1)
+    for layer in model.layers if hasattr(layer, "kernel"))
+first = 2 * 7 * 7 * 3 * 64 * 112 * 112
+print(json.dumps([forward(model, (4, 224, 224, 3)) / 4, by_hand, step(model, (4, 224, 224, 3), (4,)) / 4, first]))
+"""
+    )
+    counted, by_hand, trained, first = result
+    assert by_hand == pytest.approx(2 * 3.86e9, rel=0.03)
+    assert counted == pytest.approx(by_hand, rel=0.001)
+    assert trained == pytest.approx(3 * by_hand - first, rel=0.001)
+
+
+def test_multilayer_perceptron(execute):
+    counted = execute(
+        STEP
+        + """
+layers = keras.layers
+dense = [layers.Dense(512, "relu"), layers.Dense(256, "relu"), layers.Dense(100)]
+model = keras.Sequential([keras.Input((3072,)), *dense])
+print(json.dumps(step(model, (32, 3072), (32,))))
+"""
+    )
+    weights = 3072 * 512 + 512 * 256 + 256 * 100
+    assert counted == pytest.approx(2 * 32 * (3 * weights - 3072 * 512), rel=0.001)
+
+
+def test_transformer(execute):
+    """Twelve products of width squared a block and token, two of the length; the embedding multiplies nothing."""
+    counted = execute(
+        STEP
+        + """
+layers, width, length = keras.layers, 64, 48
+tokens = keras.Input((length,), dtype="int32")
+x = layers.Embedding(1000, width)(tokens)
+for _ in range(2):
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, width // 4)(x, x))
+    x = layers.LayerNormalization()(x + layers.Dense(width)(layers.Dense(4 * width, "gelu")(x)))
+model = keras.Model(tokens, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
+model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
+function = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
+print(json.dumps(count_flops(function.get_concrete_function(
+    tf.TensorSpec((8, length), tf.int32), tf.TensorSpec((8,), tf.int64)))))
+"""
+    )
+    width, length, batch = 64, 48, 8
+    block = 2 * length * (4 * width**2 + 8 * width**2) + 2 * 2 * length**2 * width
+    assert counted == pytest.approx(3 * batch * (2 * block + 2 * width * 10), rel=0.03)
+
+
+def test_calls_branches_and_loops(execute):
+    result = execute(
+        STEP
+        + """
+square = tf.function(lambda x: x @ x)
+def nested(x): return square(square(x))
+def either(x): return tf.cond(x[0, 0] > 0, lambda: x @ x, lambda: x)
+def repeated(x): return tf.while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, v @ v), (0, x), maximum_iterations=5)[1]
+def transposed(x): return tf.linalg.matmul(tf.stack([x[:4]] * 3), tf.stack([x[:4]] * 3), transpose_a=True)
+def spread(x): return tf.einsum("...ij,jk->...ik", tf.stack([x] * 3), x)
+one = tf.TensorSpec((10, 10))
+print(json.dumps([count_flops(tf.function(each).get_concrete_function(one))
+                  for each in (nested, either, repeated, transposed, spread)]))
+"""
+    )
+    assert result == [4000, 2000, 10_000, 2 * 3 * 4 * 100, 6000]
+
+
+def test_an_unknown_size_is_an_error_that_says_what_to_do(execute):
+    message = execute(
+        STEP
+        + """
+try:
+    count_flops(tf.function(lambda x: x @ tf.ones((4, 4))).get_concrete_function(tf.TensorSpec((None, 4))))
+except ValueError as error:
+    print(json.dumps(str(error)))
+"""
+    )
+    assert "full batch" in message

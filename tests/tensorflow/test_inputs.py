@@ -1,0 +1,262 @@
+"""What fit accepts is measured as it is: every kind of input, counted exactly."""
+
+import pytest
+
+from tests.tensorflow.texts import HEAD, piped
+from workloads.protocol import (
+    BASELINE,
+    CUSTOM_LOOP,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    STAGE_PREFIX,
+    STAGES,
+    WITHOUT_FRAMEWORK,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
+)
+
+pytestmark = pytest.mark.tensorflow
+
+BREAKDOWN = [
+    BASELINE,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    CUSTOM_LOOP,
+    "batch:4",
+    "calls:10",
+    WITHOUT_LAUNCH,
+    WITHOUT_INPUT,
+]
+TWO_INPUTS = """
+a, b = (keras.layers.Input((4,), name=name) for name in "ab")
+model = keras.Model({"a": a, "b": b}, keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()([a, b])))
+model.compile("sgd", "sparse_categorical_crossentropy")
+"""
+LOADER = """
+class Loader(keras.utils.PyDataset):
+    def __len__(self):
+        return 13
+    def __getitem__(self, index):
+        rows = slice(8 * index, 8 * index + 8)
+        return x[rows], y[rows]
+"""
+VAE = """
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.spread, self.back = (keras.layers.Dense(n) for n in (2, 2, 4))
+        self.total = keras.metrics.Mean(name="reconstruction")
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            mean, spread = self.mean(data), self.spread(data)
+            code = mean + tf.exp(spread) * tf.random.normal(tf.shape(mean))
+            loss = tf.reduce_mean(tf.square(self.back(code) - data)) - tf.reduce_mean(spread)
+        grads = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(grads, self.trainable_weights))
+        self.total.update_state(loss)
+        return {"reconstruction": self.total.result()}
+model = Own()
+model.compile("adam")
+"""
+RAGGED = """
+words = tf.data.Dataset.range(64).map(lambda i: (tf.range(tf.cast(i % 5, tf.int32) + 1), i % 2))
+model = keras.Sequential([keras.layers.Embedding(9, 4), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+"""
+PAIRS = "tf.data.Dataset.from_tensor_slices((x, y))"
+# Name -> (what stands after HEAD, samples per step of the baseline).
+INPUTS = {
+    "arrays": ("made().fit(x, y, batch_size=BATCH_SIZE)", None),
+    "default batch": ("made().fit(x[:96], y[:96])", 32),
+    "tensors": ("made().fit(tf.constant(x[:96]), tf.constant(y[:96]), 8)", 8),
+    "sample weights": ("made().fit(x[:96], y[:96], 8, sample_weight=x[:96, 0])", 8),
+    "class weights": ("made().fit(x[:96], y[:96], 8, class_weight={0: 1.0, 1: 2.0})", 8),
+    "validation split": ("made().fit(x, y, 8, validation_split=0.2)", 8),  # 80 samples are left
+    "validation data": ("made(metrics=['accuracy']).fit(x[:96], y[:96], 8, validation_data=(x, y))", 8),
+    "dictionaries": (TWO_INPUTS + "model.fit({'a': x[:96], 'b': x[:96]}, y[:96], batch_size=8)", 8),
+    "lists": (TWO_INPUTS.replace('{"a": a, "b": b}', "[a, b]") + "model.fit([x[:96], x[:96]], y[:96], 8)", 8),
+    "dictionaries and weights in a pipeline": (
+        TWO_INPUTS + "parts = ({'a': x[:96], 'b': x[:96]}, y[:96], x[:96, 0])\n"
+        "model.fit(tf.data.Dataset.from_tensor_slices(parts).batch(8))", 8),
+    "pipeline": (f"made().fit({PAIRS}.shuffle(10).batch(8, drop_remainder=True).prefetch(2))", 8),
+    "a step of its own": (VAE + "model.fit(tf.data.Dataset.from_tensor_slices(x[:96]).batch(8))", 8),
+    "a step of its own on arrays": (VAE + "model.fit(x[:96], batch_size=8)", 8),
+    "several steps per call": ("made(steps_per_execution=4).fit(x[:96], y[:96], 8)", 8),
+    "xla": ("made(jit_compile=True).fit(x[:96], y[:96], 8)", 8),
+    "mixed precision": (
+        "keras.mixed_precision.set_global_policy('mixed_float16')\nmade().fit(x[:96], y[:96], 8)", 8),
+    "a strategy of its own": (
+        "with tf.distribute.MirroredStrategy(['CPU:0']).scope():\n    model = made()\nmodel.fit(x[:96], y[:96], 8)", 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_every_input_of_fit_has_a_breakdown(drive, kind):
+    text, samples = INPUTS[kind]
+    # All variants of some; of the others those that read the input differently.
+    whole = kind in ("arrays", "a step of its own", "dictionaries and weights in a pipeline")
+    done = drive(
+        HEAD + text, variants=BREAKDOWN if whole else [BASELINE, INPUT_ONLY, CUSTOM_LOOP, WITHOUT_INPUT]
+    )
+    assert done.of("left-out") == []
+    assert done.of("warning") == []
+    assert {each["variant"] for each in done.of("needless")} <= {WITHOUT_INPUT, WITHOUT_LAUNCH}
+    per_step = done.per_step()
+    if samples:
+        assert per_step == {name: 4 * samples if name == "batch:4" else samples for name in per_step}
+    params = {each["variant"]: each["params"] for each in done.of("variant")}
+    assert params[BASELINE]["samples_per_epoch"] in (80, 96, 100)
+    assert all(each == params[BASELINE] for each in params.values())
+
+
+IN_PYTHON = {
+    "loader": LOADER + "made().fit(Loader())",
+    "loader with threads": LOADER + "made().fit(Loader(workers=2, max_queue_size=4))",
+    "endless loader": LOADER.replace("def __len__(self):\n        return 13", "num_batches = None")
+    + "made().fit(Loader(), steps_per_epoch=5)",
+    "generator": "def endless():\n    while True:\n        yield x[:8], y[:8]\n"
+    "made().fit(endless(), steps_per_epoch=7)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", IN_PYTHON)
+def test_loaders_written_in_python(drive, kind):
+    text = HEAD + IN_PYTHON[kind].replace("8 * index", "8 * (index % 12)")
+    done = drive(text, variants=[BASELINE, INPUT_ONLY, CUSTOM_LOOP, WITHOUT_INPUT, STAGES])
+    assert done.of("left-out") == []
+    assert done.per_step()[BASELINE] == 8
+    costs = {event["name"]: event["value"] for event in done.of("metric", variant=INPUT_ONLY)}
+    assert costs and all(name.startswith(STAGE_PREFIX) and value > 0 for name, value in costs.items())
+
+
+def test_eager_steps_and_callbacks(drive):
+    text = HEAD + "made(run_eagerly=True).fit(x[:96], y[:96], 8, callbacks=[keras.callbacks.History()])\n"
+    done = drive(text, variants=[BASELINE, MODEL_ONLY, WITHOUT_FRAMEWORK])
+    assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY, WITHOUT_FRAMEWORK), 8)
+    assert done.of("variant", variant=BASELINE)[0]["params"]["run_eagerly"] is True
+
+
+# Each line of a pipeline -> the stages from its source on.
+STAGED = {
+    PAIRS + ".map(half).map(lambda a, b: (a, b)).batch(8)":
+        ["read", "half, train.py:17", "map, train.py:23", "batch"],
+    PAIRS + ".shuffle(10).batch(8).map(half, tf.data.AUTOTUNE).prefetch(2)":
+        ["read", "shuffle", "batch", "half, train.py:17"],
+    PAIRS + ".map(half).cache().repeat(2).shuffle(9).batch(8)": ["cache", "shuffle", "batch"],
+    "tf.data.Dataset.range(4).interleave(rows).filter(keep).batch(8)":
+        ["read", "rows, train.py:19", "keep, train.py:21", "batch"],
+    "tf.data.Dataset.from_generator(lambda: zip(x, y), output_signature=(tf.TensorSpec((4,)), "
+    "tf.TensorSpec((), tf.int32))).batch(8)": ["read, train.py:23", "batch"],
+    "tf.data.Dataset.zip(tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(y)).batch(8)":
+        ["read", "batch"],
+    PAIRS + ".padded_batch(8)": ["read", "padded batch"],
+    PAIRS + ".batch(16).unbatch().batch(8)": ["read", "batch", "unbatch", "batch (2)"],
+    PAIRS + ".batch(50).rebatch(8)": ["read", "batch", "rebatch"],
+    PAIRS + ".map(half).map(half).take(96).batch(8)":
+        ["read", "half, train.py:17", "half, train.py:17 (2)", "batch"],
+}  # fmt: skip
+FUNCTIONS = """
+def half(a, b):
+    return a / 2, b
+def rows(n):
+    return tf.data.Dataset.from_tensor_slices((x, y))
+def keep(a, b):
+    return a[0] > 0.0
+"""
+
+
+@pytest.mark.parametrize("pipeline", STAGED)
+def test_stages_are_named_by_function_and_line(drive, pipeline):
+    done = drive(HEAD + FUNCTIONS + f"made().fit({pipeline})\n", variants=[BASELINE, STAGES])
+    found = [event["variant"] for event in done.of("variant") if event["variant"] != BASELINE]
+    assert found == [f"{STAGE_PREFIX}{name}" for name in STAGED[pipeline]]
+    assert {event["variant"] for event in done.of("window")} == {BASELINE, *found}
+    per_step = done.per_step()
+    assert {
+        per_step[name] for name in found if "batch" not in name and name != "stage:half, train.py:17"
+    } <= {16}
+
+
+@pytest.mark.parametrize("batching", [".ragged_batch(8)", ".padded_batch(8)"])
+def test_sequences_of_different_lengths(drive, batching):
+    text = HEAD + RAGGED + f"model.fit(words{batching})\n"
+    done = drive(text, variants=[BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, STAGES])
+    assert [each for each in done.of("left-out") if each["variant"] != STAGES] == []
+    assert {name: count for name, count in done.per_step().items() if not name.startswith(STAGE_PREFIX)} == {
+        BASELINE: 8, INPUT_ONLY: 8, MODEL_ONLY: 8, CUSTOM_LOOP: 8,
+    }  # fmt: skip
+
+
+# 600 samples make one batch of 512 and one of 88.
+ENDS = {
+    "arrays": (HEAD + "made().fit(np.resize(x, (600, 4)), np.resize(y, 600), 512)", 300),
+    "short": (piped("range(600)", ".batch(512)"), 300),
+    "in calls": (piped("range(600)", ".batch(512)", calls=2), 300),
+    "repeated": (piped("range(600)", ".batch(512).repeat()", steps=2), 300),
+    "unknown": (piped("range(600)", ".filter(lambda x, y: True).batch(200)"), 200),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_samples_include_short_batches(drive, end):
+    text, samples_per_step = ENDS[end]
+    done = drive(text, variants=[BASELINE, INPUT_ONLY], windows=1, steps=60)
+    for window in done.of("window"):
+        # A window may begin and end within an epoch.
+        assert window["samples"] == pytest.approx(samples_per_step * window["steps"], abs=512)
+    assert bool(done.of("warning")) == (end == "unknown")
+
+
+@pytest.mark.parametrize("source", ["range(80)", "range(80).repeat()", "range(80).filter(lambda i: True)"])
+@pytest.mark.parametrize("steps", [None, 10, 14])
+def test_steps_of_calls_of_several_are_those_that_keras_ran(drive, source, steps):
+    """An input of 20 batches, and epochs of all of them, of one call or of one call and a half."""
+    text = piped(source, steps=steps, calls=10).replace("model.fit(", "model.fit(callbacks=[Steps()], x=")
+    counting = """
+class Steps(keras.callbacks.Callback):
+    def on_train_end(self, logs=None):
+        print("Keras ran steps:", int(self.model.optimizer.iterations))
+"""
+    done = drive(text.replace("\nBATCH_SIZE", counting + "\nBATCH_SIZE"), windows=1, steps=200)
+    ran = int(done.log.partition("Keras ran steps: ")[2].split()[0])
+    # The last two calls are not measured.
+    assert ran - 20 <= done.metric(BASELINE, "steps_trained") <= ran
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "samples"),
+    [
+        (HEAD + "made().fit(x, y, 8, epochs=3)", 3 * 13, 300),
+        (HEAD + "made().fit(x, y, 8, epochs=4, initial_epoch=1)", 3 * 13, 300),
+        (HEAD + "made(steps_per_execution=5).fit(x, y, 8, epochs=3)", 3 * 13, 300),
+        (HEAD + LOADER + "made().fit(Loader(), epochs=3)", 3 * 13, 300),
+        (HEAD + "made().fit(x, y, 8, epochs=3, validation_split=0.2)", 3 * 10, 240),
+        (piped("range(600).filter(lambda i: True)", ".batch(200)", epochs=3), 9, 1800),
+        (piped("range(400).repeat()", epochs=3, steps=7), 21, 84),
+        (piped("range(401)", ".batch(4)", epochs=2), 202, 802),
+    ],
+)
+def test_a_whole_training_is_counted_exactly(drive, text, steps, samples):
+    done = drive(text, full=True)
+    assert done.metric(BASELINE, "steps_trained") == steps
+    assert done.metric(BASELINE, "samples_trained") == samples
+    # Keras also counts the calls that find an input of unknown length at its end.
+    if "Keras ran steps" in text and "filter" not in text:
+        assert f"Keras ran steps: {steps}\n" in done.log
+
+
+def test_a_whole_training_on_an_endless_pipeline_requires_its_steps(drive):
+    assert "Give steps_per_epoch" in drive(piped("range(400).repeat()"), full=True, code=1).message
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),
+        ("made().fit(x, y[:5])", "ValueError"),
+    ],
+)
+def test_inputs_that_cannot_be_measured(drive, text, advice):
+    done = drive(HEAD + text, code=1, steps=50)
+    (error,) = done.of("error")
+    assert advice in error["message"] or advice in error["type"]

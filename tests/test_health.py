@@ -1,0 +1,224 @@
+"""Health: planted conditions, read through the stand-in of NVIDIA's library as an ordinary user."""
+
+from dataclasses import replace
+
+import numpy as np
+import pynvml
+import pytest
+
+from harness.analysis import analyse, health_checks
+from harness.cli.run_trials import raise_for_health
+from harness.errors import UnhealthyError
+from harness.model.health import HOST, Check, Health, HealthItem, Level, State
+from harness.model.run import Run, Series
+from harness.run.store import RunFolder, read_run
+from harness.system.health_readings import HealthWatch, host_state, kernel_xids, watching
+from reports import machine
+from tests import builders
+from tests.nvml_standin import ONE_GPU, UUID, Standin
+
+GPU = replace(builders.gpu(), uuid=UUID)
+POWER_BRAKE = pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
+
+
+@pytest.fixture
+def standin(monkeypatch):
+    return Standin(monkeypatch)
+
+
+@pytest.fixture
+def run_of(standin, tmp_path):
+    """Return a function that plays a script during a run: health before and after, telemetry in between."""
+
+    def play(script: str, *, log: str = "") -> Run:
+        path = tmp_path / "kmsg"
+        path.write_text("")
+        reading = standin.read(script, "nvml", "nvml_slow", reads=10)
+        watch = HealthWatch((GPU,), "", tmp_path, log=path)
+        health = watch.begin()
+        path.write_text(log)
+        health = watch.end(health)
+        series = []
+        for source in ("nvml", "nvml_slow"):
+            own = [sample for sample in reading.samples if sample["source"] == source]
+            columns = {
+                name: np.array([sample["values"].get(name, np.nan) for sample in own])
+                for name in reading.columns[source].get("gpu0", ())
+            }
+            times = np.array([sample["t_ns"] for sample in own])
+            series.append(Series(source=source, device="gpu0", t_ns=times, columns=columns))
+        whole = builders.gpu_run(trials=1)
+        trials = tuple(replace(trial, telemetry=tuple(series)) for trial in whole.trials[1:])
+        return replace(whole, manifest=replace(whole.manifest, gpus=(GPU,)), trials=trials, health=health)
+
+    return play
+
+
+def health_items(run: Run) -> tuple[HealthItem, ...]:
+    return health_checks.health_items(run.health, len(run.manifest.gpus), run.trials)
+
+
+def notable(run: Run) -> dict[tuple[Check, Level], dict[str, float]]:
+    items = [item for item in health_items(run) if item.device != HOST]
+    assert all(machine.health(item) for item in items), "every outcome has words"
+    return {
+        (item.check, item.level): dict(item.facts)
+        for item in items
+        if item.level in (Level.ATTENTION, Level.FAIL)
+    }
+
+
+def test_nothing_is_said_of_a_healthy_gpu(run_of):
+    run = run_of(ONE_GPU)
+    assert notable(run) == {}
+    levels = {item.check: item.level for item in health_items(run) if item.device == "gpu0"}
+    # The machine without this GPU has no NUMA node for it; a GPU without MIG mode cannot be in it.
+    unreadable = {check for check, level in levels.items() if level is Level.UNREADABLE}
+    assert unreadable == {Check.NUMA, Check.MIG}
+
+
+@pytest.mark.parametrize(
+    ("planted", "check", "level", "facts"),
+    [
+        ("value xid 48 0", Check.XID, Level.FAIL, {"code": 48, "during": 1}),
+        ("value xid 63 0", Check.XID, Level.ATTENTION, {"code": 63, "during": 1}),
+        ("value xid 64 0", Check.XID, Level.FAIL, {"code": 64, "during": 1}),
+        ("value xid 79 79 0", Check.XID, Level.FAIL, {"code": 79, "during": 2}),
+        ("value xid 13 0", Check.XID, Level.ATTENTION, {"code": 13, "during": 1}),
+        ("value remap_pending 1", Check.REMAPPED, Level.ATTENTION, {"remapping_pending": 1}),
+        ("value remap_failed 1", Check.REMAPPED, Level.FAIL, {"remapping_failed": 1}),
+        ("value ecc10 0 2", Check.ECC, Level.FAIL, {"new": 2}),
+        ("value ecc10 3", Check.ECC, Level.ATTENTION, {"new": 0, "ecc_uncorrected": 3}),
+        ("value width 8", Check.PCIE, Level.ATTENTION, {"width": 8, "max_width": 16}),
+        ("value gen 3", Check.PCIE, Level.ATTENTION, {"gen": 3, "max_gen": 5}),
+        ("value nvlink4 0", Check.NVLINK, Level.FAIL, {"links": 18, "active": 17}),
+        ("value field38 0 900", Check.NVLINK, Level.ATTENTION, {"errors": 900}),
+        ("value field94 " + "0 " * 12 + "500", Check.REPLAYS, Level.ATTENTION, {"new": 500}),
+        ("value limit 500000", Check.POWER_LIMIT, Level.ATTENTION, {"power_limit_w": 500}),
+        ("value temperature0 88", Check.HEAT, Level.ATTENTION, {"hottest": 88, "limit": 89}),
+        (f"value reasons {POWER_BRAKE}", Check.SLOWDOWN, Level.FAIL, {"share": 1}),
+        ("value reasons 64 0 0 0", Check.SLOWDOWN, Level.FAIL, {}),
+        ("value app_clock1 1200", Check.CLOCKS, Level.ATTENTION, {"clock_set_mhz": 1200}),
+        ("value confidential 1", Check.CONFIDENTIAL, Level.ATTENTION, {"on": 1}),
+        ("value process 1", Check.PROCESSES, Level.ATTENTION, {"others": 1}),
+        (f"fail gpu:0 {pynvml.NVML_ERROR_GPU_IS_LOST} 100", Check.LOST, Level.FAIL, {}),
+    ],
+)  # fmt: skip
+def test_a_planted_condition_is_named_and_nothing_else(planted, check, level, facts, run_of):
+    found = notable(run_of(f"{ONE_GPU}{planted}\n"))
+    assert list(found) == [(check, level)]
+    assert found[check, level].items() >= facts.items()
+
+
+def test_a_link_that_rests_between_loads_is_healthy(run_of):
+    """Idle GPUs lower their link: only readings under load count, and of those the best of a trial."""
+    assert notable(run_of(ONE_GPU + "value gen 1 5 1 5\n")) == {}
+    idle = run_of(ONE_GPU + "value gen 1\nvalue util 0\n")
+    (link,) = (item for item in health_items(idle) if item.check is Check.PCIE)
+    assert link.level is Level.UNREADABLE
+
+
+def test_a_whole_gpu_in_mig_mode_is_noticed(run_of):
+    found = notable(run_of(f"gpu 0 {UUID} 1\n"))
+    assert list(found) == [(Check.MIG, Level.ATTENTION)]
+
+
+def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
+    run = run_of(ONE_GPU + "fail nvmlDeviceGetTotalEccErrors 3\nfail nvmlDeviceGetRemappedRows 3\n"
+                 "fail nvmlDeviceGetNvLinkState 3\nfail nvmlDeviceGetRetiredPagesPendingStatus 4\n")  # fmt: skip
+    assert notable(run) == {}
+    why = {item.check: item.text for item in health_items(run) if item.level is Level.UNREADABLE}
+    assert "not support" in why[Check.ECC]
+    assert "not support" in why[Check.NVLINK]
+    assert "no permission" in why[Check.REMAPPED]
+
+
+def test_retired_pages_stand_for_rows_before_ampere(run_of):
+    script = ONE_GPU + "fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1\n"
+    assert list(notable(run_of(script))) == [(Check.REMAPPED, Level.ATTENTION)]
+
+
+def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
+    line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
+    other = line.replace("3b", "af")
+    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
+
+
+def test_kernel_log_is_read_to_its_end(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("NVRM: Xid (PCI:0000:3b:00): 31, x\nother\nNVRM: Xid (PCI:0000:af:00): 13\n")
+    assert kernel_xids(path) == (("0000:3b:00", 31), ("0000:af:00", 13))
+    with pytest.raises(OSError):
+        kernel_xids(tmp_path / "none")
+
+
+def test_the_host_is_read(tmp_path):
+    values = host_state("0", tmp_path)
+    assert values["cpu_s"] > values["steal_s"] >= 0
+    assert 0 <= values["disk_free_share"] <= 1
+    assert values["disk_type"]
+
+
+def host_levels(before: dict[str, float | str], after: dict[str, float | str]) -> dict[Check, Level]:
+    states = [State(t_ns=0, values={HOST: values}) for values in (before, after)]
+    run = replace(builders.cpu_run(trials=1), health=Health(before=states[0], after=states[1]))
+    return {item.check: item.level for item in health_items(run)}
+
+
+def test_conditions_of_the_host():
+    before = {"cpu_s": 100.0, "steal_s": 1.0, "swapped_bytes": 5.0, "memory_errors": 0.0}
+    fine = {"disk_free_share": 0.5, "governor": "performance", "huge_pages": "madvise", "disk_type": "ext4"}
+    levels = host_levels(before, before | fine | {"cpu_s": 200.0})
+    assert set(levels.values()) == {Level.OK}
+    poor = {"disk_free_share": 0.01, "governor": "powersave", "huge_pages": "never", "steal_s": 11.0}
+    levels = host_levels(before, before | poor | {"cpu_s": 200.0, "swapped_bytes": 9.0, "memory_errors": 1.0})
+    assert levels.pop(Check.MEMORY) is Level.FAIL
+    assert set(levels.values()) == {Level.ATTENTION}
+    assert set(host_levels({}, {}).values()) == {Level.UNREADABLE}
+
+
+@pytest.mark.parametrize(
+    ("node", "level"), [(0.0, Level.OK), (1.0, Level.ATTENTION), (-1.0, Level.UNREADABLE)]
+)
+def test_cpus_of_another_numa_node_than_the_gpus(node, level):
+    state = State(t_ns=0, values={HOST: {"numa_nodes": "0"}, "gpu0": {"numa_node": node}})
+    run = replace(builders.gpu_run(trials=1), health=Health(before=state))
+    (item,) = (item for item in health_items(run) if item.check is Check.NUMA)
+    assert item.level is level
+
+
+def test_health_is_kept_in_the_run_folder_and_continued(standin, tmp_path):
+    standin.load(ONE_GPU + "value xid 31 0 48 0\n")
+    folder = RunFolder(tmp_path / "run")
+    whole = builders.gpu_run(trials=1)
+    folder.create(whole)
+    assert folder.health() is None
+    states = []
+    for _ in range(2):
+        watch = HealthWatch((GPU,), "", tmp_path, log=tmp_path / "none")
+        with watching(watch, folder.health(), folder.write_health):
+            states.append(folder.health())
+    assert states[0].after is None
+    health = read_run(folder.path).health
+    assert health.before == states[0].before
+    assert [xid.code for xid in health.xids] == [31, 48]
+    (folder.path / "health.json").write_text("{")
+    assert read_run(folder.path).health is None
+
+
+def test_a_run_without_recorded_health_says_nothing():
+    analysis = analyse(builders.gpu_run(trials=1))
+    assert analysis.health == ()
+    assert machine.verdict(analysis)[0] == ""
+
+
+def test_the_first_line_names_the_worst_finding():
+    text, level = machine.verdict(analyse(builders.unhealthy_run()))
+    assert "Xid 48" in text
+    assert "2 other findings" in text
+    assert level == "alert"
+    with pytest.raises(UnhealthyError, match="memory errors"):
+        raise_for_health(analyse(builders.unhealthy_run()))
+    healthy = replace(builders.gpu_run(), health=builders.health())
+    raise_for_health(analyse(healthy))
+    assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")

@@ -1,0 +1,155 @@
+"""Folders of the cache are proved before each use, and what killed processes left is removed."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.system.kept import keep, remove_abandoned, replacing, working_folder
+from tests.conftest import ROOT
+from tests.fakes import RecordingProgress
+
+FILES = {"x.npy": b"x" * 5_000, "cat/0.jpg": b"picture"}
+WORKER = """
+import sys, time
+from pathlib import Path
+from harness.system.kept import replacing
+with replacing(Path(sys.argv[1])) as target:
+    (target / "half").write_bytes(bytes(1000))
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+class Cached:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made = 0
+        self.progress = RecordingProgress()
+        self.content = self.keep()
+
+    def keep(self):
+        return keep(self.folder, self._fill, self.progress)
+
+    def _fill(self, target: Path) -> str:
+        self.made += 1
+        for name, content in FILES.items():
+            (target / name).parent.mkdir(exist_ok=True)
+            (target / name).write_bytes(content)
+        return "remark"
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Cached:
+    return Cached(tmp_path / "cache/data/key")
+
+
+@pytest.fixture(params=[0o027, 0o077, 0o377])
+def strict_umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def zero(path: Path) -> None:
+    state = path.stat()
+    path.write_bytes(bytes(state.st_size))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "zeroed at the same size and time": lambda folder: zero(folder / "x.npy"),
+    "truncated": lambda folder: os.truncate(folder / "x.npy", 10),
+    "missing": lambda folder: (folder / "x.npy").unlink(),
+    "added": lambda folder: (folder / "cat/1.jpg").touch(),
+    "dangling": lambda folder: (folder / "cat/1.jpg").symlink_to("/nowhere"),
+    "a folder": lambda folder: ((folder / "x.npy").unlink(), (folder / "x.npy").mkdir()),
+    "no record": lambda folder: (folder / ".content").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_folder_is_made_again_and_said(cached: Cached, damage: Callable[[Path], object]) -> None:
+    damage(cached.folder)
+    assert cached.keep().sha256 == cached.content.sha256
+    assert {name: (cached.folder / name).read_bytes() for name in FILES} == FILES
+    (line,) = cached.progress.lines
+    assert str(cached.folder) in line and "made again" in line
+    cached.keep()
+    assert (cached.made, len(cached.progress.lines)) == (2, 1)
+    assert list(cached.folder.parent.iterdir()) == [cached.folder]
+
+
+RECORDS = ["", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_damaged_record(cached: Cached, record: str) -> None:
+    (cached.folder / ".content").write_text(record)
+    assert cached.keep().files.keys() == FILES.keys()
+    assert cached.made == 2
+
+
+@pytest.mark.parametrize("field", ["boot", "remark", "files"])
+@pytest.mark.parametrize("value", [None, [], 7, {"x.npy": [1]}, {"x.npy": {"size": "a"}}])
+def test_record_with_a_wrong_field(cached: Cached, field: str, value: object) -> None:
+    path = cached.folder / ".content"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    assert cached.keep().files.keys() == FILES.keys()
+    assert cached.made == 2
+
+
+def test_files_are_hashed_once_per_boot(cached: Cached) -> None:
+    path = cached.folder / ".content"
+    record = json.loads(path.read_text())
+    record["files"]["x.npy"][2] = "0" * 64
+    path.write_text(json.dumps(record))
+    cached.keep()
+    assert cached.made == 1, "size and time are as recorded"
+    path.write_text(json.dumps({**record, "boot": "an earlier one"}))
+    cached.keep()
+    assert cached.made == 2
+    os.utime(cached.folder / "x.npy")
+    before = path.stat().st_ino
+    cached.keep()
+    assert (cached.made, path.stat().st_ino != before) == (2, True), "hashed, found unchanged and recorded"
+
+
+@pytest.mark.usefixtures("strict_umask")
+def test_container_can_read_what_is_kept_under_any_umask(tmp_path: Path) -> None:
+    cached = Cached(tmp_path / "key")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in cached.folder.rglob("*.*") if path.is_file()} == {
+        0o644
+    }
+    assert stat.S_IMODE((cached.folder / "cat").stat().st_mode) == 0o755
+    assert stat.S_IMODE(cached.folder.stat().st_mode) == 0o755
+
+
+def test_folder_of_killed_process_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    folder = tmp_path / "cache/data/key"
+    command = [sys.executable, "-c", WORKER, folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout.readline() == b"begun\n"
+        remove_abandoned(tmp_path / "cache")
+        assert len(list(folder.parent.iterdir())) == 1, "its process runs"
+        process.kill()
+    (folder.parent / ".partial-key.content").touch()
+    with working_folder(folder.parent) as own:
+        remove_abandoned(tmp_path / "cache")
+        assert list(folder.parent.iterdir()) == [own]
+    assert list(folder.parent.iterdir()) == []
+
+
+def test_anything_at_the_place_of_a_folder_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "key"
+    for make in (folder.touch, lambda: folder.symlink_to("/nowhere"), lambda: os.mkfifo(folder)):
+        make()
+        Cached(folder)
+        with replacing(folder):
+            pass
+        folder.rmdir()

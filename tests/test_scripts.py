@@ -1,0 +1,254 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.data.published_datasets import KERAS_DATASETS
+from harness.errors import UsageError
+from harness.model.workload import Data, Published, Rung, Workload
+from harness.run.catalogue import built_in
+from harness.run.scripts import read_workloads
+from tests.conftest import ROOT
+from workloads.protocol import Requests
+
+Read = Callable[..., tuple[Workload, ...]]
+CODE = "import keras\n\nBATCH_SIZE = 32\nEPOCHS = 3\nFOLDER = 'photos'\nSTEPS = 1\n"
+WHOLE = """
+title = "Mine"
+source = "A blog, 2023"
+suite = "default"
+accuracy = 0.5
+tuned = "fast.py"
+image = "trees"
+components = ["many_steps.py"]
+data = {name = "mine", shape = [8, 8, 3], classes = 2, train = 9, test = 2, kind = "jpeg", constant = "FOLDER"}
+requests = {batch_sizes = [1, 8], bounds_ms = [15.0]}
+cpu = {BATCH_SIZE = 8}
+gpu = {BATCH_SIZE = 64}
+[[published]]
+system = "a T4"
+device = "gpu"
+value = 343
+unit = "s"
+upto = 400.0
+[[published]]
+system = "a T4"
+device = "gpu"
+value = 3.1
+unit = "ratio"
+source = "Another blog"
+variant = "opt:on-device"
+[ladder.on-device]
+script = "fast.py"
+STEPS = 1
+[ladder.larger]
+BATCH_SIZE = 256
+[also.wide]
+title = "Wider"
+params = {BATCH_SIZE = 1}
+accuracy = 0.25
+requests = {batch_sizes = [2]}
+published = [{system = "a V100", device = "gpu", value = 7, unit = "samples/s"}]
+[also.other]
+title = "Other"
+source = "A third blog"
+suite = "default"
+cpu = {STEPS = 4}
+ladder = {}
+"""
+
+MANY_STEPS = (ROOT / "workloads/components/many_steps.py").read_text(encoding="utf-8")
+
+
+def block(toml: str) -> str:
+    lines = (f"# {line}" if line else "#" for line in toml.strip().splitlines())
+    return "\n".join(("# /// tfbench", *lines, "# ///", ""))
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def script(toml: str = "", code: str = CODE, name: str = "mine") -> tuple[Workload, ...]:
+        (tmp_path / "fast.py").write_text("STEPS = 10\n")
+        path = tmp_path / "train.py"
+        path.write_text((block(toml) if toml else "") + code, encoding="utf-8")
+        return read_workloads(path, name)
+
+    return script
+
+
+def test_a_plain_script_is_a_workload(read: Read) -> None:
+    (plain,) = read()
+    assert plain == Workload(
+        name="mine", file="train.py", title="train.py", scripts={"train.py": CODE},
+        params={"BATCH_SIZE": 32, "EPOCHS": 3, "FOLDER": "photos", "STEPS": 1},
+    )  # fmt: skip
+
+
+def test_every_field_of_the_metadata(read: Read) -> None:
+    main, wide, other = read(WHOLE)
+    assert main == Workload(
+        name="mine", file="train.py", title="Mine", source="A blog, 2023", suite="default", min_accuracy=0.5,
+        image="trees", tuned="fast.py", components={"many_steps.py": MANY_STEPS},
+        scripts={"train.py": block(WHOLE) + CODE, "fast.py": "STEPS = 10\n"},
+        params={"BATCH_SIZE": 32, "EPOCHS": 3, "FOLDER": "photos", "STEPS": 1},
+        device_params={"cpu": {"BATCH_SIZE": 8}, "gpu": {"BATCH_SIZE": 64}},
+        datasets=(
+            Data(name="mine", shape=(8, 8, 3), classes=2, train=9, test=2, kind="jpeg", constant="FOLDER"),
+        ),
+        requests=Requests(batch_sizes=(1, 8), bounds_ms=(15.0,)),
+        ladder={
+            "on-device": Rung(script="fast.py", params={"STEPS": 1}),
+            "larger": Rung(script="train.py", params={"BATCH_SIZE": 256}),
+        },
+        published=(
+            Published(source="A blog, 2023", system="a T4", device="gpu", value=343, unit="s", upto=400.0),
+            Published(
+                source="Another blog", system="a T4", device="gpu", value=3.1, unit="ratio", variant="opt:on-device"
+            ),
+        ),
+    )  # fmt: skip
+    assert (wide.name, wide.title, wide.file, wide.suite) == ("wide", "Wider", "train.py", "extra")
+    assert (wide.params["BATCH_SIZE"], wide.params["EPOCHS"], wide.min_accuracy) == (1, 3, 0.25)
+    assert (wide.requests, wide.ladder, wide.device_params) == (
+        Requests(batch_sizes=(2,)), main.ladder, main.device_params,
+    )  # fmt: skip
+    (published,) = wide.published
+    assert (published.source, published.value) == ("A blog, 2023", 7)
+    assert (other.source, other.suite, other.min_accuracy, other.published) == (
+        "A third blog", "default", 0.5, (),
+    )  # fmt: skip
+    assert (other.device_params, other.ladder, other.datasets) == ({"cpu": {"STEPS": 4}}, {}, main.datasets)
+
+
+DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
+
+
+@pytest.mark.parametrize(
+    ("toml", "line", "expected"),
+    [
+        ("title = 'a'\ntitel = 'b'", 3, "`titel`"),
+        ("title = 'a'\n\nepochs = 3", 4, "`epochs`"),
+        ("title = 'a'\naccuracy = 'high'", 3, "accuracy"),
+        ("title = 'a'\nsuite = 'best'", 3, "best"),
+        ("title = 'a'\n= 3", 3, "Invalid statement"),
+        ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = 'fast'\nunit = 's'", 5, "value"),
+        ("[[published]]\nsystem = 's'\ncolour = 'red'", 4, "colour"),
+        ("published = 3", 2, "published"),
+        (DATA.format(", colour = 1"), 2, "colour"),
+        ("data = {name = 'x', shape = [4]}", 2, "classes"),
+        ("[also.wide]\nparams = {}", 2, "title"),
+        ("[also.wide]\ntitle = 3", 3, "title"),
+        ("image = 'torch'", 1, "tensorflow, trees"),
+        ("accuracy = 1.5", 1, "between 0 and 1"),
+        ("cpu = {COLOUR = 1}", 1, "COLOUR is not a constant of train.py"),
+        (DATA.format(", constant = 'NOWHERE'"), 1, "NOWHERE is not a constant"),
+        (DATA.format(", dtype = 'object'"), 1, "numeric"),
+        (DATA.format(", kind = 'jpeg'"), 1, "height, width, 3"),
+        (DATA.format(", kind = 'table'"), 1, "float32"),
+        (DATA.format(", class_names = ['b', 'a']"), 1, "alphabetical"),
+        (DATA.format("").replace("classes = 2", "classes = 0"), 1, "above 0"),
+        (DATA.format("").replace("[4]", "[4, 0]"), 1, "above 0"),
+        (DATA.format("").replace("train = 2", "train = 1000000000000"), 1, "TiB"),
+        ("requests = {batch_sizes = [8, 1]}", 1, "ascending"),
+        ("requests = {batch_sizes = []}", 1, "ascending"),
+        ("[also.'a b']\ntitle = 'x'", 1, "'a b'"),
+    ],
+)
+def test_invalid_metadata_name_the_line(read: Read, toml: str, line: int, expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(toml)
+    assert f"train.py, line {line}: " in caught.value.message
+    assert expected in caught.value.message
+    assert "docs/workloads.md" in caught.value.hint
+
+
+def test_lines_are_counted_from_the_top_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text('#!/usr/bin/env python3\n"""Train."""\n' + block("title = 'a'\nx = 1") + CODE)
+    with pytest.raises(UsageError, match=r"train\.py, line 5: .*`x`"):
+        read_workloads(path, "mine")
+
+
+def test_a_named_script_must_exist(read: Read) -> None:
+    for toml in ("tuned = 'none.py'", "[ladder.a]\nscript = 'none.py'"):
+        with pytest.raises(UsageError, match=r"none\.py: No such file"):
+            read(toml)
+
+
+@pytest.mark.parametrize("file", ["/etc/hostname", "../secret.py", "deep/../../secret.py"])
+@pytest.mark.parametrize("toml", ["tuned = '{}'", "[ladder.a]\nscript = '{}'", "components = ['{}']"])
+def test_metadata_name_no_files_elsewhere(read: Read, tmp_path: Path, toml: str, file: str) -> None:
+    """What they name is shown in reports, and scripts of others must not read this host's files."""
+    (tmp_path.parent / "secret.py").touch()
+    with pytest.raises(UsageError, match="beside") as caught:
+        read(toml.format(file))
+    assert file in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["../up", "größe", "", "-x", "a" * 61])
+def test_names_are_safe_as_folder_names(read: Read, name: str) -> None:
+    with pytest.raises(UsageError, match="name has up to 60 letters"):
+        read(name=name)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import keras\nkeras.datasets.cifar10.load_data()",
+        "import tensorflow as tf\ntf.keras.datasets.cifar10.load_data()",
+        "from tensorflow import keras as k\ndef load():\n    return k.datasets.cifar10.load_data()",
+        "from keras import datasets\ndatasets.cifar10.load_data()",
+        "from keras.datasets import cifar10\ncifar10.load_data()",
+        "from tensorflow.keras.datasets import mnist as _, cifar10 as c\nc.load_data()",
+        "from keras.datasets.cifar10 import load_data\nload_data()",
+        "import keras.datasets.cifar10\nkeras.datasets.cifar10.load_data()",
+    ],
+)
+def test_keras_datasets_are_found_in_every_style(read: Read, code: str) -> None:
+    (workload,) = read(code=code)
+    assert KERAS_DATASETS["cifar10"] in workload.datasets
+    assert {data.name for data in workload.datasets} <= {"cifar10", "mnist"}
+
+
+def test_data_of_a_script_without_keras_datasets(read: Read) -> None:
+    assert read(code="import my.datasets\ncifar10 = my.cifar10()\n'keras.datasets.mnist'")[0].datasets == ()
+    (workload,) = read(DATA.format(""), code="from keras.datasets import fashion_mnist")
+    assert [data.name for data in workload.datasets] == ["x", "fashion-mnist"]
+
+
+def test_scripts_are_never_executed(read: Read, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    (workload,) = read(code=f"open({str(witness)!r}, 'w')\nSIZE = len(open({str(witness)!r}, 'w').name)\n")
+    assert workload.params == {}
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "No such file"),
+        (b"x = (", "is not Python"),
+        (b"x = '\x00'", "is not Python"),
+        (b"\xff\xfe\x00", "is not UTF-8"),
+        (b"x = " + b"(" * 1000 + b")" * 1000, "is not Python"),
+        (b"#" * ((1 << 20) + 1), "larger"),
+    ],
+)
+def test_what_is_not_a_script(tmp_path: Path, content: bytes | None, expected: str) -> None:
+    path = tmp_path / "train.py"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=expected) as caught:
+        read_workloads(path, "train")
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("workload", [entry.workload for entry in built_in()], ids=lambda each: each.name)
+def test_built_in_scripts_use_what_their_metadata_name(workload: Workload) -> None:
+    text = workload.scripts[workload.file]
+    assert workload.title != workload.file
+    assert workload.tuned in workload.scripts or not workload.tuned
+    for rung in workload.ladder.values():
+        assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
+    assert all(f"\n{name} = " in text for name in workload.params)

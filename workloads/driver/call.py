@@ -1,0 +1,263 @@
+"""A call of Keras that was taken from a script: its model, its input, and one epoch of it.
+
+Uses Keras' data adapters, so that input is read as in fit: arrays, tf.data, PyDataset or generator, with sample
+and class weights.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
+
+from workloads.driver.script import ScriptError
+from workloads.driver.stages import chain
+
+# What Keras' input arguments are called in fit; predict has no labels or weights.
+INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch of an input.
+
+    Attributes:
+        batch: global batch size.
+        batches: batches per epoch; None if endless or unknown.
+        missing: number of samples by which the last batch is short.
+        ends: whether the input stops after the last batch; else it repeats.
+        exact: whether these numbers are known rather than assumed.
+    """
+
+    batch: int
+    batches: int | None = None
+    missing: int = 0
+    ends: bool = True
+    exact: bool = True
+
+    def samples(self, steps: int) -> int:
+        """Return the number of samples in the first `steps` steps, over all epochs."""
+        return steps * self.batch - (steps // self.batches * self.missing if self.batches else 0)
+
+
+def epoch_of(samples: int, batch: int) -> Epoch:
+    """Return the epoch of `samples` samples; its last batch may be short."""
+    batches = -(-samples // batch)
+    return Epoch(batch, batches, batches * batch - samples)
+
+
+class Call:
+    """A call of `fit` or `predict`.
+
+    Args:
+        arguments: all arguments by name, with defaults.
+        replicas: number of devices that share a batch, which is then as many times as large as in the script.
+    """
+
+    def __init__(self, model: Any, arguments: Mapping[str, Any], replicas: int = 1) -> None:
+        self.model = model
+        self.arguments = {**arguments}
+        self._replicas = replicas
+        share = self.arguments.pop("validation_split", 0.0)
+        if share and self.arguments.get("validation_data") is None:
+            split = tuple(self.arguments.get(name) for name in ("x", "y", "sample_weight"))
+            trained, held_out = array_slicing.train_validation_split(split, validation_split=share)
+            self.arguments |= dict(zip(("x", "y", "sample_weight"), trained, strict=True))
+            self.arguments["validation_data"] = held_out
+        # The pipeline before its batches were put together for several devices.
+        self._as_given: Any = None
+        if replicas > 1:
+            self._enlarge(replicas)
+        self._initial: Sequence[tuple[Any, Any]] = ()
+
+    def _enlarge(self, times: int) -> None:
+        x = self.arguments["x"]
+        if self.is_loader or isinstance(x, types.GeneratorType):
+            raise ScriptError("Python loaders cannot feed several GPUs here. Use tf.data, or --device gpu0.")
+        if isinstance(x, tf.data.Dataset):
+            self._as_given = x
+            self.arguments["x"] = x.batch(times, drop_remainder=True).map(
+                lambda *parts: tf.nest.map_structure(
+                    lambda part: tf.reshape(part, tf.concat([[-1], tf.shape(part)[2:]], 0)),
+                    parts if len(parts) > 1 else parts[0],
+                ),
+                tf.data.AUTOTUNE,
+            )
+        else:
+            self.arguments["batch_size"] = (self.arguments.get("batch_size") or 32) * times
+
+    @property
+    def is_loader(self) -> bool:
+        """Whether the input is a Keras PyDataset."""
+        return isinstance(self.arguments["x"], tf.keras.utils.PyDataset)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the input is the script's own tf.data pipeline."""
+        return isinstance(self.arguments["x"], tf.data.Dataset)
+
+    @property
+    def in_python(self) -> bool:
+        """Whether Python makes the batches."""
+        return self.is_loader or isinstance(self.arguments["x"], types.GeneratorType)
+
+    @cached_property
+    def adapter(self) -> Any:
+        """Keras' data adapter."""
+        return self._adapter()
+
+    def _adapter(self) -> Any:
+        given = {name: self.arguments.get(name) for name in INPUT}
+        given["shuffle"] = bool(given["shuffle"]) and not (self.is_pipeline or self.in_python)
+        return get_data_adapter(**given)
+
+    @property
+    def dataset(self) -> tf.data.Dataset:
+        """One epoch of the input as tf.data."""
+        if self.is_loader:
+            # The threads of a loader serve one iterator at a time.
+            return self._adapter().get_tf_dataset()
+        return self._kept
+
+    @cached_property
+    def _kept(self) -> tf.data.Dataset:
+        # Making it copies arrays.
+        with tf.device("CPU:0"):
+            return self.adapter.get_tf_dataset()
+
+    @cached_property
+    def batch(self) -> Any:
+        """The first batch, in host memory."""
+        first = next(iter(self.dataset), None)
+        if first is None:
+            raise ScriptError("The input of fit is empty.")
+        return first
+
+    @property
+    def batch_bytes(self) -> int:
+        """The size of the first batch."""
+        parts = tf.nest.flatten(self.batch, expand_composites=True)
+        return sum(part.dtype.size * int(tf.size(part)) for part in parts)
+
+    @cached_property
+    def epoch(self) -> Epoch:
+        """One epoch of the input, without iterating over it as far as possible."""
+        if not (self.is_pipeline or self.in_python):
+            return epoch_of(rows((self.arguments["x"],)), self.adapter.batch_size)
+        if self.is_loader:
+            loader = self.arguments["x"]
+            count = loader.num_batches
+            if not count:  # endless loaders have only full batches
+                return Epoch(rows(self.batch), ends=False)
+            batch = rows(self.batch)
+            return Epoch(batch, count, batch - rows(loader[count - 1]))
+        given = self._as_given or self.dataset
+        epoch = _pipeline_epoch(given)
+        if self._as_given is None:
+            return epoch
+        times = self._replicas
+        batches = epoch.batches // times if epoch.batches else None
+        return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Steps of an epoch in fit; None if unknown."""
+        return self.arguments.get("steps_per_epoch") or self.epoch.batches
+
+    @property
+    def samples_per_epoch(self) -> int:
+        """Samples of an epoch in fit; 0 if unknown."""
+        steps = self.steps_per_epoch
+        return self.epoch.samples(steps) if steps else 0
+
+    @cached_property
+    def steps_per_batch(self) -> int:
+        """Training steps in a step of fit: several if batches are a multiple of the model's own `batch_size`."""
+        own, batch = getattr(self.model, "batch_size", None), self.epoch.batch
+        return batch // own if isinstance(own, int) and 0 < own < batch and not batch % own else 1
+
+    def params(self) -> dict[str, Any]:
+        """Return what the script has chosen, for the event of a variant."""
+        model = self.model
+        policy = getattr(getattr(model, "dtype_policy", None), "name", "float32")
+        return {
+            "batch_size": self.epoch.batch // self.steps_per_batch,
+            "epochs": int(self.arguments.get("epochs", 1)) - int(self.arguments.get("initial_epoch") or 0),
+            "samples_per_epoch": self.samples_per_epoch,
+            "steps_per_call": int(getattr(model, "steps_per_execution", 1) or 1) * self.steps_per_batch,
+            "jit_compile": bool(getattr(model, "jit_compile", False)),
+            "run_eagerly": bool(getattr(model, "run_eagerly", False)),
+            "precision": _precision(model, policy),
+        }
+
+    def keep_state(self) -> None:
+        """Remember all variables, in host memory; the model must have been built."""
+        self._initial = [(variable, np.array(variable)) for variable in _variables(self.model)]
+
+    def restore_state(self) -> None:
+        """Give all variables the remembered values, so that variants start alike."""
+        for variable, value in self._initial:
+            variable.assign(value)
+
+
+def _precision(model: Any, policy: str) -> str:
+    """Return the policy of most of the model's layers: Sequential and functional models keep the global one."""
+    names = [layer.dtype_policy.name for layer in getattr(model, "layers", ()) if layer.weights]
+    return max(set(names), key=names.count) if names else policy
+
+
+def _variables(model: Any) -> list[Any]:
+    optimizer = getattr(model, "optimizer", None)
+    metrics = [variable for metric in model.metrics for variable in metric.variables]
+    found = [*model.variables, *(optimizer.variables if optimizer else ()), *metrics]
+    return [
+        variable
+        for variable in {id(each): each for each in found}.values()
+        if "key" not in str(variable.dtype)
+    ]
+
+
+def rows(batch: Any) -> int:
+    """Return the number of samples in a batch or in arrays."""
+    first = tf.nest.flatten(batch)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return int(first.nrows())
+    return int(first.shape[0]) if getattr(first, "shape", ()) else 1
+
+
+def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
+    """Return one epoch of a tf.data pipeline of batches."""
+    count = int(dataset.cardinality())
+    batches, endless = count if count > 0 else None, count == tf.data.INFINITE_CARDINALITY
+    shape = tf.nest.flatten(dataset.element_spec)[0].shape
+    if shape.rank and shape[0]:
+        return Epoch(shape[0], batches, ends=not endless)
+    found = _batching(dataset)
+    if found is not None:
+        size, samples, drops = found
+        if drops:
+            return Epoch(size, batches, ends=not endless)
+        counted = epoch_of(samples, size) if samples > 0 else None
+        if counted and (endless or count == counted.batches):
+            return Epoch(size, counted.batches, counted.missing, ends=not endless)
+    first = next(iter(dataset), None)
+    if first is None:
+        raise ScriptError("The input of fit is empty.")
+    return Epoch(rows(first), batches, ends=not endless, exact=False)
+
+
+def _batching(dataset: Any) -> tuple[int, int, bool] | None:
+    """Return batch size, number of samples before batching (negative if unknown), and whether all are full."""
+    for each in chain(dataset):
+        size = getattr(each, "_batch_size", None)
+        if size is not None:
+            drops = bool(getattr(each, "_drop_remainder", False))
+            before = each._inputs()[0]
+            return int(size), int(before.cardinality()), drops
+    return None

@@ -1,0 +1,375 @@
+"""Measure what a device can do at best, with the same framework as the workloads.
+
+`python3 -m workloads.driver.capability SPEC.json EVENTS.jsonl`. Each variant of the spec is one capability: a window
+around the measurement, so that telemetry shows its clocks and power, and a metric RATE in operations, bytes, images or
+seconds. Those that a device lacks are left out with a reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workloads.driver import devices
+from workloads.driver.__main__ import report
+from workloads.protocol import (
+    COPIES,
+    CORE_SUFFIX,
+    IMPORT,
+    NO_GPU_EXIT,
+    PRECISIONS,
+    RATE,
+    SOAK,
+    STEADY,
+    WORK,
+    EventWriter,
+    NoGpuError,
+)
+
+CHUNK_S = 0.05
+# (rows, inner, columns), ascending: which one reaches the peak differs between GPUs. The last one is the best of those
+# that stas00's ml-engineering found on H100 and MI300X.
+SHAPES = (
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (16384, 8192, 16384),
+    (6144, 17920, 2816),
+)
+CPU_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096))
+GPU_BYTES, COPY_BYTES = 1 << 30, 256 << 20
+# Of one array of a thread; few threads get more, so that all arrays exceed the caches.
+CPU_BYTES, MOST_CPU_BYTES = 32 << 20, 128 << 20
+LAUNCHES = 200
+SOAK_WINDOW_S = 1.0
+# The mean size of the pictures of cats and dogs.
+PICTURE = (375, 500, 3)
+SEGMENT_BYTES, READERS, MOST_READ_BYTES = 8 << 20, 4, 1 << 30
+
+# A call to repeat, the work of one call, and what waits for its end.
+Work = tuple[Callable[[], Any], float, Callable[[], Any]]
+
+
+class UnavailableError(RuntimeError):
+    """This device has no such capability; the message says why."""
+
+
+def rate(work: Work, seconds: float) -> tuple[float, int]:
+    """Return the median rate of chunks of calls, in units of work per second, and the number of calls."""
+    call, amount, wait = work
+    _once(work)
+    count = max(1, round(CHUNK_S / max(_once(work), 1e-6)))
+    rates: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(rates) < 3 or time.perf_counter() < end:
+        began = time.perf_counter()
+        for _ in range(count):
+            call()
+        wait()
+        rates.append(amount * count / (time.perf_counter() - began))
+    return statistics.median(rates), count * len(rates)
+
+
+def matrix(name: str, device: str, seconds: float) -> Work:
+    """Return products of the shape that is fastest for a precision.
+
+    The matrices are random: zeros draw less power and let GPUs clock higher than under real load.
+    """
+    dtype = {"fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}.get(name, "float32")
+    if device.startswith("GPU"):
+        capability = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
+        if name in ("tf32", "bf16") and capability.get("compute_capability", (8, 0)) < (8, 0):
+            raise UnavailableError("Only GPUs from Ampere on have this precision.")
+    tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
+    best: Work | None = None
+    fastest = 0.0
+    for rows, inner, columns in SHAPES if device.startswith("GPU") else CPU_SHAPES:
+        flops = 2.0 * rows * inner * columns
+        # A GPU without FP64 units would take minutes for the larger shapes.
+        if best and flops / fastest > max(CHUNK_S, seconds / 4):
+            continue
+        try:
+            with tf.device(device):
+                left = tf.cast(tf.random.normal((rows, inner)), dtype)
+                right = tf.cast(tf.random.normal((inner, columns), stddev=inner**-0.5), dtype)
+            work = partial(_product, device, left, right), flops, devices.synchronise
+            speed = flops / min(_once(work) for _ in range(4))
+        except tf.errors.ResourceExhaustedError:
+            break
+        if speed > fastest:
+            best, fastest = work, speed
+    if best is None:
+        raise UnavailableError("The memory is too small for the smallest matrices.")
+    return best
+
+
+def _once(work: Work) -> float:
+    """Return the seconds of one call."""
+    began = time.perf_counter()
+    work[0]()
+    work[2]()
+    return time.perf_counter() - began
+
+
+def _product(device: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    with tf.device(device):
+        return tf.linalg.matmul(left, right)
+
+
+def gpu_memory(device: str) -> Work:
+    """Return additions in place: two reads and one write of GPU_BYTES."""
+    with tf.device(device):
+        total = tf.Variable(tf.zeros(GPU_BYTES // 4))
+        more = tf.random.normal((GPU_BYTES // 4,))
+    return partial(total.assign_add, more, read_value=False), 3.0 * GPU_BYTES, devices.synchronise
+
+
+def launch(device: str) -> Work:
+    """Return a compiled chain of kernels on one number, so that only their launches take time."""
+    with tf.device(device):
+        start = tf.constant([0.5])
+
+        @tf.function(autograph=False)
+        def chain(value: tf.Tensor) -> tf.Tensor:
+            for _ in range(LAUNCHES):
+                value = tf.math.sin(value)
+            return value
+
+    return partial(chain, start), float(LAUNCHES), devices.synchronise
+
+
+def copy(name: str) -> Work:
+    """Return copies of COPY_BYTES by the CUDA runtime, from or to pinned or pageable host memory."""
+    try:
+        # TensorFlow has loaded it; the name finds that copy.
+        cuda = ctypes.CDLL("libcudart.so.12")
+    except OSError as error:
+        raise UnavailableError(f"The CUDA runtime cannot be loaded: {error}.") from error
+
+    def checked(function: str, *arguments: Any) -> None:
+        if code := getattr(cuda, function)(*arguments):
+            raise UnavailableError(f"{function} failed with CUDA error {code}.")
+
+    size, gpu, pinned = ctypes.c_size_t(COPY_BYTES), ctypes.c_void_p(), ctypes.c_void_p()
+    checked("cudaSetDevice", 0)
+    checked("cudaMalloc", ctypes.byref(gpu), size)
+    if name.endswith("pinned"):
+        checked("cudaMallocHost", ctypes.byref(pinned), size)
+        host = pinned
+    else:
+        pageable = np.ones(COPY_BYTES, np.uint8)
+        host = pageable.ctypes.data_as(ctypes.c_void_p)  # keeps the array alive
+    # cudaMemcpyHostToDevice is 1, cudaMemcpyDeviceToHost 2.
+    arguments = (gpu, host, size, 1) if name.startswith("to") else (host, gpu, size, 2)
+    return (
+        partial(checked, "cudaMemcpy", *arguments),
+        float(COPY_BYTES),
+        partial(checked, "cudaDeviceSynchronize"),
+    )
+
+
+def all_reduce(names: list[str]) -> Work:
+    """Return sums over all GPUs; work is counted as NCCL's bus bandwidth, which does not depend on their number."""
+    if len(names) < 2:
+        raise UnavailableError("It takes two GPUs or more.")
+    strategy = tf.distribute.MirroredStrategy(names)
+
+    @tf.function(autograph=False)
+    def summed() -> Any:
+        def replica() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            return tf.reduce_max(context.all_reduce(tf.distribute.ReduceOp.SUM, tf.ones(COPY_BYTES // 4)))
+
+        return strategy.run(replica)
+
+    count = len(names)
+    return summed, 2.0 * (count - 1) / count * COPY_BYTES, devices.synchronise
+
+
+def cpu_memory(threads: int) -> Work:
+    """Return STREAM's "add": c = a + b by threads of their own, counted as two reads and one write."""
+    pool = ThreadPoolExecutor(threads)
+    size = max(CPU_BYTES, MOST_CPU_BYTES // threads)
+    # Each thread touches its arrays first, so that they are on its NUMA node.
+    arrays = list(pool.map(lambda _: [np.ones(size // 8) for _ in range(3)], range(threads)))
+
+    def add() -> None:
+        list(pool.map(lambda each: np.add(each[0], each[1], out=each[2]), arrays))
+
+    return add, 3.0 * size * threads, lambda: None
+
+
+def jpeg(threads: int) -> Work:
+    """Return decoded pictures, in batches."""
+    smooth = tf.image.resize(
+        tf.random.uniform((PICTURE[0] // 8, PICTURE[1] // 8, 3), maxval=255.0), PICTURE[:2]
+    )
+    noisy = tf.clip_by_value(smooth + tf.random.normal(PICTURE, stddev=8.0), 0, 255)
+    encoded = tf.io.encode_jpeg(tf.cast(noisy, tf.uint8), quality=90)
+
+    def decode(content: tf.Tensor) -> tf.Tensor:
+        return tf.shape(tf.io.decode_jpeg(content))[0]
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    batch = 8 * threads
+    data = (
+        tf.data.Dataset.from_tensors(encoded)
+        .repeat()
+        .map(decode, num_parallel_calls=threads if threads > 1 else None)
+    )
+    pictures = iter(data.batch(batch).with_options(options))
+    return partial(next, pictures), float(batch), lambda: None
+
+
+def read(folder: str) -> tuple[float, int]:
+    """Return bytes per second of reading the data from disk, past the page cache, and the number of reads."""
+    paths = sorted(path for path in Path(folder).rglob("*") if path.is_file()) if folder else []
+    segments = [
+        (path, start) for path in paths for start in range(0, max(1, path.stat().st_size), SEGMENT_BYTES)
+    ][: MOST_READ_BYTES // SEGMENT_BYTES]
+
+    def one(segment: tuple[Path, int]) -> int:
+        file = os.open(segment[0], os.O_RDONLY)
+        try:
+            os.posix_fadvise(file, segment[1], SEGMENT_BYTES, os.POSIX_FADV_DONTNEED)
+            return len(os.pread(file, SEGMENT_BYTES, segment[1]))
+        finally:
+            os.close(file)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(READERS) as pool:
+        count = sum(pool.map(one, segments))
+    if not count:
+        raise UnavailableError("The workloads read no files.")
+    return count / (time.perf_counter() - began), len(segments)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Confine all threads of this process to one CPU."""
+    everywhere = os.sched_getaffinity(0)
+    _confine({min(everywhere)})
+    try:
+        yield
+    finally:
+        # TensorFlow may have started threads meanwhile, which inherited the confinement.
+        _confine(everywhere)
+
+
+def _confine(cpus: set[int]) -> None:
+    for path in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(path.name), cpus)
+
+
+def measure(name: str, names: list[str], spec: Mapping[str, Any]) -> tuple[float, int]:
+    """Measure one capability; return its rate and the number of calls.
+
+    Raises:
+        UnavailableError: the device does not have it.
+    """
+    # All of a device's capabilities together take about as long as a variant of a workload.
+    seconds, cpus = float(spec["window_s"]) / 2, len(os.sched_getaffinity(0))
+    on_gpu = names[0].startswith("GPU")
+    kind = name.removesuffix(CORE_SUFFIX)
+    threads = 1 if kind != name else cpus
+    if kind == "read":
+        return read(next(iter(spec["data"].values()), ""))
+    if kind == "all-reduce":
+        return rate(all_reduce(names), seconds)
+    if kind in PRECISIONS and threads == 1 and not on_gpu:
+        with one_core():
+            return rate(matrix(kind, names[0], seconds), seconds)
+    if kind in PRECISIONS:
+        return rate(matrix(kind, names[0], seconds), seconds)
+    if kind in COPIES:
+        return rate(copy(kind), seconds)
+    works = {"memory": lambda: cpu_memory(threads), "jpeg": lambda: jpeg(threads)}
+    if on_gpu:
+        works = {"memory": lambda: gpu_memory(names[0]), "launch": lambda: launch(names[0])}
+    return rate(works[kind](), seconds)
+
+
+def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
+    """Measure every capability of the spec."""
+    names = devices.select(spec["device"], spec["gpus"])
+    devices.prove(names)
+    # TensorFlow makes one thread for each CPU that it may use when its first operation runs.
+    tf.zeros(()).numpy()
+    events.phase(IMPORT, began_ns)
+    events.write("facts", facts=devices.facts(names))
+    for name in spec["variants"]:
+        if name == SOAK:
+            soak(names[0], float(spec["soak_s"]), events)
+            continue
+        events.write("variant", variant=name, params={}, changes=[])
+        start_ns = time.monotonic_ns()
+        try:
+            value, calls = measure(name, names, spec)
+        except (UnavailableError, tf.errors.OpError, MemoryError) as error:
+            events.left_out(name, str(error))
+            continue
+        events.write(
+            "window", variant=name, index=0, start_ns=start_ns, end_ns=time.monotonic_ns(), steps=calls,
+            samples=calls, wait_ns=-1,
+        )  # fmt: skip
+        events.metric(name, RATE, value)
+
+
+def soak(device: str, seconds: float, events: EventWriter) -> None:
+    """Multiply matrices without pause and write a window for each second or so."""
+    events.write("variant", variant=SOAK, params={}, changes=[])
+    call, work, wait = matrix("fp16" if device.startswith("GPU") else "fp32", device, SOAK_WINDOW_S)
+    events.metric(SOAK, WORK, work)
+    steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
+    began_ns = time.monotonic_ns()
+    start_ns, index = began_ns, 0
+    while start_ns - began_ns < seconds * 1e9:
+        for _ in range(steps):
+            call()
+        wait()
+        end_ns = time.monotonic_ns()
+        events.write(
+            "window", variant=SOAK, index=index, start_ns=start_ns, end_ns=end_ns, steps=steps, samples=steps,
+            wait_ns=-1,
+        )  # fmt: skip
+        start_ns, index = end_ns, index + 1
+    events.write("phase", name=STEADY, variant=SOAK, start_ns=began_ns, end_ns=start_ns)
+
+
+def main(arguments: list[str]) -> int:
+    """Measure a device's capabilities and return the exit code."""
+    began_ns = time.monotonic_ns()
+    spec = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    with Path(arguments[1]).open("a", encoding="utf-8") as file:
+        events = EventWriter(file)
+        events.start()
+        try:
+            run(spec, events, began_ns)
+        except Exception as error:  # TensorFlow can raise anything
+            report(events, error)
+            return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
+        events.write("end")
+        return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Does not wait for threads of the input pipeline.
+    os._exit(code)

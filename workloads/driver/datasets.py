@@ -1,0 +1,90 @@
+"""Serve the data sets of keras.datasets from mounted arrays, and get_file from mounted files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import tensorflow as tf
+
+from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
+
+
+@contextmanager
+def mounted(data: Mapping[str, str], mounts: Sequence[str]) -> Iterator[None]:
+    """Replace load_data of the data sets in `data`, and get_file for files below `mounts`."""
+    with ExitStack() as stack:
+        for name, folder in data.items():
+            module = getattr(tf.keras.datasets, name.replace("-", "_"), None)
+            if module is not None:
+                load = _reviews(Path(folder)) if name == "imdb" else _arrays(Path(folder), name)
+                stack.enter_context(patch.object(module, "load_data", load))
+        stack.enter_context(patch.object(tf.keras.utils, "get_file", _get_file(mounts)))
+        yield
+
+
+def _arrays(folder: Path, name: str) -> Callable[..., Any]:
+    def load_data(path: str = "", label_mode: str = "fine") -> Any:
+        if name == "cifar100" and label_mode != "fine":
+            raise ValueError("Only label_mode='fine' of cifar100 is available here.")
+        parts = [np.load(folder / f"{part}.npy") for part in ARRAYS]
+        # CIFAR's labels are a column in Keras.
+        x_train, y_train, x_test, y_test = (
+            part[:, None] if part.ndim == 1 and name.startswith("cifar") else part for part in parts
+        )
+        return (x_train, y_train), (x_test, y_test)
+
+    return load_data
+
+
+def _reviews(folder: Path) -> Callable[..., Any]:
+    def load_data(
+        path: str = "",
+        num_words: int | None = None,
+        skip_top: int = 0,
+        maxlen: int | None = None,
+        seed: int = 113,
+        start_char: int | None = START,
+        oov_char: int = RARE,
+        index_from: int = FIRST_WORD - 1,
+    ) -> Any:
+        if (start_char, oov_char, index_from) != (START, RARE, FIRST_WORD - 1):
+            raise ValueError(
+                "imdb is available here with Keras' default start_char, oov_char and index_from only."
+            )
+
+        def limited(part: str) -> Any:
+            tokens, labels = np.load(folder / f"x_{part}.npy"), np.load(folder / f"y_{part}.npy")
+            # Stored tokens are below 65,536.
+            kept = (tokens >= skip_top) & (tokens < (num_words or 1 << 16))
+            tokens = np.where(kept | (tokens == 0) | (tokens == START), tokens, RARE).astype(np.int32)
+            reviews = np.empty(len(tokens), object)
+            reviews[:] = [row[: np.count_nonzero(row)].tolist() for row in tokens]
+            if maxlen:
+                short = np.array([len(review) < maxlen for review in reviews])
+                reviews, labels = reviews[short], labels[short]
+            return reviews, labels.astype(np.int64)
+
+        return limited("train"), limited("test")
+
+    return load_data
+
+
+def _get_file(mounts: Sequence[str]) -> Callable[..., Any]:
+    original = tf.keras.utils.get_file
+
+    def get_file(fname: str | None = None, origin: str | None = None, *args: Any, **named: Any) -> Any:
+        names = {Path(str(each)).name for each in (fname, origin) if each}
+        for mount in map(Path, mounts):
+            candidates = [mount] if mount.is_file() else mount.rglob("*")
+            found = next((path for path in candidates if path.name in names), None)
+            if found is not None:
+                named |= {"origin": found.as_uri(), "cache_dir": None, "file_hash": named.get("file_hash")}
+                return original(fname, *args, **named)
+        return original(fname, origin, *args, **named)
+
+    return get_file

@@ -1,0 +1,125 @@
+"""Take a script's calls of Keras: replace fit, predict and evaluate while it runs."""
+
+from __future__ import annotations
+
+import faulthandler
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.driver.call import Call
+from workloads.driver.script import Taken
+
+FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
+
+
+class Interception:
+    """Hands the wanted call to `measure` in the script's own frame, and what follows it to `evaluate`.
+
+    Args:
+        number: which call of fit is wanted, from 1; earlier ones train for one step.
+        predicts: whether a call of predict is wanted instead.
+        replicas: devices that share a batch.
+        measure: measures a call; its result is returned to the script.
+        evaluate: measures accuracy with the arguments of the script's evaluate; None to end the script instead.
+        goes_on: whether the script continues to its end.
+
+    Attributes:
+        call: the call that was taken.
+        predicted: the first call of predict before it, for scripts that do not train.
+        failure: what measuring raised, which the script may have caught.
+    """
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        predicts: bool,
+        replicas: int,
+        measure: Callable[[Call], Any],
+        evaluate: Callable[[Any, dict[str, Any]], None] | None,
+        goes_on: bool,
+    ) -> None:
+        self._number = number
+        self._predicts = predicts
+        self._replicas = replicas
+        self._measure = measure
+        self._evaluate = evaluate
+        self._goes_on = goes_on
+        self._busy = threading.Lock()
+        self._fits = 0
+        self.call: Call | None = None
+        self.predicted: Call | None = None
+        self.failure: BaseException | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Intercept calls inside the block."""
+        keras = tf.keras.Model
+        keras.fit = self._replacing(FIT, self._fit)
+        keras.predict = self._replacing(PREDICT, self._predict)
+        keras.evaluate = self._replacing(EVALUATE, self._evaluated)
+        try:
+            yield
+        finally:
+            keras.fit, keras.predict, keras.evaluate = FIT, PREDICT, EVALUATE
+
+    def _replacing(self, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
+        def method(model: Any, *args: Any, **named: Any) -> Any:
+            # Keras' fit calls evaluate.
+            if not self._busy.acquire(blocking=False):
+                return original(model, *args, **named)
+            try:
+                bound = signature.bind(model, *args, **named)
+                bound.apply_defaults()
+                arguments = dict(list(bound.arguments.items())[1:])
+                others = arguments.pop("kwargs", {})
+                return take(model, {**arguments, **others})
+            finally:
+                self._busy.release()
+
+        return method
+
+    def _fit(self, model: Any, arguments: dict[str, Any]) -> Any:
+        if self.call is not None:
+            return FIT(model, **arguments) if self._goes_on else self._end()
+        self._fits += 1
+        if self._predicts or self._fits < self._number:
+            first = arguments["initial_epoch"]
+            return FIT(model, **{**arguments, "epochs": first + 1, "steps_per_epoch": 1})
+        return self._take(Call(model, arguments, self._replicas))
+
+    def _predict(self, model: Any, arguments: dict[str, Any]) -> Any:
+        if self.call is not None:
+            return PREDICT(model, **arguments) if self._goes_on else self._end()
+        taken = Call(model, arguments)
+        if self._predicts:
+            return self._take(taken)
+        self.predicted = self.predicted or taken
+        return PREDICT(model, **arguments)
+
+    def _evaluated(self, model: Any, arguments: dict[str, Any]) -> Any:
+        if self.call is None or model is not self.call.model or self._goes_on:
+            result = EVALUATE(model, **arguments)
+        if self.call is not None and model is self.call.model and self._evaluate is not None:
+            self._evaluate(model, arguments)
+        return result if self._goes_on or self.call is None else self._end()
+
+    def _take(self, call: Call) -> Any:
+        self.call = call
+        faulthandler.cancel_dump_traceback_later()  # the script has come to its call
+        try:
+            result = self._measure(call)
+        except BaseException as error:
+            self.failure = error
+            raise Taken from error
+        return result if self._goes_on or self._evaluate is not None else self._end()
+
+    def _end(self) -> Any:
+        raise Taken

@@ -1,0 +1,64 @@
+"""Remedies applied to the baseline's script: each alone, then together those that gained.
+
+Standard library only: the edits were made on the host (harness/fixes).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, Fix
+
+# A remedy is kept if it makes what is already kept faster by this factor.
+WORTH = 1.05
+# Changes how fast the model learns, so it is shown alone and not part of tuned.
+_ALONE = ("batch",)
+
+
+def applied(text: str, fixes: Iterable[Fix]) -> str:
+    """Return a script with the edits of several remedies.
+
+    Raises:
+        ValueError: two remedies change the same place differently.
+    """
+    content = text.encode()
+    edits = [edit for fix in fixes for edit in fix.edits]
+    ordered = sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end))
+    result, done = [], 0
+    for edit in ordered:
+        if edit.start < done:
+            raise ValueError("two remedies change the same place")
+        result += [content[done : edit.start], edit.text.encode()]
+        done = edit.end
+    return b"".join([*result, content[done:]]).decode()
+
+
+def difference(before: str, after: str, name: str, other: str) -> str:
+    """Return a unified diff from one script to another."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, other, lineterm="")
+    return "\n".join(lines) + "\n" if before != after else ""
+
+
+def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list[str]:
+    """Return the remedies that gained when measured alone, largest gain first.
+
+    Args:
+        sample_ns: variant -> measured time of a sample.
+    """
+    base = sample_ns.get(BASELINE, 0.0)
+    gained = [
+        name for name, fix in fixes.items()
+        if fix.answers not in _ALONE and sample_ns.get(name) and base >= WORTH * sample_ns[name]
+    ]  # fmt: skip
+    return sorted(gained, key=lambda name: sample_ns[name])
+
+
+def together(names: Sequence[str]) -> str:
+    """Return the variant with several remedies."""
+    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
+
+
+def is_rung(variant: str) -> bool:
+    """Return whether a variant is a changed script."""
+    return variant == TUNED or variant.startswith(FIX_PREFIX)

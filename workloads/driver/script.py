@@ -1,0 +1,167 @@
+"""Run a user's script as `__main__` in a scratch folder, and say in one sentence why it failed.
+
+The scratch folder has links to the files beside the script, so that relative paths work as in the script's own
+folder, which is mounted read-only, and the script can write files. The script itself is a file there, because
+TensorFlow's autograph reads functions from their file.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workloads.protocol import Script
+
+# Links in a scratch folder.
+MOST_LINKS = 20_000
+# Folder with the files that several built-in scripts import.
+COMPONENTS = Path(__file__).parents[1] / "components"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+_NO_NETWORK = (
+    "Containers have no network. Download the file first and pass it with --mount PATH; "
+    "keras.utils.get_file finds it there by its name."
+)
+
+
+class ScriptError(RuntimeError):
+    """A script cannot be measured; the message ends with what to try."""
+
+
+class Taken(BaseException):
+    """Ends a script whose call has been taken. Not an Exception, so that scripts do not catch it."""
+
+
+# A script that does not reach its call in this share of the stall limit says in the log where it stands.
+_PATIENCE = 0.9
+
+
+def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stall_s: float = 0.0) -> None:
+    """Run a script until it ends or raises Taken.
+
+    Args:
+        names: additional names that it may use.
+        stall_s: see Spec.
+
+    Raises:
+        ScriptError: it failed by itself.
+    """
+    with _scratch(script) as path, _main(path, arguments) as module:
+        module.__dict__.update(names)
+        if stall_s:
+            faulthandler.dump_traceback_later(_PATIENCE * stall_s)
+        try:
+            exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
+        except Taken:
+            return
+        except SystemExit as error:
+            if error.code:
+                text = f"{path.name} ended by itself: sys.exit({error.code!r})"
+                raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
+        except Exception as error:
+            raise ScriptError(explained(error, path)) from error
+
+
+def explained(error: Exception, path: Path) -> str:
+    """Return the script's line, the error, and what to try."""
+    line = next(
+        (
+            frame.lineno
+            for frame in reversed(traceback.extract_tb(error.__traceback__))
+            if frame.filename == str(path)
+        ),
+        None,
+    )
+    where = f"{path.name}:{line}" if line else path.name
+    # TensorFlow's errors in traced functions begin with "in user code:" and end with the reason.
+    lines = [text.strip() for text in str(error).splitlines() if text.strip()] or [""]
+    first = lines[-1] if lines[0].endswith(":") else lines[0]
+    text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
+    return f"{text.rstrip('.')}. {_advice(error)}".strip()
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"The image has no module {error.name}: build one FROM it with `pip install {error.name}` and pass "
+            "it with --image cpu=NAME."
+        )
+    if isinstance(error, EOFError):
+        return "A script cannot ask for input here: pass values with --arg or --param."
+    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
+        return _NO_NETWORK
+    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
+        return f"Containers see the script's folder only: add --mount {error.filename}."
+    if isinstance(error, FileNotFoundError):
+        return "Give its path from the script's folder, or an absolute one with --mount."
+    return ""
+
+
+@contextmanager
+def _scratch(script: Script) -> Iterator[Path]:
+    """Enter a folder with the script and links to its neighbours; leave it afterwards."""
+    source = Path(script.path)
+    folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
+    _mirror(source.parent, folder, MOST_LINKS)
+    (folder / source.name).unlink(missing_ok=True)
+    path = folder / source.name
+    path.write_text(script.text, encoding="utf-8")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield path
+    finally:
+        os.chdir(before)
+        # A later script may have a neighbour of the same name.
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "") or "").startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]
+
+
+def _mirror(source: Path, target: Path, most: int) -> int:
+    """Make folders with links to files, so that scripts can write beside files; return how many links are left.
+
+    Folders beyond `most` links, and those that cannot be read, are linked as a whole.
+    """
+    try:
+        entries = sorted(os.scandir(source), key=lambda entry: entry.name)
+    except OSError:
+        return most
+    for entry in entries:
+        link = target / entry.name
+        if entry.is_dir(follow_symlinks=False) and most > 0 and os.access(entry.path, os.R_OK | os.X_OK):
+            link.mkdir()
+            most = _mirror(Path(entry.path), link, most)
+        else:
+            link.symlink_to(entry.path)
+            most -= 1
+    return most
+
+
+@contextmanager
+def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
+    """Let a module be `__main__`; restore what scripts change of the process."""
+    module = ModuleType("__main__")
+    module.__file__ = str(path)
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
+    sys.modules["__main__"] = module
+    sys.argv = [str(path), *arguments]
+    sys.path[:0] = [str(path.parent)]
+    sys.path.append(str(COMPONENTS))
+    try:
+        yield module
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -1,0 +1,37 @@
+"""The network of published.py: many steps per call, on padded reviews in the device's memory.
+
+Without XLA, which cannot compile cuDNN's kernels.
+
+One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
+"""
+
+import keras
+import tensorflow as tf
+from keras import layers
+from many_steps import ManySteps, shuffled
+
+GPU = bool(tf.config.get_visible_devices("GPU"))
+BATCH_SIZE = 256 if GPU else 32
+EPOCHS = 2
+STEPS = 50 if GPU else 5  # training steps per call
+WORDS = 20000  # size of the vocabulary
+LENGTH = 200  # words of a review
+
+(x_train, y_train), (x_test, y_test) = keras.datasets.imdb.load_data(num_words=WORDS)
+x_train, x_test = (keras.utils.pad_sequences(reviews, maxlen=LENGTH) for reviews in (x_train, x_test))
+y_train, y_test = y_train[:, None].astype("float32"), y_test[:, None].astype("float32")
+
+network = keras.Sequential(
+    [
+        layers.Input((LENGTH,), dtype="int32"),
+        layers.Embedding(WORDS, 128),
+        layers.Bidirectional(layers.LSTM(64, return_sequences=True)),
+        layers.Bidirectional(layers.LSTM(64)),
+        layers.Dense(1, activation="sigmoid"),
+    ]
+)
+model = ManySteps(network, x_train, y_train, BATCH_SIZE)
+model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"], jit_compile=False)
+calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
+model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
+model.evaluate(x_test, y_test)
