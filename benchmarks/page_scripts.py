@@ -118,7 +118,8 @@ def bare_speed(image: str, script: str, files: Mapping[str, str], data: Mapping[
                 environment={"CUDA_VISIBLE_DEVICES": "-1"}, remove=True, stderr=False,
             )  # fmt: skip
         except docker.errors.ContainerError as error:
-            sys.stderr.write((error.stderr or b"").decode(errors="replace")[-2000:])
+            said = error.stderr or ""
+            sys.stderr.write((said if isinstance(said, str) else said.decode(errors="replace"))[-2000:])
             return None
     speeds = [line.split()[1] for line in output.decode().splitlines() if line.startswith("SPEED")]
     return float(speeds[-1]) if speeds else None
@@ -126,7 +127,7 @@ def bare_speed(image: str, script: str, files: Mapping[str, str], data: Mapping[
 
 def data_folders(run: Run) -> dict[str, Path]:
     """Return the cached folder of each data set of a run, found by its content's hash."""
-    folders = {}
+    folders: dict[str, Path] = {}
     for record in (paths_here().cache / "data").glob("*/.content"):
         text = record.read_text(encoding="utf-8")
         folders |= {

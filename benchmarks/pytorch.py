@@ -1,11 +1,13 @@
-"""ResNet-50 in PyTorch on this machine's GPU, for comparison with the `resnet50` workloads.
+"""ResNet-50 and GPT-2 in PyTorch on this machine's GPU, for comparison with the workloads of these names.
 
-    python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile
+    python -m benchmarks.pytorch train:512:eager train:512:compile infer:256:compile gpt2:8:compile
 
-Each argument is KIND:BATCH:MODE. As in NVIDIA's recipes: channels-last, float16 (automatic mixed precision
-with gradient scaling for training), cuDNN autotuning, fused SGD, and one batch in GPU memory. PyTorch and
-torchvision are not dependencies of this project: install them separately, and run this right after `tfbench
-bench` on the same GPU.
+Each argument is KIND:BATCH:MODE. `train` and `infer` are ResNet-50 as in NVIDIA's recipes: channels-last, float16
+(automatic mixed precision with gradient scaling for training), cuDNN autotuning, fused SGD. `gpt2` trains a
+decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
+stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. All have one batch in GPU
+memory. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them separately, and
+run this right after `tfbench bench` on the same GPU.
 """
 
 from __future__ import annotations
@@ -20,40 +22,48 @@ from typing import Any
 
 try:
     import torch
-    import torchvision
+    from torch import nn
+    from torch.nn import functional
 except ImportError:
     sys.exit("PyTorch is not installed. Try: pip install torch torchvision.")
 
 WARMUP_STEPS, STEPS_PER_SYNC = 8, 5
 WINDOWS, WINDOW_S = 3, 2.0
 IMAGE, CLASSES = (3, 224, 224), 1000
+# As in workloads/gpt2.
+SEQUENCE, LAYERS, WIDTH, HEADS, VOCABULARY, PADDED = 1024, 12, 768, 12, 50257, 50304
 
 
 def main() -> int:
-    """Print a JSON line per configuration with its median images/s; exit with 1 without a GPU."""
+    """Print a JSON line per configuration with its median speed; exit with 1 without a GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "configurations", metavar="KIND:BATCH:MODE", nargs="+", type=_configuration,
-        help="train or infer, batch size, eager or compile",
+        help="train, infer or gpt2; batch size; eager or compile",
     )  # fmt: skip
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU. Check nvidia-smi and install a CUDA build of PyTorch.")
     torch.backends.cudnn.benchmark = True
     for kind, batch, mode in arguments.configurations:
-        step = {"train": training, "infer": inference}[kind](batch, compiled=mode == "compile")
+        step = KINDS[kind](batch, compiled=mode == "compile")
+        rate = statistics.median(measure(step, batch))
         row = {
             "torch": torch.__version__,
             "gpu": torch.cuda.get_device_name(),
             "kind": kind,
             "batch": batch,
             "mode": mode,
-            "images_per_s": round(statistics.median(measure(step, batch)), 1),
         }
+        if kind == "gpt2":
+            row |= {"sequences_per_s": round(rate, 2), "tokens_per_s": round(rate * SEQUENCE)}
+        else:
+            row["images_per_s"] = round(rate, 1)
         sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()
+        del step
         torch.cuda.empty_cache()
     return 0
 
@@ -61,14 +71,20 @@ def main() -> int:
 def _configuration(text: str) -> tuple[str, int, str]:
     kind, _, remainder = text.partition(":")
     batch, _, mode = remainder.partition(":")
-    if kind not in ("train", "infer") or mode not in ("eager", "compile") or not batch.isdecimal():
+    if kind not in KINDS or mode not in ("eager", "compile") or not batch.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not KIND:BATCH:MODE, for example train:512:compile")
     return kind, int(batch), mode
 
 
+def _resnet50() -> nn.Module:
+    from torchvision.models import resnet50  # noqa: PLC0415 - GPT-2 does without
+
+    return resnet50()
+
+
 def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
     """Return a function that runs one training step of `batch` images."""
-    network = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    network = _resnet50().cuda().to(memory_format=torch.channels_last)
     images = torch.randn(batch, *IMAGE, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (batch,), device="cuda")
     optimizer = torch.optim.SGD(network.parameters(), 0.05, momentum=0.9, fused=True)
@@ -88,14 +104,71 @@ def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
 
 def inference(batch: int, *, compiled: bool) -> Callable[[], Any]:
     """Return a function that runs inference on `batch` images."""
-    network = torchvision.models.resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
+    network = _resnet50().cuda().half().eval().to(memory_format=torch.channels_last)
     images = torch.randn(batch, *IMAGE, device="cuda").half().to(memory_format=torch.channels_last)
     forward = torch.compile(network) if compiled else network
     return torch.inference_mode()(lambda: forward(images))
 
 
+class Block(nn.Module):
+    """Causal attention and two dense layers, each added to its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.heads, self.joined = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the output for [batch, length, width]."""
+        parts = self.heads(self.first(x)).view(*x.shape[:2], 3, HEADS, WIDTH // HEADS)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.joined(attended.transpose(1, 2).reshape(x.shape))
+        return x + self.narrow(functional.gelu(self.wide(self.second(x)), approximate="tanh"))
+
+
+class Decoder(nn.Module):
+    """GPT-2 whose output matrix is the embedding; returns the mean cross-entropy of the next tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(PADDED, WIDTH), nn.Embedding(SEQUENCE, WIDTH)
+        self.blocks, self.last = nn.Sequential(*(Block() for _ in range(LAYERS))), nn.LayerNorm(WIDTH)
+        for embedding in (self.tokens, self.positions):
+            nn.init.normal_(embedding.weight, std=0.02)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss for int64[batch, length]."""
+        x = self.last(self.blocks(self.tokens(tokens) + self.positions.weight))
+        logits = functional.linear(x, self.tokens.weight)
+        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def gpt2(batch: int, *, compiled: bool) -> Callable[[], Any]:
+    """Return a function that runs one training step of `batch` sequences."""
+    torch.set_float32_matmul_precision("high")
+    network = Decoder().cuda()
+    text = torch.randint(0, VOCABULARY, (batch, SEQUENCE + 1), device="cuda")
+    tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    optimizer = torch.optim.AdamW(network.parameters(), 3e-4, weight_decay=0.1, fused=True)
+    forward = torch.compile(network) if compiled else network
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = forward(tokens, targets)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+KINDS: dict[str, Callable[..., Callable[[], Any]]] = {"train": training, "infer": inference, "gpt2": gpt2}
+
+
 def measure(step: Callable[[], Any], batch: int) -> list[float]:
-    """Return images/s of each window, after a warm-up that includes compilation."""
+    """Return samples/s of each window, after a warm-up that includes compilation."""
     for _ in range(WARMUP_STEPS):
         step()
     torch.cuda.synchronize()

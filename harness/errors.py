@@ -20,11 +20,13 @@ OUTPUT_LINES = 10
 # The user of an address ends at its last @, because a password may contain one.
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 _TOKEN = re.compile(r"\b(\w*(?:token|password|passwd|secret|api[_-]?key))=[^\s&'\"]+", re.IGNORECASE)
+# Stands for a secret.
+HIDDEN = "***"
 
 
 def without_secrets(text: str) -> str:
     """Remove user names and passwords from addresses, and the values of tokens."""
-    return _TOKEN.sub(r"\1=***", _USER.sub(r"\1", text))
+    return _TOKEN.sub(rf"\1={HIDDEN}", _USER.sub(r"\1", text))
 
 
 class TfbenchError(Exception):
@@ -142,7 +144,9 @@ def on_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise StoreError(f"{path} exists already.", hint="Choose another folder with --out.") from error
+        raise StoreError(
+            f"{error.filename or path} exists already.", hint="Choose another folder with --out."
+        ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "The disk is full" if full else str(error.strerror)

@@ -5,7 +5,8 @@
 #   LOCK=1 images/base.sh FILE.tar   use the newest packages and write their versions to base.lock
 # It replaces the slim Python image: Debian 13 with its Python 3.13.
 # Signed packages come from the mirror that apt on this host uses, in the versions pinned by base.lock.
-# Prints a warning for versions that the mirror no longer has.
+# Prints a warning for versions that the mirror no longer has. base.lock is of x86_64: on aarch64, packages that were
+# rebuilt there have other versions.
 set -euo pipefail
 export LC_ALL=C
 
@@ -14,7 +15,10 @@ suite=trixie
 
 fail() { echo "images/base.sh: $1" >&2; exit 1; }
 
-[ "$(uname -m)" = x86_64 ] || fail "only x86_64 is supported; TensorFlow's wheels in the lock are for it."
+case $(uname -m) in
+    x86_64 | aarch64) ;;
+    *) fail "only x86_64 and aarch64 are supported; TensorFlow's wheels in the locks are for them." ;;
+esac
 command -v apt-get >/dev/null || fail "bootstrapping a base image needs apt, which this host does not have. Name another base in images/Dockerfile (ARG BASE)."
 
 as_root=()

@@ -10,7 +10,7 @@ from harness.analysis.results_json import comparison_document
 from harness.model.analysis import Key, find_by_key
 from harness.model.comparison import Difference, Extract, Gate, Versus
 from harness.wording import short_digests, some
-from reports import compare_messages
+from reports import compare_messages, compared_machines
 from reports.compare_charts import COLUMNS, figures_of, shown_runs
 from reports.frame import environment, framed
 from reports.messages import caveat_lines, limit
@@ -50,7 +50,8 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "results": results,
         "rows": list(dict.fromkeys(pairs)),
         "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
-        "notes": compare_messages.notes(versus, gate),
+        "notes": [*compare_messages.notes(versus, gate), *compared_machines.notes(versus)],
+        "machines": compared_machines.table(versus, shown),
         "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
         "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],
         "caveats": _caveats(columns),

@@ -72,6 +72,10 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     for part in Part:
         value = time.parts.get(part) if time else None
         yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None
+    use = find_by_key(analysis.peak_use, summary.key)
+    yield "flops_per_sample", use.flops_per_sample if use else None
+    yield "share_of_measured_peak", use.of_measured if use else None
+    yield "mfu", use.of_sheet if use else None
     finding = analysis.limit(summary.workload, summary.device)
     yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
     yield "trial_ids", " ".join(summary.trial_ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from harness.model.analysis import Analysis, Estimate, Summary
@@ -21,6 +21,9 @@ _MLPERF = (
     "accelerator_memory_configuration accelerator_memory_capacity accelerator_interconnect "
     "accelerator_interconnect_topology cooling hw_notes framework other_software_stack operating_system sw_notes"
 )
+
+# Name, labels and value of a gauge.
+Sample = tuple[str, Mapping[str, str], float]
 
 
 def render_github(analysis: Analysis) -> str:
@@ -68,14 +71,20 @@ def render_openmetrics(analysis: Analysis) -> str:
         "profile": manifest.profile.name,
         "framework": analysis.run.framework,
     }
-    lines = ["# TYPE tfbench_run gauge", f"tfbench_run{_labels({**run, **about})} 1"]
+    speeds = (
+        (name, {**run, **summary.key._asdict()}, value)
+        for summary in analysis.summaries
+        for name, value in _gauges(summary)
+    )
+    return openmetrics_text((("run", {**run, **about}, 1), *speeds))
+
+
+def openmetrics_text(samples: Iterable[Sample]) -> str:
+    """Return gauges as OpenMetrics text; "tfbench_" is put before their names."""
     families: dict[str, list[str]] = {}
-    for summary in analysis.summaries:
-        labels = _labels({**run, **summary.key._asdict()})
-        for name, value in _gauges(summary):
-            families.setdefault(f"tfbench_{name}", []).append(f"tfbench_{name}{labels} {value!r}")
-    for name, samples in families.items():
-        lines += [f"# TYPE {name} gauge", *samples]
+    for name, labels, value in samples:
+        families.setdefault(f"tfbench_{name}", []).append(f"tfbench_{name}{_labels(labels)} {value!r}")
+    lines = (line for name, each in families.items() for line in (f"# TYPE {name} gauge", *each))
     return "\n".join((*lines, "# EOF")) + "\n"
 
 
@@ -94,7 +103,7 @@ def _gauges(summary: Summary) -> Iterator[tuple[str, float]]:
         yield "wait_ratio", summary.wait_share
 
 
-def _labels(values: dict[str, str]) -> str:
+def _labels(values: Mapping[str, str]) -> str:
     escaped = (
         (name, harmless(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
         for name, text in values.items()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.fixes import note
-from harness.model.analysis import Analysis, Estimate, Key, RatioKind
+from harness.model.analysis import Analysis, Estimate, Key
 from harness.model.run import VariantScript
 from reports.names import variant_name
 from reports.overview import Row
@@ -85,7 +85,7 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
 
 
 def _step(analysis: Analysis, row: Row, script: VariantScript) -> Step | None:
-    gain = analysis.ratio(RatioKind.OVER_BASELINE, Key(row.workload, row.device, script.variant))
+    gain = analysis.gain(Key(row.workload, row.device, script.variant))
     if gain is None:
         return None
     what = note(script.variant) if script.variant.startswith(FIX_PREFIX) else None

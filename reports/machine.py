@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.analysis.xids import UNKNOWN, XIDS
-from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance
+from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance, PeakUse
 from harness.model.health import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
@@ -103,6 +103,16 @@ def sustained(each: Endurance) -> str:
     )
     share = numbers.percent(each.sustained / each.cold)
     return ", ".join((f"{cold} cold, {hot} sustained ({share})", steady, *at))
+
+
+def use(each: PeakUse) -> str:
+    """Return how much of its device's peak a variant uses: "22.1 TFLOP/s, 5.7 % of the measured TF32 peak"."""
+    rate = numbers.rate(each.flops_per_s, "FLOP/s")
+    if each.of_measured is None:
+        return rate
+    sheet = f" ({numbers.percent(each.of_sheet)} of the data sheet)" if each.of_sheet is not None else ""
+    peak = f"the measured {capability_name(each.precision)} peak"
+    return f"{rate}, {numbers.percent(each.of_measured)} of {peak}{sheet}"
 
 
 def abilities_line(measured: Sequence[Capability]) -> str:

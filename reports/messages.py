@@ -25,6 +25,9 @@ from reports import numbers
 from reports.names import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
+# Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
+MATH_LIMIT = 0.5
+
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
     Part.LAUNCH: "the device waits for the next kernel or call",
@@ -42,7 +45,7 @@ PART_TEXTS: Mapping[Part, str] = {
 def limit(finding: Finding | None, time: StepTime | None) -> str:
     """Return what limits a workload in a few words: "input 94 % (decode)".
 
-    If compute takes longer than the finding, it comes first: "compute 65 %; removable: launch 22 %".
+    If compute takes longer than the finding, it comes first: "compute 65 %, then launch 22 %".
     """
     if finding is None:
         return "not analysed"
@@ -56,7 +59,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     compute = time.share(Part.COMPUTE) if time else 0.0
     if finding.share.median < compute and Part.COMPUTE not in finding.parts:
-        return f"compute {numbers.percent(compute)}; removable: {text}"
+        return f"compute {numbers.percent(compute)}, then {text}"
     return text
 
 
@@ -78,7 +81,7 @@ def explanation(finding: Finding) -> str:
         Cause.CALLBACKS: "Callbacks run around every batch; Keras waits for each step's results.",
         Cause.PYTHON_IN_STEP: "The step calls Python functions.",
         Cause.RETRACING: "The step is compiled again for each new batch shape.",
-        Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a bare loop.",
+        Cause.KERAS_LOOP: "Keras fit adds this time to the same steps in a custom training loop.",
         Cause.EPOCHS: "Much time passes between epochs: validation, callbacks and a new iterator.",
         Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
         Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
@@ -105,6 +108,18 @@ def _input(facts: Mapping[str, float]) -> str:
 
 
 def _compute(facts: Mapping[str, float]) -> str:
+    peak, memory = (numbers.percent(facts.get(name)) for name in ("peak", "dram"))
+    if facts.get("peak", 0.0) >= MATH_LIMIT:
+        return f"Matrix products are the limit: they reach {peak} of the measured peak."
+    if "peak" in facts and "dram" in facts:
+        return (
+            f"Neither matrix products ({peak} of the measured peak) nor memory bandwidth ({memory}) is the limit: "
+            "the kernels are small, or wait for each other."
+        )
+    if "peak" in facts:
+        return (
+            f"Matrix products reach {peak} of the measured peak; the rest is memory traffic or small kernels."
+        )
     if "sm" in facts and facts["sm"] < 0.5:
         return f"The GPU is busy, but its SM activity is only {numbers.percent(facts['sm'])}."
     if "tensor" in facts:
@@ -188,7 +203,8 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     elif finding.gain:
         parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
     if alone := gain_alone(finding):
-        parts.append(f"{alone[0].upper()}{alone[1:]}{predicted}.")
+        tried = remedy is not None and remedy.gain.high < 1
+        parts.append(f"{alone.capitalize() if tried else f'This fix, {alone}'}{predicted}.")
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
     return " ".join(parts)
@@ -232,7 +248,8 @@ def banners(run: Run) -> Iterator[str]:
     if not run.trials:
         yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
     elif run.unfinished:
-        yield f"Cut short: {ok} of {len(run.planned)} planned trials. Continue with --resume and the run's folder."
+        why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")
+        yield f"Cut short: {ok} of {len(run.planned)} planned trials.{why} Continue with --resume and the run's folder."
     failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
     if failed:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
@@ -274,6 +291,9 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.WIDE_INTERVAL: (
             f"{counted(count, 'interval')} wider than ±{100 * RELIABLE_WIDTH:.0f} % (worst ±{percent}). "
             "Free the machine, add --trials."
+        ),
+        CaveatKind.SLOW_PERIOD: (
+            f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
         CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (at most {percent}).",
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",

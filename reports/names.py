@@ -13,7 +13,7 @@ VARIANT_NAMES = {
     protocol.STAGES: "stages of the input",
     protocol.INPUT_ONLY: "input alone",
     protocol.MODEL_ONLY: "model alone",
-    protocol.CUSTOM_LOOP: "bare loop",
+    protocol.CUSTOM_LOOP: "custom training loop",
     protocol.HOST_FED: "model fed from the host",
     protocol.WITHOUT_INPUT: "fed from memory",
     protocol.WITHOUT_LAUNCH: "multiple steps per call",

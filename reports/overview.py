@@ -28,6 +28,7 @@ class Row:
 
     Attributes:
         name: the workload, with the device if it ran on several besides the CPU.
+        bound_s: the latency bound of a workload that serves requests; its speeds are requests/s within it.
         baseline, tuned: samples/s.
         changes: of tuned from the baseline.
         cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
@@ -40,6 +41,7 @@ class Row:
     name: str
     workload: str
     device: str
+    bound_s: float | None
     baseline: Estimate | None
     tuned: Estimate | None
     changes: tuple[Change, ...]
@@ -89,19 +91,22 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
     optimized = find_by_key(analysis.summaries, tuned)
+    served = find_by_key(analysis.capacities, baseline)
+    over_cpu = RatioKind.REQUESTS_GPU_OVER_CPU if analysis.serves(workload) else RatioKind.GPU_OVER_CPU
     return Row(
         name=name,
         workload=workload,
         device=device,
-        baseline=_speed(analysis, baseline),
-        tuned=_speed(analysis, tuned),
+        bound_s=served.bound_s if served else None,
+        baseline=analysis.speed(baseline),
+        tuned=analysis.speed(tuned),
         changes=optimized.changes if optimized else (),
-        cpu=_speed(analysis, baseline._replace(device=CPU)) if device != CPU else None,
-        over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, baseline),
-        tuned_over_cpu=analysis.ratio(RatioKind.GPU_OVER_CPU, tuned),
+        cpu=analysis.speed(baseline._replace(device=CPU)) if device != CPU else None,
+        over_cpu=analysis.ratio(over_cpu, baseline),
+        tuned_over_cpu=analysis.ratio(over_cpu, tuned),
         scaling=analysis.ratio(RatioKind.SCALING, baseline),
         tuned_scaling=analysis.ratio(RatioKind.SCALING, tuned),
-        gain=analysis.ratio(RatioKind.OVER_BASELINE, tuned),
+        gain=analysis.gain(tuned),
         step_time=find_by_key(analysis.step_times, baseline),
         finding=analysis.limit(workload, device),
         published=next(
@@ -116,11 +121,6 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
             None,
         ),
     )
-
-
-def _speed(analysis: Analysis, key: Key) -> Estimate | None:
-    summary = find_by_key(analysis.summaries, key)
-    return summary.throughput if summary else None
 
 
 def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:

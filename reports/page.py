@@ -11,8 +11,9 @@ from harness.model.analysis import Analysis
 from reports.figures import figures_of
 from reports.frame import environment, framed
 from reports.ladder import ladders
-from reports.names import devices_of, variant_name
+from reports.names import devices_of
 from reports.overview import description, rows
+from reports.verdict import verdict
 
 
 def render_html(analysis: Analysis, *, code: str, record: str = "") -> str:
@@ -37,17 +38,12 @@ def render_markdown(analysis: Analysis) -> str:
 def _context(analysis: Analysis) -> dict[str, Any]:
     """Return the values that templates use besides filters."""
     overview, devices = rows(analysis), devices_of(analysis)
-    reported = (
-        (f"{trial.workload}, {devices[trial.device]}, {variant_name(fact.variant)}", fact.name, fact.text)
-        for trial in analysis.run.trials
-        for fact in trial.reported
-    )
     return {
         "analysis": analysis,
         "machine_name": machine_name(analysis.run.manifest),
         "description": description(analysis.run),
+        "verdict": verdict(analysis, overview),
         "devices": devices,
         "rows": overview,
         "ladders": ladders(analysis, overview),
-        "reported": list(dict.fromkeys(reported)),
     }

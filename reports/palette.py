@@ -29,10 +29,10 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "part-framework": ("#d55e00", "#e07a33"),
     "part-between-epochs": ("#8c8c2e", "#b5b55c"),
     "part-input-wait": ("#cc79a7", "#d48fb6"),
-    "part-slowed-by-input": ("#e9bcd5", "#a3668a"),
+    "part-input-interference": ("#e9bcd5", "#a3668a"),
     "part-copy": ("#56b4e9", "#86cbf2"),
-    "part-exchange": ("#009e73", "#3bbf98"),
-    "part-host-taken": ("#7a5c1e", "#b89a58"),
+    "part-all-reduce": ("#009e73", "#3bbf98"),
+    "part-host-contention": ("#7a5c1e", "#b89a58"),
     "part-unexplained": ("#b6bcc2", "#666e76"),
     "phase-start-up": ("#c9ced4", "#4a5158"),
     "phase-first-step": ("#f3d9a4", "#6b5320"),
@@ -42,7 +42,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "phase-evaluation": ("#e3e6ea", "#333a41"),
 }
 # Lines of several GPUs differ in both.
-_LINES = ("gpu", "part-framework", "part-exchange", "part-input-wait")
+_LINES = ("gpu", "part-framework", "part-all-reduce", "part-input-wait")
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.model.analysis import Analysis, RatioKind, Summary
+from harness.model.analysis import Analysis, Summary
 from reports import numbers
 from reports.charts import Figure, device_colour, dot_plot, span
 from reports.names import devices_of, titles_of, variant_name
@@ -25,11 +25,14 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
         shown = [
             each
             for each in analysis.summaries
-            if each.workload == workload and _shown(each.variant, ceilings=(workload, each.device) in limited)
+            if each.workload == workload
+            and analysis.speed(each.key)
+            and _shown(each.variant, ceilings=(workload, each.device) in limited)
         ]
         shown.sort(key=lambda each: (places.index(each.device), _ORDER.get(each.variant, 3)))
         if {BASELINE} < {each.variant for each in shown}:
-            panels[title] = [_record(analysis, each, devices[each.device]) for each in shown]
+            heading = f"{title}, requests/s within the latency bound" if analysis.serves(workload) else title
+            panels[heading] = [_record(analysis, each, devices[each.device]) for each in shown]
     if not panels:
         return None
     return dot_plot(
@@ -41,10 +44,11 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
 
 
 def _record(analysis: Analysis, each: Summary, device: str) -> dict[str, Any]:
-    gain = analysis.ratio(RatioKind.OVER_BASELINE, each.key)
-    speed = numbers.speed(each.throughput)
+    gain, value = analysis.gain(each.key), analysis.speed(each.key)
+    assert value is not None  # others are not shown
+    speed = numbers.speed(value)
     return {
-        **span(each.throughput),
+        **span(value),
         "row": f"{device} {variant_name(each.variant)}",
         "text": f"{speed}, {numbers.factor(gain.median)}" if gain else speed,
         "name": ", ".join(f"{item.what} {item.before} → {item.after}" for item in each.changes),

@@ -17,6 +17,7 @@ from reports.escaping import harmless
 from reports.names import device_name, devices_of, variant_name
 from reports.overview import Row, description, first_fix, rows
 from reports.sweep_chart import sweep_table
+from reports.verdict import verdict
 
 SWEEP_ROWS = 24
 _LEFT_ALIGNED = frozenset({"workload", "on", "limited by", "outcome"})
@@ -41,6 +42,7 @@ def _cells(row: Row, device: str) -> dict[str, str]:
     return {
         "workload": row.workload,
         "on": device,
+        "p99 within": numbers.duration(row.bound_s) if row.bound_s else "",
         "baseline": f"{numbers.speed(row.baseline)} {numbers.spread(row.baseline)}".strip(),
         "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
         "CPU": numbers.speed(row.cpu),
@@ -71,10 +73,12 @@ def _plain(text: str) -> str:
 
 
 def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    if sentence := verdict(analysis, overview):
+        yield "Verdict", sentence
     for banner in messages.banners(analysis.run):
         yield "Note", banner
-    if verdict := machine.verdict(analysis)[0]:
-        yield "Machine", verdict.removeprefix("Machine: ")
+    if condition := machine.verdict(analysis)[0]:
+        yield "Machine", condition.removeprefix("Machine: ")
     for name, text in machine.abilities(analysis):
         yield name, text
     for each in analysis.endurance:
@@ -132,5 +136,5 @@ def _scaled(point: ScalingPoint) -> dict[str, str]:
         "efficiency": numbers.percent(share.median if share else None),
         "interval": " to ".join(map(numbers.percent, ends)),
         "ms/step": numbers.milliseconds(point.step_time.median),
-        "exchange ms": "" if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
+        "all-reduce ms": "" if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
     }

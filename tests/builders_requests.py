@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.model.run import Fact, RequestTimes, Run, Trial
+from harness.model.run import RequestTimes, Run, Trial
 from harness.model.workload import Published
 from tests import builders
 from workloads.protocol import BASELINE, SERVER, SINGLE_STREAM, Requests
@@ -61,5 +61,4 @@ def _with_requests(trial: Trial) -> Trial:
             # Stopped after five late requests.
             offered(BASELINE, high, [*fast[:50], *[2000.0] * 5], planned=400),
         ),
-        reported=(Fact(variant=BASELINE, name="recurrent kernel", text="cuDNN (CudnnRNNV3 on GPU:0)"),),
     )

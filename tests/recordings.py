@@ -25,7 +25,9 @@ SUITE = "h200-default"
 SEVERAL = "h200-four-gpus"
 # An article's workload as published; stopped by Ctrl-C during the CPU trial.
 PUBLISHED = "h200-cats-dogs"
-ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED)
+# The default suite with remedies and the machine's own trials, on a GPU alone.
+MACHINE_RUN = "h200-machine"
+ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED, MACHINE_RUN)
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -54,6 +56,8 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
         yield f"{' '.join(time.key)} parts", {part.value: value.median for part, value in time.parts.items()}
     for ratio in analysis.comparisons:
         yield f"{' '.join(ratio.key)} {ratio.kind}", _ends(ratio.ratio)
+    for able in analysis.capabilities:
+        yield f"{able.device} {able.name} of the sheet", able.sheet and able.value.median / able.sheet
     for number, finding in enumerate(analysis.findings):
         yield f"finding {number}", [
             finding.workload, finding.device, finding.cause.value, list(finding.stages), _ends(finding.share),

@@ -6,8 +6,9 @@ from harness.analysis import analyse
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.model.analysis import RatioKind
 from harness.model.run import RequestTimes, Run
+from reports.overview import rows
 from tests.builders_requests import offered, serving_run, single
-from workloads.protocol import BASELINE, MODEL_ONLY
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
@@ -65,6 +66,22 @@ class TestCapacity:
     def test_a_variant_that_only_times_its_own_batch_has_none(self) -> None:
         run = only(serving_run(1), single(BASELINE, 1, 3.0, 200), single(MODEL_ONLY, 1, 3.0, 200))
         assert [each.variant for each in capacities(run)] == [BASELINE]
+
+    def test_baseline_and_tuned_are_compared_at_the_tightest_bound_that_both_meet(self) -> None:
+        # The baseline meets 15 ms at no rate; tuned at 100/s, and 100 ms at 300/s.
+        baseline, strict, loose = (
+            offered(BASELINE, 30, [50.0] * 200),
+            offered(TUNED, 100, [10.0] * 200),
+            offered(TUNED, 300, [50.0] * 200),
+        )
+        run = only(serving_run(1), baseline, strict, loose)
+        found = [(each.variant, each.bound_s, each.rate_per_s.median) for each in capacities(run)]
+        assert found == [(BASELINE, 0.1, 30), (TUNED, 0.1, 300), (TUNED, 0.015, 100)]
+        (item,) = request_ratios(run)
+        assert (item.kind, item.variant, item.ratio.median) == (RatioKind.REQUESTS_OVER_BASELINE, TUNED, 10)
+        (row,) = (each for each in rows(analyse(run)) if each.baseline)
+        assert (row.bound_s, row.baseline.median, row.tuned.median) == (0.1, 30, 300)
+        assert row.gain == item.ratio
 
     def test_gpu_and_cpu_are_compared_at_the_tightest_bound_that_both_meet(self) -> None:
         run = serving_run()

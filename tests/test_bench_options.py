@@ -60,6 +60,13 @@ def test_params_apply_only_to_workloads_that_have_them(tmp_path: Path) -> None:
     assert planned == {"mine": {"rate": 0.5, "BATCH_SIZE": 16}, "cifar10-mlp": {"BATCH_SIZE": 16}}
 
 
+def test_params_of_a_script_without_constants(tmp_path: Path) -> None:
+    script = str(write_files(tmp_path, {"mine.py": "x = [print()]"}) / "mine.py")
+    with pytest.raises(UsageError, match=r"no constants in mine\.py") as caught:
+        resolve(replace(CPU, workloads=(script,), params={"rate": "0.5"}))
+    assert "BATCH_SIZE = 32" in caught.value.hint
+
+
 paths, numbers = st.text(max_size=12).map(Path), st.floats(0, 1e9)
 texts = st.dictionaries(st.text(), st.text(), max_size=2)
 special = {

@@ -8,13 +8,14 @@ import pytest
 
 from harness.analysis import analyse, compared
 from harness.analysis.extract import extract
+from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.model.analysis import Analysis, Capability
 from harness.run.extract_files import Document, from_json
 from harness.run.json_values import to_plain
 from harness.run.plan import machine_trials
 from harness.untrusted import MAX_BYTES
-from reports import machine
+from reports import compared_machines, machine
 from reports.csv_table import render_csv
 from reports.page import render_markdown
 from tests import builders
@@ -101,3 +102,18 @@ def test_devices_alone_and_groups_together_are_planned():
         "gpu0+gpu1": GROUP_CAPABILITIES,
     }
     assert len(planned) == 4 * 3
+
+
+def test_comparisons_say_what_the_machines_explain() -> None:
+    runs = [extract(analyse(builders.measured_machine_run(scale=scale))) for scale in (1.0, 0.8)]
+    runs = [replace(each, label=name, run_id=name) for each, name in zip(runs, "ab", strict=True)]
+    slower = tuple(
+        replace(each, throughput=tuple(0.8 * value for value in each.throughput)) for each in runs[1].speeds
+    )
+    same, explained = versus(runs), versus([runs[0], replace(runs[1], speeds=slower)])
+    _, gpu = sorted(compared_machines.notes(same))
+    assert gpu.startswith("b, GPU 0: the machine is 0.80× a; its speeds, 1.00×")
+    assert "which explains its speeds, 0.80× in the median." in sorted(compared_machines.notes(explained))[1]
+    rows = {name: cells for name, *cells in compared_machines.table(same, (0, 1))}
+    assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
+    assert "reading the data" not in " ".join(rows)

@@ -41,6 +41,13 @@ def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> 
     assert names(select(["all", "train.py"])) == [*names(built_in()), "train"]
 
 
+def test_a_name_is_made_of_any_path(tmp_path: Path) -> None:
+    path = tmp_path / "my script (2).py"
+    path.write_text("import keras\n")
+    (entry,) = select([str(path)])
+    assert (entry.workload.name, entry.path) == ("my-script-2", path)
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [

@@ -62,7 +62,7 @@ def command_named(name: str) -> Any:
 
 def test_fleet_has_the_options_of_bench_that_concern_every_node():
     ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
-    assert ours - others == {"--fail-if-unhealthy"}
+    assert ours - others == {"--fail-if-unhealthy", "--metrics-file"}
 
 
 class TestUsageErrors:
@@ -79,6 +79,7 @@ class TestUsageErrors:
             ("bench cifar10-mlp none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("bench none --memory 0.1", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("bench -p fast", 2, "Unknown profile 'fast'", "smoke, quick, full"),
+            ("bench -d cpu ,", 2, "The name of a workload is empty", "not set"),
             ("bench -d cpu --param colour=red", 2, "Unknown parameter 'colour'", "BATCH_SIZE"),
             ("bench -d cpu --param batch_size=1,2", 2, "exactly one workload", "bench cifar100-mlp"),
             ("bench cifar10-mlp -d cpu --param batch_size=8,x", 2, "BATCH_SIZE=x is not", "whole number"),

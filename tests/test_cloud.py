@@ -1,12 +1,17 @@
-"""Instance types from cloud metadata services, simulated by a local server."""
+"""Facts and notices from cloud metadata services, simulated by a local server."""
 
+import json
 import socket
+import threading
+import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from harness.system.cloud import cloud_facts, provider_of
+from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from tests.folders import write_files
 from tests.web_server import serve
 
@@ -23,27 +28,66 @@ def firmware(root: Path, name: str) -> Path:
     return write_files(root, {f"sys/class/dmi/id/{file}": f"{text}\n" for file, text in DMI[name].items()})
 
 
+AZURE = "/metadata/instance/compute/{}?api-version=2021-02-01&format=text"
+ACTION = "/latest/meta-data/spot/instance-action"
+PREEMPTED = "/computeMetadata/v1/instance/preempted"
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+ANSWERS = {
+    "aws": {
+        "/latest/meta-data/instance-type": "g5.xlarge",
+        "/latest/meta-data/placement/availability-zone": "eu-central-1b",
+        "/latest/meta-data/instance-life-cycle": "spot",
+        "/latest/meta-data/ami-id": "ami-0abc",
+    },
+    "gcp": {
+        "/computeMetadata/v1/instance/machine-type": "projects/1/machineTypes/a2-highgpu-1g",
+        "/computeMetadata/v1/instance/zone": "projects/1/zones/europe-west4-a",
+        "/computeMetadata/v1/instance/scheduling/preemptible": "FALSE",
+        "/computeMetadata/v1/instance/image": "projects/p/global/images/debian-13-gpu",
+        PREEMPTED: "FALSE",
+    },
+    "azure": {
+        AZURE.format("vmSize"): "Standard_NC4as_T4_v3",
+        AZURE.format("location"): "westeurope",
+        AZURE.format("zone"): "",
+        AZURE.format("priority"): "Regular",
+        AZURE.format("publisher"): "microsoft-dsvm",
+        AZURE.format("offer"): "ubuntu-hpc",
+        AZURE.format("sku"): "2204",
+        AZURE.format("version"): "22.04.1",
+        AZURE.format("name"): "vm-1",
+        EVENTS: '{"DocumentIncarnation": 1, "Events": []}',
+    },
+}
+HEADERS = {
+    "/latest/": ("X-aws-ec2-metadata-token", "a-token"),
+    "/computeMetadata/": ("Metadata-Flavor", "Google"),
+    "/metadata/": ("Metadata", "true"),
+}
+FACTS = {
+    "aws": ("g5.xlarge", "eu-central-1b", "spot", "ami-0abc"),
+    "gcp": ("a2-highgpu-1g", "europe-west4-a", "on-demand", "debian-13-gpu"),
+    "azure": ("Standard_NC4as_T4_v3", "westeurope", "on-demand", "microsoft-dsvm:ubuntu-hpc:2204:22.04.1"),
+}
+
+
 class Metadata(BaseHTTPRequestHandler):
     """All three services at one address; requests without the required header fail."""
+
+    answers: ClassVar[Mapping[str, str]] = {
+        path: text for each in ANSWERS.values() for path, text in each.items()
+    }
 
     def do_PUT(self) -> None:
         lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
         self._respond("a-token" if self.path == "/latest/api/token" and lifetime else None)
 
     def do_GET(self) -> None:
-        header, value, text = {
-            "/latest/meta-data/instance-type": ("X-aws-ec2-metadata-token", "a-token", "g5.xlarge"),
-            "/computeMetadata/v1/instance/machine-type": (
-                "Metadata-Flavor", "Google", "projects/1/machineTypes/a2-highgpu-1g",
-            ),
-            "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (
-                "Metadata", "true", "Standard_NC4as_T4_v3",
-            ),
-        }[self.path]  # fmt: skip
-        self._respond(text if self.headers.get(header) == value else None)
+        ((header, value),) = (needs for start, needs in HEADERS.items() if self.path.startswith(start))
+        self._respond(self.answers.get(self.path) if self.headers.get(header) == value else None)
 
     def _respond(self, text: str | None) -> None:
-        self.send_response(200 if text is not None else 401)
+        self.send_response(200 if text is not None else 404)
         self.end_headers()
         self.wfile.write((text or "").encode())
 
@@ -51,13 +95,78 @@ class Metadata(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize(
-    ("name", "instance"), [("aws", "g5.xlarge"), ("gcp", "a2-highgpu-1g"), ("azure", "Standard_NC4as_T4_v3")]
-)
-def test_instance_type_of_each_cloud(tmp_path: Path, name: str, instance: str) -> None:
+def answering(changes: Mapping[str, str]) -> type[Metadata]:
+    return type("Changed", (Metadata,), {"answers": {**Metadata.answers, **changes}})
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_of_each_cloud(tmp_path: Path, name: str) -> None:
     with serve(Metadata) as address:
         result = cloud_facts(firmware(tmp_path, name), address)
-    assert result == {"cloud_provider": name, "cloud_instance_type": instance}
+    facts = ("cloud_instance_type", "cloud_zone", "cloud_lifecycle", "cloud_image")
+    assert result == {"cloud_provider": name, **dict(zip(facts, FACTS[name], strict=True))}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "fact", "value"),
+    [
+        ("gcp", {"/computeMetadata/v1/instance/scheduling/preemptible": "TRUE"}, "cloud_lifecycle", "spot"),
+        ("azure", {AZURE.format("priority"): "Spot"}, "cloud_lifecycle", "spot"),
+        ("azure", {AZURE.format("zone"): "2"}, "cloud_zone", "westeurope-2"),
+        (
+            "azure",
+            {AZURE.format(part): "" for part in ("publisher", "offer", "sku", "version")},
+            "cloud_image",
+            None,
+        ),
+    ],
+)
+def test_variants_of_an_instance(
+    tmp_path: Path, name: str, changes: Mapping[str, str], fact: str, value: str | None
+) -> None:
+    with serve(answering(changes)) as address:
+        assert cloud_facts(firmware(tmp_path, name), address).get(fact) == value
+
+
+def azure_events(kind: str, machine: str = "vm-1") -> str:
+    return json.dumps({"Events": [{"EventType": kind, "Resources": [machine], "NotBefore": "soon"}]})
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "answer", "notice"),
+    [
+        ("aws", ACTION, '{"action": "terminate", "time": "2026-01-02T03:04:05Z"}', "terminate"),
+        ("gcp", PREEMPTED, "TRUE", "preempt"),
+        ("azure", EVENTS, azure_events("Preempt"), "preempt"),
+        ("azure", EVENTS, azure_events("Freeze"), ""),
+        ("azure", EVENTS, azure_events("Terminate", "vm-2"), ""),
+        ("azure", EVENTS, "<html>log in here</html>", ""),
+        ("aws", ACTION, "[]", ""),
+    ],
+)
+def test_notice_of_the_end(name: str, path: str, answer: str, notice: str) -> None:
+    asked = threading.Semaphore(0)
+    handler = answering({})
+
+    def do_get(self: Metadata) -> None:
+        asked.release()
+        Metadata.do_GET(self)
+
+    handler.do_GET = do_get  # type: ignore[method-assign]
+    with serve(handler) as address, watching_for_end(name, address, every_s=0.01) as ending:
+        for _ in range(2):
+            assert asked.acquire(timeout=10)
+        assert ending() == ""
+        handler.answers = {**handler.answers, path: answer}
+        for _ in range(6):
+            if not ending():
+                asked.acquire(timeout=0.2)
+        assert ending() == notice
+
+
+def test_nothing_is_asked_without_a_cloud() -> None:
+    with watching_for_end("", "http://127.0.0.1:9") as ending:
+        assert ending() == ""
 
 
 @pytest.mark.parametrize("name", ["hyper-v at home", "lab"])
@@ -71,7 +180,9 @@ def test_no_request_outside_a_cloud(tmp_path: Path, name: str) -> None:
 def test_unresponsive_service_times_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
         result = cloud_facts(firmware(tmp_path, "aws"), address, timeout_s=0.2)
+        assert time.monotonic() - begun < 0.9
     assert result == {"cloud_provider": "aws"}
 
 

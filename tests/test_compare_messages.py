@@ -74,7 +74,12 @@ def test_incomplete_runs_are_noted_once() -> None:
         replace(base, label="cut", unfinished=True, ok=1, planned=3),
         replace(base, label="whole"),
     ]
+    runs = [replace(each, run_id=each.label) for each in runs]
     assert [text.partition(":")[0] for text in notes(versus(runs), None)] == ["sweep", "empty, b", "cut"]
+    same = [replace(runs[-1], label="again"), runs[-1]]
+    assert [text for text in notes(versus(same), None) if "same recording" in text] == [
+        "again, whole: the same recording. Compare different runs."
+    ]
 
 
 def test_workers_that_share_a_machine_have_a_caveat() -> None:

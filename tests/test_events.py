@@ -118,7 +118,6 @@ def test_all_text_is_made_printable(file):
         + line("facts", facts={bad: bad})
         + line("variant", variant=bad, params={bad: [bad]}, changes=[change])
         + line("metric", variant=bad, name=bad, value=1.0)
-        + line("fact", variant=bad, name=bad, text=bad)
         + line("left-out", variant=bad, reason=bad)
         + line("warning", message=bad * 1000)
         + error_line(bad, bad)
@@ -128,7 +127,7 @@ def test_all_text_is_made_printable(file):
     assert log.problem == ""
     assert log.facts == {good: good}
     assert (log.variants[0].params, log.variants[0].changes[0].after) == ({good: [good]}, good)
-    assert (log.metrics[0].name, log.reported[0].text, log.left_out) == (good, good, {good: good})
+    assert (log.metrics[0].name, log.left_out) == (good, {good: good})
     assert len(log.warnings[0]) == events.MAX_TEXT
     assert log.error["message"] == good
     assert repr(log).encode()

@@ -60,6 +60,24 @@ class TestTag:
             Recipes(tmp_path).tag("cpu", BASE)
 
 
+class TestArm:
+    def test_cpu_images_have_their_own_lock(self):
+        arm, other = (Recipes(ROOT / "images", machine) for machine in ("aarch64", "x86_64"))
+        for target in ("cpu", "trees-cpu"):
+            assert arm.lock_sha256(target) != other.lock_sha256(target)
+            assert arm.tag(target, BASE) != other.tag(target, BASE)
+        assert "tensorflow" in {pin.name for pin in arm.pins("cpu")}
+
+    @pytest.mark.parametrize("target", ["cuda", "trees-cuda"])
+    def test_cuda_is_refused(self, target):
+        arm = Recipes(ROOT / "images", "aarch64")
+        with pytest.raises(ImageError, match=f"no {target} image for aarch64") as raised:
+            arm.tag(target, BASE)
+        assert "--device cpu" in raised.value.hint
+        assert not arm.supports(target)
+        assert f"=tfbench:{target}-none\n" in arm.compose_variables(BASE)
+
+
 class TestFetch:
     def test_context_has_exactly_the_files_of_the_build(self, builder, recipes, checkout, wheels):
         stale = checkout / "images/context/cpu/wheels/old-1.0-py3-none-any.whl"

@@ -106,7 +106,7 @@ class TestCache:
 
 class TestLocks:
     def test_real_locks_are_parsed_completely(self):
-        for name in (*TARGETS, "installer"):
+        for name in (*TARGETS, "installer", "cpu-aarch64", "trees-cpu-aarch64"):
             text = (ROOT / f"images/{name}.lock").read_text()
             pins = read_lock(text)
             assert len(pins) == text.count("==") > 0
@@ -129,4 +129,14 @@ class TestLocks:
     )
     def test_wheel_names_of_a_pin(self, file, matches):
         pin = Pin(name="al-pha", version="1.0", sha256=frozenset())
-        assert is_wheel_of(file, pin, "3.13") is matches
+        assert is_wheel_of(file, pin, "3.13", "x86_64") is matches
+        other = file.replace("x86_64", "aarch64") if "x86_64" in file else file.replace("aarch64", "x86_64")
+        assert is_wheel_of(other, pin, "3.13", "aarch64") is matches
+
+    @pytest.mark.parametrize("name", ["cpu", "trees-cpu"])
+    def test_both_architectures_have_the_same_versions(self, name):
+        ours, arm = (
+            {pin.name.removesuffix("-cpu"): pin.version for pin in read_lock((ROOT / file).read_text())}
+            for file in (f"images/{name}.lock", f"images/{name}-aarch64.lock")
+        )
+        assert ours == arm

@@ -104,7 +104,7 @@ def test_a_cause_smaller_than_compute_is_named_after_it() -> None:
     total = of(0.01, "s")
     time = StepTime(workload="w", device="cpu", variant="baseline", batch=32, total=total, parts=parts)
     text = plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time))
-    assert text == "compute 60 %; removable: launch 20 %"
+    assert text == "compute 60 %, then launch 20 %"
 
 
 def test_gains_of_single_fixes_and_of_all_fixes() -> None:
@@ -118,7 +118,10 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
         ablation=Ablation(variant="without:launch", predicted=2.2, gain=of(2.1, "ratio")),
         remedy=Remedy(variant="opt:xla", gain=of(1.6, "ratio"), alone=True),
     )
-    assert gain(single, None) == "As a test, multiple steps per call: 2.1× (predicted 2.2×). Xla: 1.6×."
+    assert (
+        gain(single, None)
+        == "As a test, multiple steps per call: 2.1× (predicted 2.2×). This fix, xla: 1.6×."
+    )
     mixed = replace(single, remedy=replace(single.remedy, alone=False))
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
     assert [gain_alone(each) for each in (None, item, mixed)] == ["", "", ""]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from harness.model.options import Options
 from harness.model.run import DataInfo
 from harness.paths import Paths
@@ -48,6 +48,21 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return made
 
 
+def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
+    given = {"API_TOKEN": "s3cr3t", "PROXY": "http://me:s3cr3t@host", "MODE": "fast"}
+    environment.options = replace(environment.options, environment=given)
+    prepared = environment.prepare()
+    assert prepared.manifest.options.environment == {"API_TOKEN": "***", "PROXY": "***", "MODE": "fast"}
+    assert given.items() <= dict(prepared.jobs[0].container.environment).items()
+    with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
+        session.resume(prepared.folder.path, environment.paths, Silent())
+    assert "export API_TOKEN=" in caught.value.hint
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    again = session.resume(prepared.folder.path, environment.paths, Silent())
+    assert given.items() <= dict(again.jobs[0].container.environment).items()
+
+
 def test_resume_uses_the_stored_plan(environment):
     """The plan of a rerun can have fewer trials than its options imply."""
     whole = resolve(environment.options)
@@ -85,5 +100,5 @@ def test_a_new_run_needs_a_writable_folder_before_anything_is_built(environment)
 def test_resume_is_rejected_if_inputs_changed(environment, change, named):
     path = environment.prepare().folder.path
     change(environment)
-    with pytest.raises(StoreError, match=f": {named}[.] Start a new run"):
+    with pytest.raises(StoreError, match=f": {named}[.] .*tart a new run"):
         session.resume(path, environment.paths, Silent())

@@ -1,7 +1,7 @@
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NO_MEMORY
 from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
+from reports.messages import banners
 from tests.builders import container_spec, manifest, small_workload
 from tests.fakes import (
     FakeEngine,
@@ -46,6 +47,7 @@ class Bench:
     progress: RecordingProgress = field(default_factory=RecordingProgress)
     sources: list[FakeSource] = field(default_factory=list)
     points: Sequence[Point] = ((),)
+    ending: Callable[[], str] = str
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
@@ -55,7 +57,7 @@ class Bench:
     def run(self) -> tuple[Trial, ...]:
         runner = Runner(
             engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
-            interval_s=0.01, progress=self.progress, poll_s=POLL_S,
+            interval_s=0.01, progress=self.progress, poll_s=POLL_S, ending=self.ending,
         )  # fmt: skip
         return runner.run(tuple(self._job(planned) for planned in self.planned))
 
@@ -229,6 +231,21 @@ class TestEarlyEnd:
         assert not bench.read().ended
         if isinstance(caught.value, Interrupted):
             assert f"--resume {bench.folder.path}" in caught.value.hint
+
+
+def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):
+    bench.ending = lambda: "terminate" if len(bench.engine.started) > 1 else ""
+    with pytest.raises(Interrupted, match="ends this machine: terminate") as caught:
+        run_all(bench, Script(), Script(code=None))
+    assert f"--resume {bench.folder.path}" in caught.value.hint
+    assert bench.statuses == [Status.OK, Status.INTERRUPTED]
+    assert bench.engine.left_behind == []
+    run = bench.read()
+    assert run.unfinished and "terminate" in run.trials[1].message
+    assert any("terminate" in banner for banner in banners(run))
+    bench.ending, bench.engine = str, FakeEngine()
+    bench.run()
+    assert bench.statuses == [Status.OK] * 3
 
 
 def many_files(out: Path) -> None:

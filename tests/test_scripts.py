@@ -141,6 +141,8 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         ("image = 'torch'", 1, "tensorflow, trees"),
         ("accuracy = 1.5", 1, "between 0 and 1"),
         ("cpu = {COLOUR = 1}", 1, "COLOUR is not a constant of train.py"),
+        ("[ladder.wide]\nCOLOUR = 1", 1, "COLOUR is not a constant of train.py"),
+        ("[also.wide]\ntitle = 'x'\nparams = {COLOUR = 1}", 1, "COLOUR is not a constant of train.py"),
         (DATA.format(", constant = 'NOWHERE'"), 1, "NOWHERE is not a constant"),
         (DATA.format(", dtype = 'object'"), 1, "numeric"),
         (DATA.format(", kind = 'jpeg'"), 1, "height, width, 3"),
@@ -230,6 +232,7 @@ def test_scripts_are_never_executed(read: Read, tmp_path: Path) -> None:
         (b"x = (", "is not Python"),
         (b"x = '\x00'", "is not Python"),
         (b"\xff\xfe\x00", "is not UTF-8"),
+        (b"# coding: klingon\nx = 1", "is not UTF-8"),
         (b"x = " + b"(" * 1000 + b")" * 1000, "is not Python"),
         (b"#" * ((1 << 20) + 1), "larger"),
     ],
@@ -242,6 +245,21 @@ def test_what_is_not_a_script(tmp_path: Path, content: bytes | None, expected: s
         read_workloads(path, "train")
     assert str(path) in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf# /// tfbench\n# title = 'caf\xc3\xa9'\n# ///\nSTEPS = 1\n",
+        b"# coding: latin-1\n# /// tfbench\n# title = 'caf\xe9'\n# ///\nSTEPS = 1\n",
+        b"# /// tfbench\r\n# title = 'caf\xc3\xa9'\r\n# ///\r\nSTEPS = 1\r\n",
+    ],
+)
+def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes(content)
+    (workload,) = read_workloads(path, "train")
+    assert (workload.title, workload.params) == ("café", {"STEPS": 1})
 
 
 @pytest.mark.parametrize("workload", [entry.workload for entry in built_in()], ids=lambda each: each.name)

@@ -112,12 +112,14 @@ def test_a_pipeline_slows_the_step_by_no_more_than_its_own_time() -> None:
     assert parts[Part.UNEXPLAINED] == pytest.approx(0.7, abs=0.02)
 
 
-def test_tuned_times_are_for_the_batch_size_of_the_baseline() -> None:
+def test_tuned_times_are_for_its_own_batch_size_as_in_the_summary() -> None:
     tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
     speeds = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}
     analysis = analyse(run({"gpu0": speeds}, noise=0.001))
     time = next(each for each in analysis.step_times if each.variant == TUNED)
-    assert time.batch == 32 and time.total.median == pytest.approx(0.01, rel=0.02)
+    (summary,) = (each for each in analysis.summaries if each.variant == TUNED)
+    assert time.batch == summary.batch_size == 256
+    assert time.total.median == pytest.approx(summary.step_time.median) == pytest.approx(0.08, rel=0.02)
     assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)
 
 

@@ -36,6 +36,8 @@ HOST_FED = "host-fed"  # model-only with the batch in host memory, to measure co
 # The baseline's script with one remedy, or several joined with "+"; see harness/fixes. FIXES stands for all.
 FIX_PREFIX = "fix:"
 FIXES = "fixes"
+# A remedy is worth it if it makes what there is faster by this factor.
+WORTH = 1.05
 # Ablations: the baseline without one part of its step.
 WITHOUT_PREFIX = "without:"
 WITHOUT_INPUT, WITHOUT_LAUNCH = "without:input", "without:launch"
@@ -49,8 +51,14 @@ THREADS_PREFIX = "threads:"  # input-only with N threads
 # or 0); and the size of a batch in host memory.
 PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
+# Floating-point operations of a sample, of variants that measure speed.
+FLOPS = "flops_per_sample"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
+# Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
+
+# Calls per second of the host's probe at both ends of a trial; see workloads/driver/host_probe.py.
+PROBES = ("probe_interpreter", "probe_memory", "probe_matrix")
 
 # The name of trials that measure the machine itself; their variants are capabilities, in the order measured. RATE is
 # in FLOP/s, bytes/s, pictures/s or kernels/s.
@@ -76,11 +84,6 @@ ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 # Token sequences follow Keras' convention: 0 is padding, 1 the start, 2 an unknown word, and 4 the most
 # frequent word (rank 1 and an offset of 3; 3 is unused).
 START, RARE, FIRST_WORD = 1, 2, 4
-
-# Variable with the name prefix of a trial's folders in memory. The harness removes leftovers by prefix, since
-# a trial that shares the host's memory may be killed before it removes them.
-MEMORY_ENV = "TFBENCH_MEMORY"
-SHARED_MEMORY = "/dev/shm"  # noqa: S108
 
 # Phases. All before "steady" are cold start, reported separately from the speed.
 IMPORT = "import"  # TensorFlow's import and device initialisation
@@ -125,8 +128,6 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
-    # A result of the workload's facts() for a variant, such as the kernel used or the source of its weights.
-    "fact": {"variant": (str,), "name": (str,), "text": (str,)},
     # A planned variant that could not be measured, with the reason.
     "left-out": {"variant": (str,), "reason": (str,)},
     # A planned variant that is not informative for this workload and device, with the reason.

@@ -11,6 +11,7 @@ from harness.analysis.cost import costs
 from harness.analysis.endurance import endurance
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
+from harness.analysis.peak_use import peak_use
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
 from harness.analysis.ratios import comparisons
@@ -38,13 +39,15 @@ def analyse(run: Run) -> Analysis:
     run_sweeps = tuple(sweeps(run))
     times = step_times(run_cases)
     run_clocks = clocks(run_cases)
+    measured_machine = capabilities(run)
+    used = peak_use(run_cases, measured_machine)
     analysis = Analysis(
         run=run,
         summaries=run_summaries,
         comparisons=ratios,
         published=() if run_sweeps else published_comparisons(run, run_cases),
         step_times=times,
-        findings=findings(run_cases, times),
+        findings=findings(run_cases, times, used),
         caveats=caveats(run, measured, run_summaries, run_clocks),
         sweeps=run_sweeps,
         latencies=latencies(run),
@@ -52,7 +55,8 @@ def analyse(run: Run) -> Analysis:
         pipelines=pipelines(run_cases),
         health=health_items(run.health, len(run.manifest.gpus), run.trials),
         clocks=run_clocks,
-        capabilities=capabilities(run),
+        capabilities=measured_machine,
+        peak_use=used,
         endurance=endurance(run),
     )
     return priced(analysis, run)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import geometric_mean, median
 
 from harness.analysis.align import steady_means
 from harness.analysis.data_sheets import data_sheet
@@ -82,12 +81,11 @@ def normality(measured: Sequence[Capability]) -> tuple[Normality, ...]:
         own = [each for each in measured if each.device == device and each.references]
         own = [each for each in own if each.name not in _INCOMPARABLE]
         if own:
-            logs = [math.log(each.value.median / median(each.references)) for each in own]
             result.append(
                 Normality(
                     device=device,
                     kind=own[0].kind,
-                    ratio=math.exp(sum(logs) / len(logs)),
+                    ratio=geometric_mean(each.value.median / median(each.references) for each in own),
                     machines=max(len(each.references) for each in own),
                 )
             )

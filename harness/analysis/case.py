@@ -92,6 +92,10 @@ class Case:
         ]
         return median(values) if values else None
 
+    def between_epochs_s(self, variant: str) -> float:
+        """Return the seconds per step of a variant that ends of epochs take."""
+        return next((each.between_s for each in self.measures.get(variant, ())), 0.0)
+
     def function_costs(self) -> Mapping[str, Estimate]:
         """Return the seconds per sample of the functions of a loader written in Python, in the order of their calls."""
         names = dict.fromkeys(

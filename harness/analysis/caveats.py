@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harness.analysis.host_periods import slow_trials
 from harness.analysis.stats import drift
 from harness.analysis.throttling import throttling_caveats
 from harness.analysis.trial_measures import Measures
 from harness.model.analysis import MIN_TRIALS, RELIABLE_WIDTH, Caveat, CaveatKind, Clocks, Summary
-from harness.model.run import Run, Trial
+from harness.model.run import Run, Status, Trial
 from workloads.protocol import BASELINE, TUNED
 
 # A trend is reported if it is significant at 5 % and larger than 2 %.
@@ -30,7 +31,7 @@ def caveats(
 ) -> tuple[Caveat, ...]:
     """Return the caveats of a run and its machine without duplicates, warnings before notes."""
     groups = (
-        _setup(run), _trials(run), _precision(summaries), _stability(measured), _telemetry(run),
+        _setup(run), _trials(run), _slow_periods(run), _precision(summaries), _stability(measured), _telemetry(run),
         _host(summaries), throttling_caveats(clocks), _clocks(run), _gpu_settings(run), *map(_gpu_events, run.trials),
     )  # fmt: skip
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
@@ -60,6 +61,15 @@ def _trials(run: Run) -> Iterator[Caveat]:
     for (workload, device, text), count in failed.items():
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
+        )
+
+
+def _slow_periods(run: Run) -> Iterator[Caveat]:
+    ended = {trial.id: trial for trial in run.trials if trial.status is Status.OK}
+    for name, share in slow_trials(ended.values()).items():
+        trial = ended[name]
+        yield Caveat(
+            kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device, value=1 - share
         )
 
 

@@ -13,6 +13,7 @@ from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
 from harness.analysis.utilisation import cpus_used
 from harness.fixes import REMEDIES
+from harness.fixes.source import LEARNING
 from harness.model.analysis import (
     INPUT_PARTS,
     Ablation,
@@ -21,6 +22,7 @@ from harness.model.analysis import (
     Finding,
     Key,
     Part,
+    PeakUse,
     RatioKind,
     Remedy,
     StepTime,
@@ -42,6 +44,7 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
+    WORTH,
 )
 
 # Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
@@ -82,7 +85,9 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
 }
 
 
-def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding, ...]:
+def findings(
+    cases: Sequence[Case], times: Sequence[StepTime], used: Sequence[PeakUse]
+) -> tuple[Finding, ...]:
     """Return the findings of each workload and device, largest share first.
 
     Failed training and impossible measurements come before all others. A device that is itself the limit
@@ -90,10 +95,11 @@ def findings(cases: Sequence[Case], times: Sequence[StepTime]) -> tuple[Finding,
     """
     result: list[Finding] = []
     for case in cases:
-        time = find_by_key(times, Key(case.name, case.device, BASELINE))
+        key = Key(case.name, case.device, BASELINE)
+        time, use = find_by_key(times, key), find_by_key(used, key)
         unordered = [
             *not_learning(case),
-            *(_step_findings(case, time) if time and Part.COMPUTE in time.parts else ()),
+            *(_step_findings(case, time, use) if time and Part.COMPUTE in time.parts else ()),
         ]
         result += (
             replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
@@ -122,7 +128,7 @@ def speedup_without(share: float) -> float:
 _Facts = Mapping[str, float | None]
 
 
-def _step_findings(case: Case, time: StepTime) -> Iterator[Finding]:
+def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[Finding]:
     yield from impossible(case, time)
     for parts, cause in (
         (INPUT_PARTS, _input(case, time)),
@@ -139,7 +145,7 @@ def _step_findings(case: Case, time: StepTime) -> Iterator[Finding]:
             finding = _finding(case, cause, parts, share, facts)
             yield replace(finding, gain=speedup_without(share.median), stages=stages)
     yield from clock_findings(case)
-    yield _device(case, time)
+    yield _device(case, time, use)
     unexplained = _share(time, Part.UNEXPLAINED)
     if abs(unexplained.median) > MIN_UNEXPLAINED:
         yield _finding(case, Cause.UNEXPLAINED, (Part.UNEXPLAINED,), unexplained, {})
@@ -221,14 +227,15 @@ def _host(case: Case) -> Cause:
     return max(shares, key=lambda cause: shares[cause], default=Cause.OTHER_PROGRAMS)
 
 
-def _device(case: Case, time: StepTime) -> Finding:
+def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
     """Return the finding for the device itself: memory bandwidth if a counter shows it, else compute."""
-    facts = {
+    facts: dict[str, float | None] = {
         name: None
         if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
         else percent / 100
         for name in ("dram", "sm", "tensor")
     }
+    facts["peak"] = use.of_measured if use else None
     by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
     return _finding(case, cause, (Part.COMPUTE,), _share(time, Part.COMPUTE), facts)
@@ -272,6 +279,11 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     return max(0.0, removed - kept)
 
 
+def _keeps_training(variant: str, gain: Estimate) -> bool:
+    """Return whether a remedy gains without changing how the model learns."""
+    return gain.median >= WORTH and REMEDIES[variant.removeprefix(FIX_PREFIX)].SAFETY != LEARNING
+
+
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the remedy that answers a cause with the largest gain, else tuned; None if neither was measured."""
     answers = ANSWERS.get(finding.cause, frozenset())
@@ -283,7 +295,10 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
         and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
     }
     if gains:
-        best = max(gains, key=lambda variant: gains[variant].median)
+        # What changes training is named first only if nothing else gains.
+        best = max(
+            gains, key=lambda variant: (_keeps_training(variant, gains[variant]), gains[variant].median)
+        )
         return Remedy(variant=best, gain=gains[best], alone=True)
     tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if answers else None
     return None if tuned is None else Remedy(variant=TUNED, gain=tuned, alone=False)

@@ -11,7 +11,15 @@ from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.run import CPU, RequestTimes, Run, Status, Trial
-from workloads.protocol import BASELINE, MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM, TUNED
+from workloads.protocol import (
+    BASELINE,
+    MAX_LATE_SHARE,
+    MIN_SERVER_REQUESTS,
+    SERVER,
+    SINGLE_STREAM,
+    TUNED,
+    measures_speed,
+)
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 # A quantile is reported only if at least this many requests lie beyond it.
@@ -79,14 +87,16 @@ def _busy_ns(each: RequestTimes) -> float:
     )
 
 
-_Served = Mapping[Key, Mapping[str, Sequence[RequestTimes]]]
+# Trial id -> series of requests.
+_Trials = Mapping[str, Sequence[RequestTimes]]
+_Served = Mapping[Key, _Trials]
 
 
 def _served(run: Run) -> _Served:
     """Return key -> trial id -> series of requests, of the variants that serve within declared bounds."""
     result: dict[Key, dict[str, list[RequestTimes]]] = {}
     for trial, item in _series(run):
-        if _bounds(run, trial.workload) and item.variant in (BASELINE, TUNED):
+        if _bounds(run, trial.workload) and measures_speed(item.variant):
             key = Key(trial.workload, trial.device, item.variant)
             result.setdefault(key, {}).setdefault(trial.id, []).append(item)
     return result
@@ -99,24 +109,40 @@ def _bounds(run: Run, name: str) -> tuple[float, ...]:
 
 
 def capacities(run: Run) -> tuple[Capacity, ...]:
-    """Return the capacity of each variant that served requests, at the tightest bound it meets.
+    """Return the capacity of each variant that served requests, at the bound at which variants are compared.
 
-    The value of a trial is the highest offered rate with at most 1 % late samples. A bound must be met in
-    more than half of the trials. Looser bounds are ignored, because measuring stops at the first bound that
-    is met.
+    A variant that meets a tighter bound has a second capacity. The value of a trial is the highest offered rate
+    with at most 1 % late samples. A bound must be met in more than half of the trials.
     """
-    result = []
-    for key, trials in _served(run).items():
-        by_bound = [_capacity(key, trials, bound) for bound in _bounds(run, key.workload)]
-        result.append(next((each for each in by_bound if each.rate_per_s), by_bound[-1]))
+    served, result = _served(run), []
+    for key, trials in served.items():
+        bounds = _bounds(run, key.workload)
+        own = _tightest(bounds, [trials]) or bounds[-1]
+        shown = dict.fromkeys((_common(run, served, key) or own, own))
+        result += [_capacity(key, trials, bound) for bound in shown]
     return tuple(result)
 
 
-def _capacity(key: Key, trials: Mapping[str, Sequence[RequestTimes]], bound_s: float) -> Capacity:
+def _common(run: Run, served: _Served, key: Key) -> float | None:
+    """Return the tightest bound that baseline and tuned meet on a device."""
+    sides = (served.get(key._replace(variant=variant), {}) for variant in (BASELINE, TUNED))
+    return _tightest(_bounds(run, key.workload), [side for side in sides if side])
+
+
+def _tightest(bounds: Sequence[float], sides: Sequence[_Trials]) -> float | None:
+    """Return the tightest bound that all sides meet in more than half of their trials."""
+    return next((bound for bound in bounds if all(_meets(side, bound) for side in sides)), None)
+
+
+def _meets(trials: _Trials, bound_s: float) -> bool:
+    return 2 * sum(_max_rate(each, bound_s) > 0 for each in trials.values()) > len(trials)
+
+
+def _capacity(key: Key, trials: _Trials, bound_s: float) -> Capacity:
     rates = [rate for each in trials.values() if (rate := _max_rate(each, bound_s)) > 0]
     return Capacity(
         bound_s=bound_s,
-        rate_per_s=estimate(rates, "requests/s") if 2 * len(rates) > len(trials) else None,
+        rate_per_s=estimate(rates, "requests/s") if _meets(trials, bound_s) else None,
         kept=len(rates),
         trials=len(trials),
         **key._asdict(),
@@ -135,22 +161,26 @@ def _max_rate(series: Sequence[RequestTimes], bound_s: float) -> float:
 
 
 def request_ratios(run: Run) -> tuple[Comparison, ...]:
-    """Return the ratio of each GPU's rate to the CPU's at the tightest bound that both meet."""
-    served = _served(run)
+    """Return ratios of rates: GPU / CPU at the tightest bound that both meet, and variant / baseline."""
+    served, result = _served(run), []
     index = {trial.id: trial.index for trial in run.trials}
-    result = []
     for key, trials in served.items():
-        on_cpu = served.get(key._replace(device=CPU), {})
-        for bound in _bounds(run, key.workload) if key.device != CPU else ():
-            if any(_capacity(key, each, bound).rate_per_s is None for each in (trials, on_cpu)):
+        on_cpu, baseline = (
+            served.get(other, {}) for other in (key._replace(device=CPU), key._replace(variant=BASELINE))
+        )
+        common = _common(run, served, key)
+        for kind, other, bounds in (
+            (RatioKind.REQUESTS_GPU_OVER_CPU, on_cpu, _bounds(run, key.workload)),
+            (RatioKind.REQUESTS_OVER_BASELINE, baseline, (common,) if common else ()),
+        ):
+            bound = _tightest(bounds, (trials, other)) if other is not trials else None
+            if bound is None:
                 continue
             top, bottom = (
                 {index[id_]: rate for id_, item in each.items() if (rate := _max_rate(item, bound))}
-                for each in (trials, on_cpu)
+                for each in (trials, other)
             )
             value = ratio(top, bottom)
             if value is not None:
-                kind = RatioKind.REQUESTS_GPU_OVER_CPU
                 result.append(Comparison(kind=kind, ratio=value, **key._asdict()))
-                break
     return tuple(result)

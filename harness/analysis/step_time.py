@@ -1,9 +1,9 @@
 """Break down the step time into parts that add up to the measured step.
 
-All times are in seconds per step for the baseline's batch:
+All times are in seconds per step for the batch of the variant that is broken down:
 
     b  the baseline
-    l  the same step in a bare loop with next() outside the step; w is the time in next()
+    l  the same step in a custom training loop with next() outside the step; w is the time in next()
     u  the baseline fed from memory
     h  the bare step fed from host memory
     m  the model alone
@@ -13,18 +13,18 @@ The parts are
     epochs     what ends of epochs add to b, as measured in fit; b, l and u are without it from here on
     framework  b - l, at most u - h; plus Python inside the step and retracing for changing shapes
     input wait w, minus what Keras fit hides behind it (l - b, if positive)
-    slowed     (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h; at most the
+    interference (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h; at most the
                time of the pipeline alone
     copy       h - m, with h at most l - w
     launch     the part of m confirmed by two of three: time that does not grow with the batch, time saved by
                multiple steps per call, and idle time of the device
-    exchange   m minus m on one device
+    all-reduce m minus m on one device
     compute    the remainder of m
-    host taken a share of all parts that need a CPU, that is all but a GPU's compute, copy and exchange
+    host contention a share of all parts that need a CPU, that is all but a GPU's compute, copy and all-reduce
 
-Each is clipped at zero, and `unexplained` is b minus their sum. Without the bare loop (several devices)
+Each is clipped at zero, and `unexplained` is b minus their sum. Without the custom training loop (several devices)
 framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than the model;
-then slowed, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Inference
+then interference, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Inference
 has no input.
 """
 
@@ -47,7 +47,6 @@ from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
-    BETWEEN_EPOCHS,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     HOST_FED,
@@ -213,8 +212,7 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
         else None
     )
     model = np.minimum(model, loop - wait) if loop is not None and wait is not None else model
-    between = case.metric(BASELINE, BETWEEN_EPOCHS)
-    between = None if between is None else min(between, float(np.min(baseline - model)))
+    between = min(case.between_epochs_s(BASELINE), float(np.min(baseline - model))) or None
     python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
@@ -243,14 +241,14 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
 def _without_epochs(case: Case, draws: _Draws, variant: str) -> Floats | None:
     """Return a variant's step without the time between epochs."""
     step = draws.step(variant)
-    return None if step is None else _clipped(step - (case.metric(variant, BETWEEN_EPOCHS) or 0.0))
+    return None if step is None else _clipped(step - case.between_epochs_s(variant))
 
 
 def tuned_time(case: Case) -> StepTime | None:
     """Return the breakdown of tuned from its wait and the GPU's activity; None if neither is known."""
     if BASELINE not in case.variants or TUNED not in case.variants:
         return None
-    draws = _Draws(case)
+    draws = _Draws(case, TUNED)
     total = draws.step(TUNED)
     assert total is not None  # it has a summary
     waits = draws.wait_share(TUNED)
@@ -279,7 +277,7 @@ def _step_time(case: Case, variant: str, total: Floats, parts: Mapping[Part, Flo
         workload=case.name,
         device=case.device,
         variant=variant,
-        batch=case.variants[BASELINE].batch_size,
+        batch=case.variants[variant].batch_size,
         total=_estimate(total, trials),
         parts={
             part: _estimate(np.where(np.abs(parts[part]) < ROUNDING * total, 0.0, parts[part]), trials)
@@ -366,11 +364,11 @@ class _Draws:
     the spread is pooled over the case's variants.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, variant: str = BASELINE) -> None:
         self._case = case
-        baseline = case.variants[BASELINE]
+        summary = case.variants[variant]
         # Samples per step, not rounded, so that the total is the measured step even if some batches are short.
-        self._batch = baseline.throughput.median * baseline.step_time.median
+        self._batch = summary.throughput.median * summary.step_time.median
         logs = [np.log(_values(group)) for group in case.measures.values() if len(_values(group)) > 1]
         self._degrees = sum(len(values) - 1 for values in logs)
         # The median over variants is robust against a hiccup in one of them.
@@ -378,7 +376,7 @@ class _Draws:
         self._spread = float(np.median(spreads)) if spreads else 0.0
 
     def step(self, variant: str) -> Floats | None:
-        """Return seconds per step with the baseline's batch size."""
+        """Return seconds per step with the batch size of the variant to break down."""
         group = self._case.measures.get(variant)
         if not group:
             return None

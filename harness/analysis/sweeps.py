@@ -9,7 +9,7 @@ import numpy as np
 from harness.analysis.best import may_be_best
 from harness.analysis.ratios import ratio
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, by_index, measure_of
+from harness.analysis.trial_measures import Measure, between_epochs_s, by_index, measure_of
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Point, Run, Status, Trial
 
@@ -61,7 +61,8 @@ def _sweep(
 
 
 def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
-    result = [measure_of(each, variant) for each in trials if each.status is Status.OK]
+    between_s = between_epochs_s(trials, variant)
+    result = [measure_of(each, variant, between_s) for each in trials if each.status is Status.OK]
     return [each for each in result if each is not None]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err
+from harness.cli.metrics_file import MetricsFile
 from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import Resume, check_resume, takes_options
 from harness.model.options import Options
@@ -21,7 +22,12 @@ Unhealthy = Annotated[
 
 
 @takes_options()
-def command(options: Options, resume_run: Resume = None, fail_if_unhealthy: Unhealthy = False) -> None:
+def command(
+    options: Options,
+    resume_run: Resume = None,
+    fail_if_unhealthy: Unhealthy = False,
+    metrics_file: MetricsFile = None,
+) -> None:
     """Run workloads in containers, sample the host, and write one report.
 
     Finished trials and their report are always kept. Exit codes: 0 success, 2 usage, 3 engine, 4 image,
@@ -34,4 +40,4 @@ def command(options: Options, resume_run: Resume = None, fail_if_unhealthy: Unhe
             prepared = resume(resume_run, paths_here(), progress)
         else:
             prepared = prepare(resolve(options), paths_here(), progress, command=command_line())
-        measure(prepared, progress, fail_if_unhealthy=fail_if_unhealthy)
+        measure(prepared, progress, fail_if_unhealthy=fail_if_unhealthy, metrics_file=metrics_file)

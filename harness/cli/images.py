@@ -36,7 +36,7 @@ def command(
     paths = paths_here()
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
     # The default suite needs these; the others are built when a workload first needs them.
-    targets = target or ("cpu", "cuda")
+    targets = target or [name for name in ("cpu", "cuda") if builder.supports(name)]
     for name in targets:
         if name not in TARGETS:
             raise unknown("image target", name, TARGETS)

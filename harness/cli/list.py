@@ -16,6 +16,8 @@ from harness.run.footprint import Footprint, footprints
 from reports.numbers import SPACE, duration, published
 from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
 
+_SUITES = {"default": " *", "gpu": " **", "extra": ""}
+
 
 def command(
     only: Annotated[
@@ -36,12 +38,12 @@ def command(
                 table.add_row(heading, Text("\n".join(lines).replace(SPACE, " ")))
             out().print(table)
     else:
-        width = max(len(workload.name) for workload in workloads) + 3
+        width = max(len(workload.name) for workload in workloads) + 4
         for workload in workloads:
-            name = f"{workload.name} *" if workload.suite == "default" else workload.name
+            name = workload.name + _SUITES[workload.suite]
             out().print(Text(f"{name:<{width}}{workload.title}"), soft_wrap=True)
         out().print(
-            "* runs by default; name others: tfbench bench NAME. Details: tfbench list NAME, or --long."
+            "* runs by default (** on GPUs); name others: tfbench bench NAME. Details: tfbench list NAME, or --long."
         )
 
 

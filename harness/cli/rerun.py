@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, told
+from harness.cli.metrics_file import MetricsFile
 from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
@@ -44,6 +45,7 @@ def command(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Allow the run's engine, images, files, GPUs and limits.")
     ] = False,
+    metrics_file: MetricsFile = None,
 ) -> None:
     """Repeat a run from its report, with the same plan, parameters, seed and number of trials.
 
@@ -79,7 +81,7 @@ def command(
             rerun_of=manifest.run_id,
         )
         _print_differences(progress, recorded, prepared.run)
-        measure(prepared, progress)
+        measure(prepared, progress, metrics_file=metrics_file)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
     told().print(f"Compare with: {compared}", soft_wrap=True)
 

@@ -7,10 +7,12 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from harness.cli import failure
 from harness.cli.console import Terminal, show_error, told
+from harness.cli.metrics_file import live_metrics
 from harness.cli.output_files import write_outputs
 from harness.cli.render_report import FILES, report_renderers
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
@@ -30,7 +32,13 @@ def command_line() -> str:
     return without_secrets(printable(shlex.join(["tfbench", *sys.argv[1:]])))
 
 
-def measure(prepared: Prepared, progress: Terminal, *, fail_if_unhealthy: bool = False) -> None:
+def measure(
+    prepared: Prepared,
+    progress: Terminal,
+    *,
+    fail_if_unhealthy: bool = False,
+    metrics_file: Path | None = None,
+) -> None:
     """Run the trials, then write and print the report, even if the run ends early.
 
     Raises:
@@ -38,7 +46,8 @@ def measure(prepared: Prepared, progress: Terminal, *, fail_if_unhealthy: bool =
     """
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
-        trials = execute(prepared, progress)
+        with live_metrics(metrics_file, prepared, progress) as on_trial_end:
+            trials = execute(prepared, progress, on_trial_end)
     except TfbenchError:
         try:
             if prepared.folder.exists():

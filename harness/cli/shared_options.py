@@ -33,6 +33,10 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
 
 def _workloads(values: Sequence[str]) -> tuple[str, ...]:
     """Return names of workloads, and paths of scripts as absolute ones."""
+    if not all(value.strip(", ") for value in values):
+        raise UsageError(
+            "The name of a workload is empty.", hint="Is a variable of the shell not set? See `tfbench list`."
+        )
     scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(".py")}
     return tuple(
         each for value in values for each in ([scripts[value]] if value in scripts else split([value]))
@@ -143,7 +147,9 @@ OPTIONS: Mapping[str, Any] = {
     "stall_s": _how("--stall", help="Kill a trial after this many seconds without an event."),
     "seed": _how(help="Random seed for weights, shuffling and procedural data."),
     "price": _PRICE,
-    "cloud_metadata": _how(help="Record the instance type on cloud machines (takes at most 1 s)."),
+    "cloud_metadata": _how(
+        help="Ask the cloud for instance type, zone, lifecycle, image (at most 1 s) and notices of termination."
+    ),
     "out": _how("--out", "-o", help="Parent folder of run folders.", callback=_folder),
 }
 # Fields whose type differs on the command line: the type that Typer parses, and the conversion to the field.

@@ -24,7 +24,6 @@ from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from harness.untrusted import remove_tree
-from workloads.protocol import MEMORY_ENV, SHARED_MEMORY
 
 WARNING = (
     "Engine: local. NOT ISOLATED: workloads run as plain processes, without containers. "
@@ -86,7 +85,7 @@ class LocalEngine:
             with suppress(BrokenPipeError):  # it has already ended
                 os.write(process.stdin.fileno(), b"\n")
         except OSError as error:
-            remove_files(root)
+            remove_tree(root)
             raise EngineError(
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
@@ -103,7 +102,7 @@ class LocalEngine:
                     continue
                 owner = parse_owner(record.read_text(encoding="utf-8", errors="replace"))
                 if owner is not None and owner.has_ended(current):
-                    remove_files(record.parent)
+                    remove_tree(record.parent)
                     removed += 1
         return removed
 
@@ -127,7 +126,7 @@ def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
     gpu = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpu.uuids)} if spec.gpu else dict(NO_GPU)
     specified = {name: _host_paths(value, root) for name, value in spec.environment.items()}
     home = str(root / "home")
-    private = {"HOME": home, "TMPDIR": home, MEMORY_ENV: root.name}
+    private = {"HOME": home, "TMPDIR": home}
     return {**inherited, **private, "PYTHONDONTWRITEBYTECODE": "1", **gpu, **specified}
 
 
@@ -202,7 +201,7 @@ class LocalProcess:
         self.poll()
         self._close_stdin()
         self._reader.join(_GRACE_S)
-        remove_files(self._root)
+        remove_tree(self._root)
 
     def _close_stdin(self) -> None:
         assert self._process.stdin is not None  # a pipe
@@ -215,9 +214,3 @@ class LocalProcess:
             while chunk := os.read(stream.fileno(), 2**16):
                 self._log += chunk
                 del self._log[:-LOG_BYTES]
-
-
-def remove_files(root: Path) -> None:
-    """Remove a trial's private folder and its copies in shared memory (see workloads/storage.py)."""
-    for folder in (root, *Path(SHARED_MEMORY).glob(f"{root.name}-*")):
-        remove_tree(folder)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import re
+import tarfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,11 @@ from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
 from harness.engines.docker_calls import engine_call
-from harness.errors import ImageError, last_lines
+from harness.errors import EngineError, ImageError, last_lines
 from harness.images.base_image import obtain, pull_missing
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
+from harness.images.sbom import sbom
+from harness.images.wheels import wheel_hashes
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
@@ -39,6 +44,10 @@ class ImageBuilder:
         self._cache = cache
         self._client = client
         self._progress = progress
+
+    def supports(self, target: str) -> bool:
+        """Return whether `target` can be built on this machine's architecture."""
+        return self._recipes.supports(target)
 
     def existing(self, target: str) -> ImageInfo | None:
         """Return `target`'s image if the engine has an up-to-date one."""
@@ -93,6 +102,45 @@ class ImageBuilder:
             lock_sha256="",
             contents=image_contents(image.attrs),
         )
+
+    def sbom(self, image: ImageInfo) -> bytes:
+        """Return the bill of materials of an image built from a lock; see `harness.images.sbom`.
+
+        It is kept in the cache, because hashing the CUDA wheels takes seconds. What cannot be read is left out.
+        """
+        path = self._cache / "sboms" / f"{image.digest.rpartition(':')[2]}.cdx.json"
+        with suppress(OSError):
+            return path.read_bytes()
+        pins = self._recipes.pins(image.target)
+        wheels = dict.fromkeys(pins, "")
+        with suppress(OSError):
+            wheels = wheel_hashes(pins, self._cache, PYTHON_VERSION)
+        status, release = self._files(image.reference, "/var/lib/dpkg/status", "/usr/lib/os-release")
+        distribution = re.findall(r"^ID=\"?([\w.-]+)", release, re.MULTILINE)
+        document = sbom(image, wheels, status, *distribution[:1] or ["unknown"])
+        if status and all(wheels.values()):
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                partial = path.with_suffix(f".{os.getpid()}")
+                partial.write_bytes(document)
+                partial.replace(path)
+        return document
+
+    def _files(self, reference: str, *paths: str) -> list[str]:
+        """Return the text of files of an image, "" for those that cannot be read; nothing runs in it."""
+        texts = dict.fromkeys(paths, "")
+        with suppress(EngineError), engine_call(f"read the packages of {reference}"):
+            container = self._engine.api.create_container(reference, ["true"])["Id"]
+            try:
+                for path in paths:
+                    with suppress(NotFound, tarfile.TarError):
+                        chunks, _ = self._engine.api.get_archive(container, path)
+                        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                            for file in map(archive.extractfile, archive):
+                                texts[path] = file.read().decode(errors="replace") if file else ""
+            finally:
+                self._engine.api.remove_container(container, force=True)
+        return list(texts.values())
 
     def _build(self, target: str, base: str, context: Path) -> None:
         """Run image.sh in a container of the base and commit it; this creates the same layer as BuildKit."""

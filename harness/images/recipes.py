@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.lock_files import read_lock
-from harness.images.wheels import fetch_wheels
+from harness.images.lock_files import Pin, read_lock
+from harness.images.wheels import MACHINE, fetch_wheels
 from harness.model.platform import target_for
 from harness.progress import Progress
 from harness.system.file_locks import filling
@@ -21,6 +21,9 @@ from workloads.protocol import IMAGES
 TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))
 # The base image's Python, for which the locks pin wheels.
 PYTHON_VERSION = "3.13"
+# TensorFlow's CPU wheels have another name there.
+ARM = "aarch64"
+_ARM_LOCKS = (f"cpu-{ARM}", f"trees-cpu-{ARM}")
 
 _FILES = ("Dockerfile", "image.sh", "install.sh")
 
@@ -28,8 +31,13 @@ _FILES = ("Dockerfile", "image.sh", "install.sh")
 class Recipes:
     """The image recipes in `folder`, a checkout's images/."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine: str = MACHINE) -> None:
         self._folder = folder
+        self._machine = machine
+
+    def supports(self, target: str) -> bool:
+        """Return whether there is a lock of `target` for this machine's architecture."""
+        return self._machine != ARM or f"{target}-{ARM}" in _ARM_LOCKS
 
     def pinned_base(self) -> str:
         """Return the base image named in the Dockerfile."""
@@ -47,11 +55,15 @@ class Recipes:
 
     def lock_sha256(self, target: str) -> str:
         """Return the hash of `target`'s lock."""
-        return hashlib.sha256(self._read(f"{target}.lock")).hexdigest()
+        return hashlib.sha256(self._read(self._lock(target))).hexdigest()
+
+    def pins(self, target: str) -> tuple[Pin, ...]:
+        """Return what `target`'s lock pins."""
+        return read_lock(self._read(self._lock(target)).decode())
 
     def tag(self, target: str, base: str) -> str:
         """Return the image name, which contains a hash of all inputs of `target` on `base`."""
-        digest = self._digest(f"{target}.lock", "installer.lock", *_FILES, also=f"{target} {base}")
+        digest = self._digest(self._lock(target), "installer.lock", *_FILES, also=f"{target} {base}")
         return f"tfbench:{target}-{digest}"
 
     def write_context(
@@ -61,14 +73,13 @@ class Recipes:
 
         Missing wheels are downloaded to `cache`; the context has hard links to them if possible.
         """
-        locks = (self._read(f"{name}.lock").decode() for name in (target, "installer"))
-        pins = tuple(pin for lock in locks for pin in read_lock(lock))
+        pins = (*self.pins(target), *self.pins("installer"))
         wheels = fetch_wheels(pins, cache, python_version, progress)
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "wheels").mkdir(parents=True)
         for name in _FILES:
             shutil.copyfile(self._folder / name, folder / name)
-        shutil.copyfile(self._folder / f"{target}.lock", folder / "requirements.lock")
+        shutil.copyfile(self._folder / self._lock(target), folder / "requirements.lock")
         for wheel in wheels:
             try:
                 os.link(wheel, folder / "wheels" / wheel.name)
@@ -79,9 +90,19 @@ class Recipes:
     def compose_variables(self, base: str) -> str:
         """Return .env for docker-compose, with all targets, because it rejects unset variables."""
         tags = (
-            f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE={self.tag(name, base)}\n" for name in TARGETS
+            f"TFBENCH_{name.upper().replace('-', '_')}_IMAGE="
+            f"{self.tag(name, base) if self.supports(name) else f'tfbench:{name}-none'}\n"
+            for name in TARGETS
         )
         return f"TFBENCH_BASE={base}\n{''.join(tags)}"
+
+    def _lock(self, target: str) -> str:
+        if target != "installer" and not self.supports(target):
+            raise ImageError(
+                f"There is no {target} image for {self._machine}: TensorFlow's CUDA wheels are for x86_64 only.",
+                hint=f"Use --device cpu, or your own image: --image {target}=REF.",
+            )
+        return f"{target}-{ARM}.lock" if self._machine == ARM and target != "installer" else f"{target}.lock"
 
     def _digest(self, *names: str, also: str = "") -> str:
         digest = hashlib.sha256(also.encode())

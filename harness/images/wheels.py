@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -27,12 +27,15 @@ from harness.images.lock_files import Pin
 from harness.progress import Progress, Task
 from harness.system.kept import working_folder
 
+MACHINE = platform.machine()
+# Those with locks.
+MACHINES = ("x86_64", "aarch64")
 # Up to the newest tag of TensorFlow's wheels; newest first, like pip's ranking.
-PLATFORMS = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)),
-    "manylinux2014_x86_64",
-    "manylinux2010_x86_64",
-    "manylinux1_x86_64",
+_TAGS = (
+    *(f"manylinux_2_{minor}" for minor in range(28, 4, -1)),
+    "manylinux2014",
+    "manylinux2010",
+    "manylinux1",
 )
 _PARALLEL = 4
 _POLL_S = 0.1
@@ -47,10 +50,10 @@ def fetch_wheels(
         ImageError: a hash is wrong, no index is reachable, or the platform is not supported.
         OSError: the cache cannot be written.
     """
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+    if platform.system() != "Linux" or MACHINE not in MACHINES:
         raise ImageError(
-            f"This host is {platform.system()} on {platform.machine()}; the locks are for x86_64 Linux only.",
-            hint="Use an x86_64 Linux host, or a custom image: --image cpu=REF.",
+            f"This host is {platform.system()} on {MACHINE}; the locks are for Linux on {' and '.join(MACHINES)}.",
+            hint="Use such a host, or a custom image: --image cpu=REF.",
         )
     folder = cache / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,22 +70,37 @@ def fetch_wheels(
 
 def _verified(pins: Sequence[Pin], folder: Path, python_version: str, progress: Progress) -> dict[Pin, Path]:
     """Return the wheels in `folder`; delete those with a wrong hash."""
+    wheels: dict[Pin, Path] = {}
+    for pin, path, sha256 in _hashed(pins, folder, python_version):
+        if sha256 in pin.sha256:
+            wheels.setdefault(pin, path)
+        else:
+            progress.line(f"{path} does not match the lock (sha256 {sha256[:12]}). Downloading it again.")
+            path.unlink(missing_ok=True)
+    return wheels
+
+
+def wheel_hashes(pins: Sequence[Pin], cache: Path, python_version: str) -> dict[Pin, str]:
+    """Return pin -> SHA-256 of its wheel in the cache, "" if it is not there."""
+    found = {
+        pin: sha256
+        for pin, _, sha256 in _hashed(pins, cache / "wheels", python_version)
+        if sha256 in pin.sha256
+    }
+    return {pin: found.get(pin, "") for pin in pins}
+
+
+def _hashed(pins: Sequence[Pin], folder: Path, python_version: str) -> Iterator[tuple[Pin, Path, str]]:
     candidates = [
         (pin, path)
         for path in sorted(folder.rglob("*.whl"))
         for pin in pins
         if is_wheel_of(path.name, pin, python_version)
     ]
-    wheels: dict[Pin, Path] = {}
     with ThreadPoolExecutor() as pool:
         hashes = pool.map(lambda candidate: file_sha256(candidate[1]), candidates)
         for (pin, path), sha256 in zip(candidates, hashes, strict=True):
-            if sha256 in pin.sha256:
-                wheels.setdefault(pin, path)
-            else:
-                progress.line(f"{path} does not match the lock (sha256 {sha256[:12]}). Downloading it again.")
-                path.unlink(missing_ok=True)
-    return wheels
+            yield pin, path, sha256
 
 
 def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: str, bar: Task) -> None:
@@ -124,7 +142,7 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
         "--no-input", "--progress-bar=off", "--require-hashes", "--only-binary=:all:",
         f"--python-version={python_version}", "--implementation=cp",
         f"--abi=cp{python_version.replace('.', '')}", "--abi=abi3", "--abi=none",
-        *(f"--platform={name}" for name in PLATFORMS), f"--dest={out}", f"--requirement={requirements}",
+        *(f"--platform={tag}_{MACHINE}" for tag in _TAGS), f"--dest={out}", f"--requirement={requirements}",
     ]  # fmt: skip
     with (out / "pip.log").open("wb") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
@@ -151,23 +169,24 @@ def _pip_error(log: str) -> ImageError:
 
 
 @cache
-def wheel_tags(python_version: str) -> frozenset[Tag]:
-    """Return the wheel tags compatible with CPython `python_version` ("3.13") on x86_64 Linux."""
+def wheel_tags(python_version: str, machine: str = MACHINE) -> frozenset[Tag]:
+    """Return the wheel tags compatible with CPython `python_version` ("3.13") on Linux."""
+    platforms = [f"{tag}_{machine}" for tag in _TAGS]
     major, minor = (int(part) for part in python_version.split("."))
     interpreter = f"cp{major}{minor}"
     return frozenset(
         (
-            *cpython_tags(python_version=(major, minor), abis=[interpreter], platforms=PLATFORMS),
-            *compatible_tags(python_version=(major, minor), interpreter=interpreter, platforms=PLATFORMS),
+            *cpython_tags(python_version=(major, minor), abis=[interpreter], platforms=platforms),
+            *compatible_tags(python_version=(major, minor), interpreter=interpreter, platforms=platforms),
         )
     )
 
 
-def is_wheel_of(filename: str, pin: Pin, python_version: str) -> bool:
+def is_wheel_of(filename: str, pin: Pin, python_version: str, machine: str = MACHINE) -> bool:
     """Return whether a file name is that of a wheel of `pin` for `python_version`."""
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename:
         return False
     matches = name == pin.name and version == Version(pin.version)
-    return matches and not tags.isdisjoint(wheel_tags(python_version))
+    return matches and not tags.isdisjoint(wheel_tags(python_version, machine))

@@ -128,7 +128,8 @@ class Latency(Keyed):
 class Capacity(Keyed):
     """The highest rate of single samples at which the 99th percentile of latency met a bound.
 
-    The bound is the tightest declared bound that some rate met, or the loosest if none was met.
+    The bound is the tightest declared one that baseline and tuned met on the device, at which variants are
+    compared; else, and in a variant's second capacity, the tightest that it met itself, or the loosest.
 
     Attributes:
         rate_per_s: over the `n` trials in which a rate met the bound; None unless these are more than half.
@@ -148,6 +149,7 @@ class RatioKind(StrEnum):
     OVER_BASELINE = "over_baseline"
     SCALING = "scaling"  # speed per GPU over the speed of a single GPU; 1 is perfect scaling
     REQUESTS_GPU_OVER_CPU = "requests_gpu_over_cpu"
+    REQUESTS_OVER_BASELINE = "requests_over_baseline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +196,10 @@ class Part(StrEnum):
     FRAMEWORK = "framework"  # Python around the compiled step, or inside it
     EPOCHS = "between epochs"  # validation, callbacks and a new iterator, spread over the steps of an epoch
     INPUT_WAIT = "input wait"  # the step waits for its batch
-    INPUT_SLOWDOWN = "slowed by input"  # the step is slower while the pipeline runs
+    INPUT_SLOWDOWN = "input interference"  # the step is slower while the pipeline runs
     COPY = "copy"  # host to device
-    EXCHANGE = "exchange"  # gradients between devices
-    HOST = "host taken"  # CPU quota, steal, other programs
+    EXCHANGE = "all-reduce"  # gradients between devices
+    HOST = "host contention"  # CPU quota, steal, other programs
     UNEXPLAINED = "unexplained"  # the remainder, which may be negative
 
 
@@ -209,7 +211,7 @@ class StepTime(Keyed):
     """Breakdown of the step time of one workload, device and variant.
 
     Attributes:
-        batch: samples per step. All variants use the baseline's, so that times are comparable.
+        batch: samples per step.
         total: seconds per step.
         parts: seconds per step, in the order of Part; their medians add up to the median of `total`. Parts
             that could not be measured are absent. Only UNEXPLAINED may be negative.
@@ -232,7 +234,7 @@ class Cause(StrEnum):
     DISK = "disk"  # the pipeline waits for storage
     COPY = "copy"
     LAUNCH = "launch"
-    EXCHANGE = "exchange"
+    EXCHANGE = "all-reduce"
     RUN_EAGERLY = "run_eagerly"
     CALLBACKS = "callbacks"
     PYTHON_IN_STEP = "Python in the step"
@@ -356,6 +358,34 @@ class Capability:
     power_w: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakUse(Keyed):
+    """How much of its device's peak the matrix products and convolutions of a variant use.
+
+    Attributes:
+        flops_per_sample: operations that the model needs, a multiplication and an addition each.
+        flops_per_s: at the measured speed.
+        precision: the capability with the peak, such as "bf16".
+        measured_peak, sheet_peak: FLOP/s of all its devices, as measured here and by the data sheet; None if unknown.
+    """
+
+    flops_per_sample: float
+    flops_per_s: float
+    precision: str
+    measured_peak: float | None
+    sheet_peak: float | None
+
+    @property
+    def of_measured(self) -> float | None:
+        """Share of the measured peak."""
+        return self.flops_per_s / self.measured_peak if self.measured_peak else None
+
+    @property
+    def of_sheet(self) -> float | None:
+        """Share of the data sheet's peak, which is what MFU usually means."""
+        return self.flops_per_s / self.sheet_peak if self.sheet_peak else None
+
+
 # Identical GPUs differ by 8 % on average (arXiv 2208.11035).
 NORMAL_BAND = 0.08
 
@@ -427,6 +457,7 @@ class CaveatKind(StrEnum):
     FAILED_TRIALS = "failed trials"
     FEW_TRIALS = "few trials"
     WIDE_INTERVAL = "wide interval"
+    SLOW_PERIOD = "slow period"
     DRIFT = "drift"
     DATA = "data"
     MISSED_TICKS = "missed ticks"
@@ -551,6 +582,7 @@ class Analysis:
     health: tuple[HealthItem, ...] = ()
     clocks: tuple[Clocks, ...] = ()
     capabilities: tuple[Capability, ...] = ()
+    peak_use: tuple[PeakUse, ...] = ()
     normality: tuple[Normality, ...] = ()
     endurance: tuple[Endurance, ...] = ()
 
@@ -558,6 +590,23 @@ class Analysis:
         """Return a measured ratio, or None."""
         result = find_by_key((each for each in self.comparisons if each.kind is kind), key)
         return result.ratio if result else None
+
+    def serves(self, workload: str) -> bool:
+        """Return whether a workload's speed is the requests/s that it serves within a latency bound."""
+        return any(each.workload == workload for each in self.capacities)
+
+    def speed(self, key: Key) -> Estimate | None:
+        """Return a variant's samples/s, or its requests/s within the latency bound if it serves."""
+        if self.serves(key.workload):
+            capacity = find_by_key(self.capacities, key)
+            return capacity.rate_per_s if capacity else None
+        summary = find_by_key(self.summaries, key)
+        return summary.throughput if summary else None
+
+    def gain(self, key: Key) -> Estimate | None:
+        """Return the ratio of a variant's speed to the baseline's."""
+        serves = self.serves(key.workload)
+        return self.ratio(RatioKind.REQUESTS_OVER_BASELINE if serves else RatioKind.OVER_BASELINE, key)
 
     def limit(self, workload: str, device: str) -> Finding | None:
         """Return the finding that limits a workload most on a device, or None."""

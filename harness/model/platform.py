@@ -54,7 +54,8 @@ class ImageInfo:
     """An image used by a run.
 
     `digest` is the engine's content id. `lock_sha256` is "" for a user's own image. `contents` is a hash of
-    files and settings only, independent of when and where the image was built; "" without an image.
+    files and settings only, independent of when and where the image was built; "" without an image. `sbom_sha256`
+    is the hash of sbom-TARGET.cdx.json in the run folder, "" for images that tfbench did not build.
     """
 
     target: str
@@ -63,6 +64,7 @@ class ImageInfo:
     base: str
     lock_sha256: str
     contents: str = ""
+    sbom_sha256: str = ""
 
 
 def target_for(image: str, *, gpu: bool) -> str:

@@ -148,15 +148,6 @@ class RequestTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A text reported by the workload about a variant, such as the kernel that its layers use."""
-
-    variant: str
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VariantInfo:
     """Parameters of a variant and its changes from the baseline."""
 
@@ -227,7 +218,6 @@ class Trial:
         message: for users, "" after success.
         started_ns, ended_ns: host CLOCK_MONOTONIC before the container starts and after it ends.
         facts: reported by the container (versions, devices); scalars.
-        reported: texts about variants reported by the workload.
         left_out: planned variant that was not measured -> reason.
     """
 
@@ -248,7 +238,6 @@ class Trial:
     steps: tuple[StepTimes, ...] = ()
     metrics: tuple[Metric, ...] = ()
     requests: tuple[RequestTimes, ...] = ()
-    reported: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import workloads
 from harness.digests import file_sha256
 from harness.errors import UsageError, unknown
 from harness.model.workload import Workload
-from harness.run.scripts import read_workloads
+from harness.run.scripts import MAX_NAME, read_workloads
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"
@@ -41,15 +42,19 @@ def built_in() -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.workload.name))
 
 
-def select(names: Sequence[str]) -> tuple[Entry, ...]:
+def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     """Return the workloads of names and paths of scripts; none means the default suite, "all" every built-in one.
+
+    Args:
+        on_gpus: whether the default suite runs on GPUs too.
 
     Raises:
         UsageError: an unknown name, not a script, or two workloads of one name.
     """
     known = built_in()
     if not names:
-        return tuple(entry for entry in known if entry.workload.suite == "default")
+        suites = ("default", "gpu") if on_gpus else ("default",)
+        return tuple(entry for entry in known if entry.workload.suite in suites)
     available = {entry.workload.name: entry for entry in known}
     chosen: list[Entry] = []
     for name in dict.fromkeys(names):
@@ -59,7 +64,10 @@ def select(names: Sequence[str]) -> tuple[Entry, ...]:
             chosen.append(available[name])
         elif name.endswith(".py"):
             path = Path(name).absolute()
-            chosen += _entries(path, path.stem)
+            # A path may have any characters; names of trials and folders may not.
+            chosen += _entries(
+                path, re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
+            )
         else:
             raise unknown(
                 "workload", name, (*sorted(available), "all", "the path of a script such as train.py")

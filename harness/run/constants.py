@@ -115,6 +115,11 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     names = {name.casefold(): name for name in available}
     for name in params:
         if name.casefold() not in names:
+            if not available:
+                raise UsageError(
+                    f"Unknown parameter {name[:80]!r}: no constants in {', '.join(each.file for each in workloads)}.",
+                    hint="Assign a literal to a name at the top of the script, such as `BATCH_SIZE = 32`.",
+                )
             raise unknown("parameter", name, sorted(available))
     result = {}
     for given, text in params.items():

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from harness.model.run import (
     MAX_SAMPLES_PER_S,
-    Fact,
     Metric,
     Phase,
     RequestTimes,
@@ -50,7 +49,6 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "steps": ("steps", StepTimes),
     "requests": ("requests", RequestTimes),
     "metric": ("metrics", Metric),
-    "fact": ("reported", Fact),
 }
 
 # Errors raised by malformed lines: ProtocolError (a ValueError), huge numbers (OverflowError), deep nesting
@@ -80,7 +78,6 @@ class EventLog:
     steps: list[StepTimes] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     requests: list[RequestTimes] = field(default_factory=list)
-    reported: list[Fact] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)

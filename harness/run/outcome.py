@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from harness.engines import Exit
-from harness.errors import EngineError
+from harness.errors import EngineError, Interrupted
 from harness.model.run import Status
 from harness.run.events import EventLog
 from workloads.protocol import FIX_PREFIX, FIXES, NO_GPU_EXIT, STAGE_PREFIX, STAGES
@@ -23,13 +23,16 @@ def trial_outcome(
 ) -> tuple[Status, str]:
     """Return a trial's status, and a message that ends with what to try ("" for success).
 
-    `cause` is the EngineError or KeyboardInterrupt that ended the trial, or None. A trial is successful if each of
-    the planned `variants` was measured or left out with a reason, and at least one was measured.
+    `cause` is the EngineError, Interrupted or KeyboardInterrupt that ended the trial, or None. A trial is successful
+    if each of the planned `variants` was measured or left out with a reason, and at least one was measured.
     """
     if isinstance(cause, EngineError):
         return Status.ENGINE_LOST, f"The engine failed: {cause}"
     if cause is not None or exit_ is None:
-        return Status.INTERRUPTED, "The run was interrupted during this trial."
+        told = (
+            cause.message if isinstance(cause, Interrupted) else "The run was interrupted during this trial."
+        )
+        return Status.INTERRUPTED, told
     text = _error(log.error) if log.error else ""
     if exit_.out_of_memory:
         limit = f" of {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
@@ -74,7 +77,12 @@ def trial_outcome(
 def _error(error: Mapping[str, Any]) -> str:
     """Return an error as a sentence; a ScriptError is one already."""
     kind, message = str(error["type"]), str(error["message"])
-    return _sentence(message if kind == "ScriptError" else f"The workload raised {kind}: {message}")
+    if kind == "ScriptError":
+        return _sentence(message)
+    # TensorFlow's errors begin with "Graph execution error:" and end with the reason and the nodes' names.
+    lines = [text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")]
+    reason = lines[-1] if lines and lines[0].endswith(":") else message
+    return _sentence(f"The workload raised {kind}: {reason}")
 
 
 def _is_out_of_memory(kind: str, message: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import secrets
 import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -27,11 +28,11 @@ from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import sources
 from harness.run.prices import read_prices
-from harness.run.resolve import Resolved, resolve
+from harness.run.resolve import Resolved, resolve, without_hidden
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.run.trial_container import Inputs, make_job
-from harness.system.cloud import cloud_facts
+from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.driver import check_driver
 from harness.system.file_locks import default_path, measuring
 from harness.system.health_readings import HealthWatch, watching
@@ -49,6 +50,7 @@ class Prepared:
     folder: RunFolder
     manifest: Manifest
     jobs: tuple[Job, ...]
+    sboms: Mapping[str, bytes] = field(default_factory=dict)  # target -> CycloneDX document
 
     @property
     def run(self) -> Run:
@@ -90,12 +92,20 @@ def prepare(
     remove_abandoned(paths.cache)
     inputs = _inputs(resolved, engine, paths, progress)
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
+    sboms = _sboms(manifest.images, engine, paths, progress)
+    images = (
+        replace(
+            each, sbom_sha256=hashlib.sha256(sboms[each.target]).hexdigest() if each.target in sboms else ""
+        )
+        for each in manifest.images
+    )
     return Prepared(
         resolved=resolved,
         engine=engine,
         folder=RunFolder(resolved.options.out / manifest.run_id),
-        manifest=replace(manifest, command=command, rerun_of=rerun_of),
+        manifest=replace(manifest, command=command, rerun_of=rerun_of, images=tuple(images)),
         jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
+        sboms=sboms,
     )
 
 
@@ -114,7 +124,8 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
         prepared.engine.close()
         raise StoreError(
             f"Changed since {path} started: {', '.join(changes)}.",
-            hint="Start a new run: these trials would not be comparable.",
+            hint="Start a new run: these trials would not be comparable. If only files such as logs were added beside "
+            "the scripts, move them away instead.",
         )
     return replace(prepared, folder=RunFolder(path), manifest=run.manifest)
 
@@ -146,11 +157,13 @@ def execute(
     Raises:
         BusyError, EngineError, Interrupted, StoreError: trials that ended before are in the run folder.
     """
-    runner = make_runner(prepared, progress, on_trial_end)
+    provider = provider_of() if prepared.resolved.options.cloud_metadata else ""
     try:
-        with measuring(default_path(), wait_s=wait_s):
+        with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as ending:
+            runner = replace(make_runner(prepared, progress, on_trial_end), ending=ending)
             if not prepared.folder.exists():
-                prepared.folder.create(prepared.run)
+                files = {f"sbom-{target}.cdx.json": text for target, text in prepared.sboms.items()}
+                prepared.folder.create(prepared.run, files)
             with watching(_health_watch(prepared), prepared.folder.health(), prepared.folder.write_health):
                 return runner.run(prepared.jobs)
     finally:
@@ -218,6 +231,14 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
     }
 
 
+def _sboms(images: Sequence[ImageInfo], engine: Engine, paths: Paths, progress: Progress) -> dict[str, bytes]:
+    """Return target -> bill of materials of the images that tfbench built."""
+    if not isinstance(engine, DockerEngine):
+        return {}
+    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+    return {each.target: builder.sbom(each) for each in images if each.lock_sha256}
+
+
 def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
     current = datetime.datetime.now(datetime.UTC)
@@ -237,7 +258,7 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
         gpus=resolved.gpus,
         system=system_description(),
         host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
-        options=options,
+        options=replace(options, environment=without_hidden(options.environment)),
         profile=resolved.profile,
         memory_limit_bytes=int(
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE

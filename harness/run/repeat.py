@@ -119,7 +119,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
         options: result of `rerun_options`.
         images: target -> up-to-date image, as far as the engine has them; of others only the lock is known.
     """
-    entries = select(options.workloads)
+    entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from harness.defaults import (
     PROFILES,
     Profile,
 )
-from harness.errors import UsageError, unknown
+from harness.errors import HIDDEN, UsageError, unknown, without_secrets
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
@@ -79,6 +80,7 @@ def resolve(options: Options) -> Resolved:
             invalid price.
         GpuError: a GPU was requested but none is usable.
     """
+    options = replace(options, environment=_with_hidden(options.environment))
     if options.data not in MODES:
         raise unknown("data mode", options.data, MODES)
     for target in options.images:
@@ -88,12 +90,12 @@ def resolve(options: Options) -> Resolved:
     _check_numbers(options)
     _check_cpus(options.cpus)
     profile = _profile(options)
-    entries = select(options.workloads)
     _check_mounts(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
     gpus = select_gpus(available, options.gpus) if available else ()
     devices = resolve_devices(options.device, len(gpus), no_gpu)
+    entries = select(options.workloads, on_gpus=bool(gpus))
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
     axes = {name: each for name, each in values.items() if len(each) > 1}
@@ -117,6 +119,9 @@ def resolve(options: Options) -> Resolved:
         {name: each[0] for name, each in values.items() if name not in axes},
         grid(axes),
     )
+    if not options.workloads:
+        gpus_only = {each.name for each in workloads if each.suite == "gpu"}
+        planned = tuple(each for each in planned if each.gpus or each.workload not in gpus_only)
     if options.machine and options.analysis and not (options.variants or axes) and _tensorflow(entries):
         # The machine first, so that each round of trials begins alike.
         planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
@@ -127,6 +132,25 @@ def resolve(options: Options) -> Resolved:
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
     return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+
+
+def without_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return environment variables as a run records them: without the values of tokens and passwords."""
+    return {
+        name: value if without_secrets(f"{name}={value}") == f"{name}={value}" else HIDDEN
+        for name, value in environment.items()
+    }
+
+
+def _with_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Take values that a run does not record from the environment of this process."""
+    hidden = [name for name, value in environment.items() if value == HIDDEN]
+    if missing := [name for name in hidden if name not in os.environ]:
+        raise UsageError(
+            f"Runs do not record secrets such as the value of {', '.join(missing)}.",
+            hint=f"Set it in this shell: export {missing[0]}=...",
+        )
+    return {**environment, **{name: os.environ[name] for name in hidden}}
 
 
 def _data_size(entry: Entry) -> int:

@@ -48,6 +48,7 @@ class Runner:
         interval_s: sampling interval, 0 for no sampling.
         poll_s: polling interval for containers.
         on_trial_end: called with each trial when its folder is complete.
+        ending: returns how the machine is about to end, "" if it is not.
     """
 
     engine: Engine
@@ -58,13 +59,14 @@ class Runner:
     progress: Progress
     poll_s: float = POLL_S
     on_trial_end: Callable[[Trial], None] | None = None
+    ending: Callable[[], str] = str
 
     def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         """Run the jobs in order as long as the stopping rule allows; return the trials that ran.
 
         Raises:
             EngineError: the engine does not answer; the current trial is recorded, later ones did not run.
-            Interrupted: the user stopped the run; likewise.
+            Interrupted: the user stopped the run, or the machine is about to end; likewise.
             StoreError: the run folder cannot be written.
         """
         stopping = Stopping(self.profile)
@@ -101,7 +103,7 @@ class Runner:
             target = Target(pid=container.pid, gpus=dict(zip(planned.device.split("+"), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
                 exit_, stopped = self._watch(container, folder, job, bar, label)
-        except (EngineError, KeyboardInterrupt) as error:
+        except (EngineError, Interrupted, KeyboardInterrupt) as error:
             cause = error
         finally:
             log_text = self._remove_container(container)
@@ -131,11 +133,10 @@ class Runner:
             self.progress.line(f"{planned.id}: {status.value}. {message}")
         if cause is not None and lost:
             raise cause
+        if isinstance(cause, Interrupted):
+            raise cause
         if isinstance(cause, KeyboardInterrupt):
-            raise Interrupted(
-                "Interrupted before all trials had run.",
-                hint=f"Continue with: tfbench bench --resume {shlex.quote(str(self.folder.path))}",
-            ) from cause
+            raise self._interrupted("Interrupted before all trials had run.") from cause
         return trial
 
     def _watch(
@@ -145,6 +146,9 @@ class Runner:
 
         Returns:
             The exit, and the trial's status and message if the container was killed.
+
+        Raises:
+            Interrupted: the machine is about to end.
         """
         tail = EventTail(folder.events)
         started_s = last_event_s = next_check_s = time.monotonic()
@@ -154,6 +158,8 @@ class Runner:
             _note_progress(bar, label, events, job.spec.variants)
             if exit_ is not None:
                 return exit_, _excess(folder.out)
+            if notice := self.ending():
+                raise self._interrupted(f"The cloud announced that it ends this machine: {notice}.")
             now = time.monotonic()
             if events:
                 last_event_s = now
@@ -178,6 +184,13 @@ class Runner:
         else:
             return None
         return Status.TIMEOUT, reason
+
+    def _interrupted(self, message: str) -> Interrupted:
+        path = shlex.quote(str(self.folder.path))
+        return Interrupted(
+            message,
+            hint=f"Continue with: tfbench bench --resume {path}. On another machine: tfbench rerun {path}",
+        )
 
     def _remove_container(self, container: Container | None) -> str:
         """Kill and remove the container and return its log, ignoring engine errors."""

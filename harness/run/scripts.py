@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import decode_source
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ import workloads
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError
 from harness.model.workload import Data, Published, Rung, Suite, Workload
-from harness.run.constants import constants
+from harness.run.constants import assigned, constants
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, TENSORFLOW, Requests
 
@@ -186,12 +187,15 @@ def _problems(workload: Workload) -> Iterator[str]:
         yield f"image must be one of {', '.join(IMAGES)}"
     if not 0 <= workload.min_accuracy <= 1:
         yield "accuracy must lie between 0 and 1"
-    for values in (
-        *workload.device_params.values(),
-        {d.constant: "" for d in workload.datasets if d.constant},
+    chosen = {d.constant: "" for d in workload.datasets if d.constant}
+    own = workload.scripts[workload.file]
+    for file, values in (
+        *((workload.file, each) for each in (*workload.device_params.values(), chosen, workload.params)),
+        *((rung.script, rung.params) for rung in workload.ladder.values()),
     ):
-        if unknown := values.keys() - workload.params.keys():
-            yield f"{', '.join(sorted(unknown))} is not a constant of {workload.file}"
+        names = {*assigned(ast.parse(workload.scripts[file])), *assigned(ast.parse(own))}
+        if unknown := values.keys() - names:
+            yield f"{', '.join(sorted(unknown))} is not a constant of {file}"
     for data in workload.datasets:
         yield from _data_problems(data)
     requests = workload.requests
@@ -285,12 +289,15 @@ def _metadata(text: str, path: Path) -> tuple[_Metadata, _Block]:
 
 
 def _read(path: Path) -> str:
+    """Return a script's text as Python reads it: with its byte order mark, coding comment and line ends."""
     try:
-        return read_file(path, max_bytes=MAX_BYTES).decode("utf-8")
+        return decode_source(read_file(path, max_bytes=MAX_BYTES))
     except StoreError as error:
-        raise UsageError(error.message, hint=error.hint) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text.", hint="Give a Python script.") from error
+        raise UsageError(error.message, hint="Check the path. Scripts have at most 1 MiB.") from error
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} is not UTF-8 text, and has no comment that names its encoding.", hint="Save it as UTF-8."
+        ) from error
 
 
 def _parsed(text: str, path: Path) -> ast.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from harness.analysis.host_periods import MAX_REPEATED, SLOW, host_speeds
 from harness.analysis.stats import narrow_enough
 from harness.defaults import Profile
 from harness.model.run import PlannedTrial, Point, Status, Trial
@@ -23,9 +24,9 @@ _Key = tuple[str, str, Point]
 class Stopping:
     """Decide for each workload, device and sweep point whether to run another trial.
 
-    The first `profile.trials` always run. After that, repetition stops as soon as the interval of the
-    baseline's throughput is narrow enough, or another trial would exceed the budget. A sweep
-    point that ran out of memory is not repeated.
+    The first `profile.trials` always run, and as many more as ran in slow periods of the host. After that,
+    repetition stops as soon as the interval of the baseline's throughput is narrow enough, or another trial would
+    exceed the budget. A sweep point that ran out of memory is not repeated.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -34,13 +35,14 @@ class Stopping:
         self._last_s: dict[_Key, float] = {}
         self._spent_s = 0.0
         self._reasons: dict[_Key, str] = {}
+        self._ended: list[Trial] = []
 
     def should_run(self, trial: PlannedTrial) -> bool:
         """Return whether `trial` should run."""
         key = (trial.workload, trial.device, trial.point)
         if trial.point and key in self._reasons:
             return False
-        if trial.index < self._profile.trials:
+        if trial.index < self._profile.trials + min(self._slow(key), MAX_REPEATED):
             return True
         values = self._values[key]
         if not values:
@@ -51,11 +53,22 @@ class Stopping:
             self._reasons[key] = BUDGET_SPENT
         return key not in self._reasons
 
+    def _slow(self, key: _Key) -> int:
+        """Return how many trials ran while the host was slow; they are repeated."""
+        speeds = host_speeds(self._ended)
+        return sum(
+            speeds.get(each.id, 1.0) < SLOW
+            for each in self._ended
+            if (each.workload, each.device, each.point) == key
+        )
+
     def add(self, planned: PlannedTrial, trial: Trial) -> None:
         """Record a trial that has ended, with any outcome."""
         key = (planned.workload, planned.device, planned.point)
         self._last_s[key] = (trial.ended_ns - trial.started_ns) / 1e9
         self._spent_s += self._last_s[key]
+        if trial.status is Status.OK:
+            self._ended.append(trial)
         if trial.status is Status.OUT_OF_MEMORY:
             self._reasons[key] = NO_MEMORY
         variant = planned.variants[0] if BASELINE not in planned.variants else BASELINE

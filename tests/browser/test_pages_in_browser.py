@@ -196,7 +196,7 @@ def test_static_figures_are_shown_without_scripts(open_report, name):
     assert page.locator(".tools:visible").count() == 0
 
 
-@pytest.mark.parametrize(("name", "format_", "max_pages"), [("suite", "A4", 8), ("four-gpus", "Letter", 8)])
+@pytest.mark.parametrize(("name", "format_", "max_pages"), [("suite", "A4", 12), ("four-gpus", "Letter", 12)])
 def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path, name, format_, max_pages):
     opened = open_report(name, scheme="dark")
     path = tmp_path / "report.pdf"

@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.page_scripts import bare_speed, data_folders, scripts_of
 from harness.analysis import analyse
 from harness.model.health import Check
 from harness.model.run import Run, Status
+from harness.run.recording import open_run
 from harness.run.store import read_run
 from tests.commands import output_of
 from tests.docker.unix_proxy import engine_proxy
 from tests.endtoend import Tfbench, script, wait_until
 from tests.folders import write_files
-from workloads.protocol import CPU_CAPABILITIES, VARIANTS
+from workloads.protocol import BASELINE, CPU_CAPABILITIES, FIX_PREFIX, TUNED, VARIANTS
 
 pytestmark = pytest.mark.docker
 
@@ -51,6 +53,20 @@ def test_published_workload(tmp_path: Path) -> None:
     report = (bench.run_path / "report.html").read_text(encoding="utf-8")
     assert "fashion-mnist-mlp" in report
     assert run.manifest.command in report
+    _run_scripts_of_the_page(open_run(bench.run_path / "report.html"))
+
+
+def _run_scripts_of_the_page(run: Run) -> None:
+    """Apply the page's differences with `patch`, and run the result in the image without tfbench."""
+    scripts = dict(scripts_of(run, "fashion-mnist-mlp", "cpu"))
+    ran = {each.variant: each for each in run.trials[-1].scripts}
+    assert {BASELINE, *ran} == set(scripts)
+    assert any(variant.startswith(FIX_PREFIX) for variant in ran)
+    assert scripts[TUNED] == ran[TUNED].text
+    folders = {name: path for name, path in data_folders(run).items() if name == "fashion-mnist"}
+    speed = bare_speed(run.manifest.images[0].reference, scripts[TUNED], run.workloads[0].components, folders)
+    assert speed is not None
+    assert speed > 0
 
 
 def _check_telemetry(run: Run) -> None:

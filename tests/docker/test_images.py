@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from harness.model.platform import ImageInfo
 from harness.paths import paths_here
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import ROOT, make_checkout, make_wheel
+from tests.wheelhouse import ROOT, make_checkout, make_wheel, sha256
 
 pytestmark = pytest.mark.docker
 
@@ -65,6 +66,14 @@ def test_image_is_built_once_and_rebuilds_are_identical(tmp_path, builder, clien
     code = f"import {module}, os; print({module}.VERSION, os.getuid())"
     printed = client.containers.run(info.reference, ["python3", "-c", code], read_only=True, remove=True)
     assert printed == b"1.0 10001\n"
+
+    document = json.loads(builder.sbom(info))
+    parts = {each["purl"]: each for each in document["components"] if "purl" in each}
+    (wheel,) = (tmp_path / "cache/wheels").glob(f"{module}-*.whl")
+    assert parts[f"pkg:pypi/{module}@1.0"]["hashes"][0]["content"] == sha256(wheel)
+    assert any(purl.startswith("pkg:deb/debian/python3@3.13") for purl in parts)
+    assert builder.sbom(info) == (tmp_path / "cache/sboms" / f"{info.digest[7:]}.cdx.json").read_bytes()
+    shutil.rmtree(tmp_path / "cache/sboms")
 
     progress = RecordingProgress()
     second_builder = ImageBuilder(tmp_path / "checkout", tmp_path / "cache", client, progress)

@@ -43,7 +43,10 @@ def run(path: Path, trials: int, seconds: float) -> None:
         may_exit=lambda: time.monotonic() > ends[-1],
     )
     resolved = SimpleNamespace(
-        options=SimpleNamespace(rate_hz=10.0), profile=profile, planned=planned, workloads=(WORKLOAD,)
+        options=Options(rate_hz=10.0, cloud_metadata=False),
+        profile=profile,
+        planned=planned,
+        workloads=(WORKLOAD,),
     )
     prepared = Prepared(
         resolved=resolved, engine=FakeEngine(script), folder=RunFolder(path), manifest=manifest(), jobs=jobs

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.tensorflow.texts import FIT, HEAD
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, BETWEEN_EPOCHS, INPUT_ONLY, MODEL_ONLY, TUNED, WITHOUT_INPUT
 
 pytestmark = pytest.mark.tensorflow
 
@@ -56,6 +56,44 @@ def test_one_of_several_calls(drive, call, classes):
     assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY), classes)
 
 
+@pytest.mark.parametrize("times", [1, 200])
+def test_ends_of_epochs_are_left_out_of_windows_and_reported(drive, times):
+    """Thirteen steps an epoch end inside the windows; 2,500 do not, and are timed in short epochs."""
+    text = (
+        HEAD
+        + f"import time\nx, y = x.repeat({times}, 0), y.repeat({times}, 0)\n"
+        + ("end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: time.sleep(0.8))\n")
+    )
+    slow = drive(text + "made().fit(x, y, 8, callbacks=[end])", variants=[BASELINE], steps=20)
+    (metric,) = slow.of("metric", name=BETWEEN_EPOCHS)
+    assert 0.8 <= metric["value"] * -(-100 * times // 8) < 3
+    for window in slow.of("window"):
+        assert window["end_ns"] - window["start_ns"] < 0.8e9
+
+
+def test_a_short_validation_stands_for_the_whole_one(drive):
+    text = HEAD + (
+        "import time\nx, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"
+        "class Slow(keras.callbacks.Callback):\n"
+        "    def on_test_batch_end(self, batch, logs=None):\n        time.sleep(0.05)\n"
+        "model.fit(x, y, 8, validation_data=(x[:800], y[:800]), callbacks=[Slow()])"
+    )
+    done = drive(text, variants=[BASELINE], steps=5)
+    (metric,) = done.of("metric", name=BETWEEN_EPOCHS)
+    assert 5 <= metric["value"] * 2500 < 25
+
+
+def test_training_that_was_stopped_does_not_validate_once_more(drive):
+    text = HEAD + (
+        "x, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"
+        "class Told(keras.callbacks.Callback):\n"
+        "    def on_test_begin(self, logs=None):\n        print('VALIDATES', flush=True)\n"
+        "model.fit(x, y, 8, validation_data=(x, y), callbacks=[Told()])"
+    )
+    done = drive(text, variants=[BASELINE, WITHOUT_INPUT], steps=5)
+    assert done.log.count("VALIDATES") == 2, "only the two short epochs that time it"
+
+
 def test_a_call_that_is_not_there(drive):
     assert "fewer than 3 times. Choose another --call" in drive(FIT, call=3, code=1).message
 
@@ -84,6 +122,20 @@ def test_prediction_is_measured_for_a_script_that_only_predicts(drive):
     assert {each["batch_size"] for each in done.of("requests")} == {20}
 
 
+def test_samples_are_sent_in_the_type_of_the_script_and_a_change_is_told(drive):
+    text = HEAD + (
+        "class Net(keras.Model):\n    def call(self, inputs):\n        print('sent', inputs.dtype.name)\n"
+        "        return keras.ops.cast(inputs, 'float32')\n"
+        "model = Net()\nmodel.compile()\nmodel.predict(x.astype(TYPE), batch_size=20)"
+    )
+    whole = {TUNED: text.replace("TYPE", "'uint8'")}
+    done = drive(text.replace("TYPE", "'float32'"), others=whole, requests={"batch_sizes": [1]})
+    assert "sent float32" in done.log
+    assert "sent uint8" in done.log
+    (variant,) = done.of("variant", variant=TUNED)
+    assert variant["changes"] == [{"what": "input_type", "before": "float32", "after": "uint8"}]
+
+
 LOOP = """
 model = made()
 optimizer = keras.optimizers.SGD()
@@ -104,6 +156,28 @@ def test_a_loop_of_its_own_has_marked_steps(drive):
     assert "# tfbench: step BATCH_SIZE" in wanted
     done = drive(HEAD + LOOP, variants=[BASELINE, MODEL_ONLY])
     assert [each["variant"] for each in done.of("left-out") + done.of("needless")] == [MODEL_ONLY]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [("0", "step 0"), ("-5", "one sample or more"), ("'a'", "'a'")]
+)
+def test_marks_have_a_positive_number_of_samples(drive, step, expected):
+    assert expected in drive(HEAD + LOOP.replace("step BATCH_SIZE", f"step {step}"), code=1).message
+
+
+def test_a_loop_that_is_too_short(drive):
+    text = HEAD + "for _ in range(3):\n    pass\n    # tfbench: step 8\n"
+    assert "ended after 2 steps" in drive(text, code=1).message
+
+
+def test_a_child_that_the_script_forks_ends_with_the_script(drive):
+    text = HEAD + (
+        "import os, sys\nif not os.fork():\n    sys.exit(3)\nprint('CHILD', os.wait())\n"
+        "made().fit(x[:96], y[:96], 8)\n"
+    )
+    done = drive(text)
+    assert done.per_step() == {BASELINE: 8}
+    assert "CHILD" in done.log
 
 
 def test_arguments_and_environment(drive):

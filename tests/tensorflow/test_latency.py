@@ -73,8 +73,9 @@ latency.LASTS_BOUNDS = 0
 def serve(batch):
     batches.append(len(batch))
     time.sleep(0.3 if len(batches) == 20 else 0.001)
-pool = np.zeros((8, 1), np.float32)
-within_bound = latency.Client(job, serve, pool).offer((1, 4, 8), 100.0, 10_000.0, 0)
+pool = np.zeros((16, 1), np.float32)
+fastest = latency.fastest_sizes({1: 1, 4: 1.1, 8: 1.2})
+within_bound = latency.Client(job, serve, pool).offer(fastest, 1, 100.0, 10_000.0, 0)
 latency_ms = [value / 1e6 for value in written["latency_ns"]]
 print(json.dumps({"within_bound": within_bound, "planned": written["planned"], "latency_ms": latency_ms,
                   "batches": batches}))
@@ -94,37 +95,110 @@ def test_a_stall_delays_all_requests_that_arrive_during_it(execute):
 
 
 SEARCHED = """
-import json, time
+import json, threading, time
 from types import SimpleNamespace
 import numpy as np
 from workloads.driver import latency
 from workloads.protocol import Spec
 latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0, 200
-def searched(bounds_ms, latency_ms_by_size):
+def searched(bounds_ms, latency_ms_by_size, compared_ms=0.0):
     requests, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)
     job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.3), events=events)
+    device = threading.Lock()
     def serve(batch):
         largest.append(len(batch))
-        time.sleep(latency_ms_by_size[len(batch)] / 1e3)
+        with device:
+            time.sleep(latency_ms_by_size[len(batch)] / 1e3)
     medians = {size: latency * 1e6 for size, latency in latency_ms_by_size.items()}
-    latency.Client(job, serve, np.zeros((8, 1))).search(bounds_ms, medians, medians[1] / 1e6)
+    latency.Client(job, serve, np.zeros((16, 1))).search(bounds_ms, medians, medians[1] / 1e6, compared_ms)
     return {"sizes": [each["batch_size"] for each in requests], "largest": max(largest, default=0),
             "message": [each["message"] for each in requests if "message" in each]} if requests else {}
 print(json.dumps([
     latency.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), latency.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
-    searched((30.0, 200.0), {1: 4.0, 4: 6.0, 8: 40.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),
+    searched((50.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),
+    searched((50.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}, 200.0),
 ]))
 """
 
 
 def test_server_batches_are_limited_by_the_latency_bound(execute):
-    two_sizes, one_size, first, second = execute(SEARCHED)
+    two_sizes, one_size, first, second, compared = execute(SEARCHED)
     assert two_sizes == [1, 4]
     assert one_size == [1], "the smallest size is always allowed"
-    # A batch of eight takes 40 ms, more than the bound of 30 ms.
+    # Two batches of eight take 60 ms, more than the bound of 50 ms.
     assert first["sizes"] == [4] * 5
     assert first["largest"] == 4
     # A sleep of 4 ms never ends within 4.01 ms, so the next bound is tried. At 7.8 requests/s, 100 requests
     # take longer than a series may last.
     assert second["sizes"] == [1] * 4 + [8] * 5
+    assert compared["sizes"] == [4] * 5 + [8] * 5, "the bound of the baseline follows"
+
+
+PIPELINED = """
+import json, threading, time
+from types import SimpleNamespace
+import numpy as np
+from workloads.driver import latency
+from workloads.protocol import Spec
+latency.LASTS_BOUNDS, latency.MAX_SERVER_REQUESTS = 0, 4000
+pool = np.tile(np.arange(16), 2)
+def served(copy_ms, compute_ms):
+    rates, firsts, copied, shared = [], [], [], []
+    events = SimpleNamespace(write=lambda kind, **values: rates.append(values["rate_per_s"]), warning=print)
+    job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.25), events=events)
+    copies, device = threading.Lock(), threading.Lock()
+    def serve(batch):
+        firsts.append(int(batch[0]))
+        shared.append(np.shares_memory(batch, pool))
+        with copies:
+            time.sleep(copy_ms / 1e3)
+        with device:
+            time.sleep(compute_ms / 1e3)
+    batch_ns = (copy_ms + compute_ms) * 1e6
+    bound = latency.Client(job, serve, pool).search((100.0,), {1: batch_ns, 16: batch_ns}, 1.0)
+    return {"first": rates[0], "bound": bound, "firsts": sorted(set(firsts)), "views": all(shared)}
+print(json.dumps([served(10.0, 10.0), served(0.0, 20.0)]))
+"""
+
+
+def test_a_batch_is_copied_while_another_computes_if_that_serves_more(execute):
+    overlapping, alone = execute(PIPELINED)
+    # The first rate is half of the largest: 16 samples in 10 ms or in 20 ms.
+    assert overlapping["first"] > 1.15 * alone["first"], "twice on a quiet host"
+    assert alone["first"] <= 480
+    assert overlapping["bound"] == 100
+
+
+def test_a_batch_is_a_view_of_the_samples_that_arrived(execute):
+    for result in execute(PIPELINED):
+        assert result["views"], "nothing is copied"
+        assert len(result["firsts"]) > 8, "each batch begins where the last one ended"
+
+
+SIZES = """
+import json
+from workloads.driver.latency import fastest_sizes
+print(json.dumps([fastest_sizes({1: 2.0, 4: 2.2, 16: 4.0}), fastest_sizes({1: 1.0, 4: 4.0})]))
+"""
+
+
+def test_a_batch_is_filled_up_or_leaves_a_rest_whichever_serves_more(execute):
+    growing, useless = execute(SIZES)
+    # 7 of 16 in 4 ms are fewer per second than 4 in 2.2 ms; 8 are more.
+    assert growing[1:] == [1, 4, 4, 4, 4, 4, 4, *[16] * 9]
+    assert useless[1:] == [1] * 4, "a larger batch gains nothing"
+
+
+TENSORS = """
+import json
+import numpy as np
+from workloads.driver.inference import HostSamples
+kept = HostSamples(np.arange(4 * 32, dtype=np.uint8).reshape(4, 32))
+part = kept[1:3]
+print(json.dumps([len(kept), part.dtype.name, part.device[-5:], part.numpy()[:, 0].tolist()]))
+"""
+
+
+def test_samples_keep_their_type_in_host_memory(execute):
+    assert execute(TENSORS) == [4, "uint8", "CPU:0", [32, 64]]

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from workloads.driver.host_probe import probe
 from workloads.protocol import (
     NO_GPU_EXIT,
     TENSORFLOW,
@@ -44,14 +45,21 @@ def main(arguments: Sequence[str]) -> int:
         events.start()
         try:
             spec = read_spec(Path(arguments[0]))
+            _probe_host(events)
             began_ns = time.monotonic_ns()
             # Imported after the start event, because importing the framework is a measured phase.
             importlib.import_module(RUNNERS[spec.image]).run(spec, events, began_ns)
         except Exception as error:  # workloads can raise anything
             report(events, error)
             return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
+        _probe_host(events)
         events.write("end")
         return 0
+
+
+def _probe_host(events: EventWriter) -> None:
+    for name, value in probe():
+        events.metric("", name, value)
 
 
 def read_spec(path: Path) -> Spec:

@@ -186,9 +186,14 @@ class Call:
         """Return what the script has chosen, for the event of a variant."""
         model = self.model
         policy = getattr(getattr(model, "dtype_policy", None), "name", "float32")
+        sent = getattr(self.arguments["x"], "dtype", None)
+        predicts = sent is not None and "epochs" not in self.arguments
         return {
+            **({"input_type": tf.as_dtype(sent).name} if predicts else {}),
             "batch_size": self.epoch.batch // self.steps_per_batch,
-            "epochs": int(self.arguments.get("epochs", 1)) - int(self.arguments.get("initial_epoch") or 0),
+            "epochs": max(
+                0, int(self.arguments.get("epochs", 1)) - int(self.arguments.get("initial_epoch") or 0)
+            ),
             "samples_per_epoch": self.samples_per_epoch,
             "steps_per_call": int(getattr(model, "steps_per_execution", 1) or 1) * self.steps_per_batch,
             "jit_compile": bool(getattr(model, "jit_compile", False)),

@@ -106,7 +106,8 @@ def matrix(name: str, device: str, seconds: float) -> Work:
                 left = tf.cast(tf.random.normal((rows, inner)), dtype)
                 right = tf.cast(tf.random.normal((inner, columns), stddev=inner**-0.5), dtype)
             work = partial(_product, device, left, right), flops, devices.synchronise
-            speed = flops / min(_once(work) for _ in range(4))
+            # Single calls would favour large shapes, by the cost of waiting for each.
+            speed, _ = rate(work, 0.0)
         except tf.errors.ResourceExhaustedError:
             break
         if speed > fastest:

@@ -13,6 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from workloads.driver.call import rows
+
 # Kind of operation -> position of the filter, and of the convolution's output (None for the result).
 _CONVOLUTIONS: Mapping[str, tuple[int | None, int | None]] = {
     **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), (1, None)),
@@ -24,6 +26,19 @@ _CONVOLUTIONS: Mapping[str, tuple[int | None, int | None]] = {
     ),
 }
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient")
+
+
+def flops_per_sample(call: Any) -> float:
+    """Return the floating-point operations of a sample in a call of fit or predict.
+
+    Args:
+        call: the Call; its model has been built.
+    """
+    model, batch = call.model, call.batch
+    step = model.train_step if "epochs" in call.arguments else model.predict_step
+    specs = tf.nest.map_structure(tf.type_spec_from_value, batch)
+    function = tf.function(step, autograph=False).get_concrete_function(specs)
+    return count_flops(function) * call.steps_per_batch / rows(batch)
 
 
 def count_flops(function: Any) -> float:
@@ -59,7 +74,7 @@ def _flops(operation: Any) -> float:
         return max(_called(operation, "branches"))
     if kind in ("While", "StatelessWhile"):
         # The loop variables of tf.while_loop begin with its counter and its maximum of iterations.
-        trips = tf.get_static_value(operation.inputs[1]) if len(operation.inputs) > 1 else None
+        trips: Any = tf.get_static_value(operation.inputs[1]) if len(operation.inputs) > 1 else None
         known = trips is not None and trips.ndim == 0 and trips > 0
         return sum(_called(operation, "body")) * (int(trips) if known else 1)
     if kind in _CONVOLUTIONS:
@@ -118,8 +133,31 @@ def _einsum(operation: Any) -> float:
     return 2.0 * math.prod(sizes.values())
 
 
+def _cudnn_rnn(times: int) -> Callable[[Any], float]:
+    def count(operation: Any) -> float:
+        """Count all parameters for each step of each sequence: biases, under 1 %, are among them."""
+        steps, sequences, _ = _shape(operation.inputs[0])
+        return 2.0 * times * steps * sequences * _elements(operation.inputs[3])
+
+    return count
+
+
+def _attention(operation: Any) -> float:
+    """Count cuDNN's attention: 2 products forward, 4 backward; half of each if causal. Recomputing does not count."""
+    target = operation.get_attr("call_target_name").decode()
+    if not target.startswith("__cudnn$fmha"):
+        return 0.0
+    *heads, length, size = _shape(operation.inputs[0])
+    causal = b"CAUSAL" in operation.get_attr("backend_config")
+    products = (4 if "Backward" in target else 2) * (0.5 if causal else 1.0)
+    return products * 2.0 * math.prod(heads) * length * _shape(operation.inputs[1])[-2] * size
+
+
 _PRODUCTS: Mapping[str, Callable[[Any], float]] = {
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), _cudnn_rnn(1)),
+    **dict.fromkeys(("CudnnRNNBackprop", "CudnnRNNBackpropV2", "CudnnRNNBackpropV3"), _cudnn_rnn(2)),
     "MatMul": _product("transpose_a"),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _product("adj_x")),
     "Einsum": _einsum,
+    "XlaCustomCallV2": _attention,
 }

@@ -23,6 +23,7 @@ class Shared:
         step: the baseline's step (batch -> loss), compiled once for all variants of the breakdown.
         step_ns, sample_ns: variant -> time of a step in its windows, and of a sample.
         wait_share: share of the custom loop's time spent waiting for input; None before it has run.
+        bound_ms: the latency bound that the baseline meets as a server; 0 if none.
         eager, callbacks: whether the baseline runs eagerly, and whether the script has per-batch callbacks.
     """
 
@@ -32,6 +33,7 @@ class Shared:
     step_ns: dict[str, float] = field(default_factory=dict)
     sample_ns: dict[str, float] = field(default_factory=dict)
     wait_share: float | None = None
+    bound_ms: float = 0.0
     eager: bool = False
     callbacks: bool = False
 

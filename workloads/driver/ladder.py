@@ -8,10 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, Fix
+from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, WORTH, Fix
 
-# A remedy is kept if it makes what is already kept faster by this factor.
-WORTH = 1.05
 # Changes how fast the model learns, so it is shown alone and not part of tuned.
 _ALONE = ("batch",)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from workloads.driver.job import Job
-from workloads.driver.script import Taken
+from workloads.driver.script import ScriptError, Taken
 from workloads.protocol import BUILD
 
 _MARK = re.compile(r"^(?P<indent>[ \t]*)# tfbench: step (?P<samples>.+?)\s*$", re.MULTILINE)
@@ -31,6 +31,8 @@ class MarkedSteps:
 
     def _step(self, samples: int) -> None:
         meter = self._job.meter
+        if not int(samples) > 0:
+            raise ScriptError(f"`# tfbench: step {samples}`: a step has one sample or more.")
         if not self.done:
             self.done = True
             meter.phase(BUILD, self._began_ns)

@@ -57,6 +57,7 @@ def agreement(strategy: tf.distribute.Strategy) -> Callable[[Sequence[int]], Seq
 def fit(job: Job, call: Call) -> None:
     """Train on each worker's share of the data, one batch per device and step."""
     strategy, meter, model = job.strategy, job.meter, call.model
+    assert strategy is not None  # several workers have one
     batch = call.epoch.batch
     batches = iter(strategy.distribute_datasets_from_function(lambda context: _share(call, context)))
     run = steps.compile_mirrored(model, strategy)
@@ -91,6 +92,7 @@ def report_collective(job: Job, model: Any) -> None:
     with one worker is the minimum.
     """
     strategy = job.strategy
+    assert strategy is not None  # several workers have one
     shapes = [tf.TensorShape(variable.shape) for variable in model.trainable_variables]
 
     def all_reduce() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
@@ -17,7 +17,7 @@ PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
 class Nothing(ModuleType):
     """Whatever is asked of it, it is there and does nothing."""
 
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - as in its base class
 
     def __init__(self, name: str = "nothing") -> None:
         super().__init__(name)

@@ -54,6 +54,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     Raises:
         ScriptError: it failed by itself.
     """
+    process = os.getpid()
     with _scratch(script) as path, _main(path, arguments) as module:
         module.__dict__.update(names)
         if stall_s:
@@ -68,6 +69,9 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
                 raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
         except Exception as error:
             raise ScriptError(explained(error, path)) from error
+        finally:
+            if os.getpid() != process:  # a child that the script forked has come to its end
+                os._exit(0)
 
 
 def explained(error: Exception, path: Path) -> str:

@@ -82,7 +82,7 @@ def _function(dataset: Any) -> Any:
 
 def _generator(dataset: Any) -> Any:
     """Return the function given to from_generator, which TensorFlow hides in closures; None for other datasets."""
-    function = getattr(getattr(dataset, "_map_func", None), "_func", None)
+    function: Any = getattr(getattr(dataset, "_map_func", None), "_func", None)
     if not getattr(function, "__module__", "").endswith("from_generator_op"):
         return None
     inner = [cell.cell_contents for cell in function.__closure__ or ()]

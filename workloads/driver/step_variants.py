@@ -65,6 +65,7 @@ def custom_loop(job: Job) -> None:
             waited = max(0, idle - overhead_ns)
             if first and meter.steps:
                 # A new iterator, which fills its buffers: Keras fit waits for it between epochs.
+                meter.pause(waited)
                 between_ns, waited = between_ns + waited, 0
             loss = step(batch)
             if completions:

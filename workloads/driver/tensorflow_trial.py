@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from workloads.driver import (
 from workloads.driver.call import Call
 from workloads.driver.changes import changes
 from workloads.driver.failing_variants import measure_each
+from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception
 from workloads.driver.job import Job, Shared
 from workloads.driver.marked_steps import MarkedSteps
@@ -41,6 +42,7 @@ from workloads.protocol import (
     CALLS_PREFIX,
     CUSTOM_LOOP,
     FIXES,
+    FLOPS,
     HOST_FED,
     IMPORT,
     INPUT_ONLY,
@@ -48,6 +50,7 @@ from workloads.protocol import (
     STAGES,
     THREADS_PREFIX,
     TUNED,
+    WORTH,
     EventWriter,
     NoGpuError,
     Script,
@@ -138,17 +141,24 @@ class Trial:
         if not fixes:
             self._events.needless(FIXES, "no remedy answers a part of the step here")
         for name in fixes:
+            # A larger batch changes training: it is tried only if nothing else gains.
+            if self._spec.fixes[name].answers == "batch" and self._gained():
+                continue
             try:
                 self._run_script(name, self._with([name]), fixes=[name])
             except Exception as error:  # scripts can raise anything
                 self._events.left_out(name, f"{type(error).__name__}: {error}")
+
+    def _gained(self) -> list[str]:
+        """Return the remedies that gained alone, largest gain first."""
+        return ladder.candidates(self._spec.fixes, self._shared.sample_ns)
 
     def _measure_together(self) -> None:
         """Measure tuned: the remedies that gained, each kept if it adds to those before it."""
         kept = list(self._spec.tuned or ())
         if self._spec.tuned is None:
             sample_ns = self._shared.sample_ns
-            for name in ladder.candidates(self._spec.fixes, sample_ns):
+            for name in self._gained():
                 tried = ladder.together([*kept, name])
                 if kept:
                     try:
@@ -157,7 +167,7 @@ class Trial:
                         self._events.left_out(tried, f"{type(error).__name__}: {error}")
                         continue
                 before = sample_ns[ladder.together(kept)] if kept else sample_ns[BASELINE]
-                if before >= ladder.WORTH * sample_ns.get(tried, before):
+                if before >= WORTH * sample_ns.get(tried, before):
                     kept.append(name)
         if not kept:
             self._events.needless(TUNED, "no remedy made the script faster")
@@ -184,7 +194,7 @@ class Trial:
             replicas=1 if _distributes(text) or spec.workers else len(self._names),
             measure=partial(self._take, job) if measured else lambda call: None,
             evaluate=partial(training.evaluate, job)
-            if measured and spec.evaluate and not spec.workers
+            if measured and spec.evaluate and measures_speed(variant) and not spec.workers
             else None,
             goes_on=job.meter.full,
         )
@@ -217,6 +227,11 @@ class Trial:
             self._take(job, call)
         if call is None and not marked.done:
             raise ScriptError(_no_call(Path(text.path).name, spec.call))
+        if marked.done and not job.meter.written:
+            raise ScriptError(
+                f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
+                "Let it run longer."
+            )
         if variant == BASELINE or not measured:
             self._shared.call = call
             self._tell_of_other_calls(text)
@@ -262,9 +277,17 @@ class Trial:
             "variant", variant=job.variant, params=params, changes=[asdict(change) for change in changed]
         )
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
-        if "epochs" not in call.arguments:
-            return inference.as_written(job, call)
-        return training.as_written(job, call)
+        measure = training.as_written if "epochs" in call.arguments else inference.as_written
+        result = measure(job, call)
+        if self._spec.evaluate and measures_speed(job.variant):
+            self._report_flops(job, call)
+        return result
+
+    def _report_flops(self, job: Job, call: Call) -> None:
+        """Report the operations of a sample as far as the model's own step can be traced."""
+        # Steps that Keras cannot trace, such as data-parallel ones, have no count.
+        with suppress(Exception):
+            job.metric(FLOPS, flops_per_sample(call))
 
     def _job(self, variant: str) -> Job:
         return Job(
@@ -284,11 +307,6 @@ class Trial:
             agree=multi_worker.agreement(self._strategy) if workers and self._strategy else local_readings,
             full=spec.full and measures_speed(variant) and spec.requests is None,
         )
-
-
-def _learns(spec: Spec, variant: str) -> bool:
-    """Return whether to measure a variant's accuracy. Keras' evaluate fails with several workers, like fit."""
-    return spec.evaluate and not spec.workers and measures_speed(variant)
 
 
 def _distributes(script: Script) -> bool:

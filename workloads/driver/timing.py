@@ -89,6 +89,7 @@ class Meter:
     _steady: int = 0
     _checked: int = 0
     _first: tuple[int, int] = (0, 0)
+    _paused: int = 0
 
     def phase(self, name: str, start_ns: int) -> int:
         """Write that phase `name` ends now; return the current time."""
@@ -121,6 +122,14 @@ class Meter:
             except StopIteration:
                 self._machine = None
         return self._machine is not None
+
+    def pause(self, length_ns: int) -> None:
+        """Leave time since the last tick, such as an end of an epoch, out of the window or block in progress."""
+        self._paused += max(0, length_ns)
+
+    def _take_pause(self) -> int:
+        paused, self._paused = self._paused, 0
+        return paused
 
     @property
     def going(self) -> bool:
@@ -159,6 +168,7 @@ class Meter:
 
     def _first_step(self) -> Machine:
         _, steps, _, _ = yield
+        self._take_pause()
         self.synchronise()
         self._first = (self.steps, self.samples)
         (self.step_ns,) = self.agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
@@ -175,6 +185,7 @@ class Meter:
             steps = block_calls = 0
             while block_calls < calls and not self._long_enough(now - start, BLOCK_NS):
                 now, more, _, _ = yield
+                start += self._take_pause()
                 steps += more
                 block_calls += 1
             total_calls += block_calls
@@ -234,6 +245,9 @@ class Meter:
         steps = samples = 0
         while True:
             now, more, more_samples, wait = yield
+            paused = self._take_pause()
+            # The window begins later by the pause, so that its length is that of its steps.
+            start, last = start + paused, last + paused
             step_ns.append((now - last) // more)
             waited = waited + wait if min(waited, wait) >= 0 else -1
             last = now

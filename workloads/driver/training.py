@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -27,6 +27,7 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
+    measures_speed,
 )
 from workloads.protocol import EVALUATE as EVALUATING
 
@@ -35,8 +36,48 @@ ENDLESS = 1_000_000
 # Time budget of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
 EVALUATE_MINIMUM = 100
+# Batches of a validation that is timed apart.
+VALIDATION_BATCHES = 8
 # More steps per call are limited to calls of this length.
 LONGEST_CALL_S = 1.5
+
+
+class EpochEnds(tf.keras.callbacks.Callback):
+    """Time what follows the last step of an epoch; must be called before all other callbacks.
+
+    Attributes:
+        ended_ns: when the last step of the last epoch that ended was over, on the devices too.
+        validation_ns: length of the last validation; 0 without one.
+    """
+
+    def __init__(self, synchronise: Callable[[], None]) -> None:
+        super().__init__()
+        self._synchronise = synchronise
+        self._trains = False
+        self._validates_ns = 0
+        self.ended_ns = self.validation_ns = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin an epoch."""
+        self._trains = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Validate, after the last step."""
+        self._end()
+        self._validates_ns = time.monotonic_ns()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """End a validation."""
+        self.validation_ns = time.monotonic_ns() - self._validates_ns
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End an epoch without validation."""
+        self._end()
+
+    def _end(self) -> None:
+        if self._trains:
+            self._synchronise()
+            self._trains, self.ended_ns = False, time.monotonic_ns()
 
 
 class Boundaries(tf.keras.callbacks.Callback):
@@ -46,12 +87,14 @@ class Boundaries(tf.keras.callbacks.Callback):
     launches the steps.
 
     Args:
+        ends: measures the ends of epochs, which are left out of windows: some windows have one, others none.
         epoch: the epoch of the input.
         stride: steps per call (steps_per_execution).
     """
 
-    def __init__(self, meter: Meter, call: Call, *, epoch: Epoch, stride: int) -> None:
+    def __init__(self, meter: Meter, call: Call, ends: EpochEnds, *, epoch: Epoch, stride: int) -> None:
         super().__init__()
+        self._ends = ends
         self._meter = meter
         self._call = call
         self._times = call.steps_per_batch
@@ -59,18 +102,15 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._stride = stride
         self._last = -1
         self._steps = 0
-        self._began_ns = 0
-        # Times of calls of one step or stride, inside epochs and across their ends.
-        self._inside: list[int] = []
-        self._across: list[int] = []
+        self._pauses_ns: list[int] = []
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
         if self._last >= 0:
-            now = time.monotonic_ns()
-            (self._inside if batch > self._last else self._across).append(now - self._began_ns)
+            if batch <= self._last:
+                self._pauses_ns.append(time.monotonic_ns() - self._ends.ended_ns)
+                self._meter.pause(self._pauses_ns[-1])
             self._report(batch)
-        self._began_ns = time.monotonic_ns()
         self._last = batch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -85,12 +125,10 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def between_epochs_s(self) -> float | None:
-        """Seconds that the end of an epoch adds to a step; None if no epoch ended."""
-        # The first call traces, and the first epoch's end too.
-        inside, across = self._inside[1:], self._across[1:] or self._across
-        if not across or not inside:
-            return None
-        return max(0.0, median(across) - median(inside)) / 1e9
+        """Seconds of an end of an epoch; None if none ended."""
+        # The first one traces.
+        pauses = self._pauses_ns[1:] or self._pauses_ns
+        return median(pauses) / 1e9 if pauses else None
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
@@ -99,6 +137,9 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._steps += done
         if not self._meter.tick(done * self._times, samples):
             self.model.stop_training = True
+            if not self._meter.going:
+                # Keras would validate once more, which can take longer than everything measured.
+                self.model.__dict__["_should_eval"] = lambda *unused: False
         elif first:
             self._call.keep_state()
 
@@ -128,13 +169,13 @@ def as_written(job: Job, call: Call) -> Any:
             f"{job.variant}: the pipeline does not tell its batch size, assumed to be that of its first batch "
             f"({epoch.batch}). Use drop_remainder=True in batch()."
         )
-    boundaries = Boundaries(meter, call, epoch=epoch, stride=stride)
     with in_python.python_functions():
-        history = _fit(job, call, [*in_callbacks.callbacks(own), boundaries], epoch)
+        history, boundaries = _fit(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
-    _report_epochs(job, boundaries, call)
     _report_training(job)
+    if boundaries.between_epochs_s is None and job.spec.evaluate and measures_speed(job.variant):
+        _time_short_epochs(job, call, own, stride)
     return history
 
 
@@ -148,10 +189,39 @@ def _report_training(job: Job) -> None:
         job.metric("final_loss", meter.last_loss)
 
 
-def _report_epochs(job: Job, boundaries: Boundaries, call: Call) -> None:
-    seconds = boundaries.between_epochs_s
-    if seconds is not None and call.steps_per_epoch:
-        job.metric(BETWEEN_EPOCHS, seconds / call.steps_per_epoch)
+def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) -> None:
+    """Report the ends of epochs from two epochs of one call, the first of which traces.
+
+    Their validation has few batches; its time is that of all.
+    """
+    steps, batches = call.steps_per_epoch, _validation_batches(call)
+    if not steps or not (own or batches):
+        return
+    ends, first = EpochEnds(job.meter.synchronise), int(call.arguments.get("initial_epoch") or 0)
+    given = {**call.arguments, "epochs": first + 2, "steps_per_epoch": stride, "verbose": 0}
+    few = min(batches, VALIDATION_BATCHES)
+    if batches:
+        given["validation_steps"] = few
+    FIT(call.model, **{**given, "callbacks": [ends, *own]})
+    end_ns: float = time.monotonic_ns() - ends.ended_ns
+    if few:
+        end_ns += ends.validation_ns * (batches - few) / few
+    job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
+
+
+def _validation_batches(call: Call) -> int:
+    """Return the batches of a validation after each epoch; 0 if there is none, or their number is unknown."""
+    data, given = call.arguments.get("validation_data"), call.arguments
+    if data is None or given.get("validation_freq", 1) != 1:
+        return 0
+    if given.get("validation_steps"):
+        return int(given["validation_steps"])
+    if isinstance(data, tf.data.Dataset):
+        return max(0, int(data.cardinality()))
+    if isinstance(data, tf.keras.utils.PyDataset):
+        return int(data.num_batches or 0)
+    size = given.get("validation_batch_size") or given.get("batch_size") or 32
+    return -(-rows(data) // size) if isinstance(data, (tuple, list)) else 0
 
 
 def _callbacks(call: Call) -> list[Any]:
@@ -171,23 +241,35 @@ def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:
 
 def _fit(
     job: Job, call: Call, callbacks: Sequence[Any], epoch: Epoch, changes: Mapping[str, Any] | None = None
-) -> Any:
-    """Train until the meter ends it, or the whole training if the meter is full."""
+) -> tuple[Any, Boundaries]:
+    """Train until the meter ends it, or the whole training if the meter is full; report ends of epochs.
+
+    Returns:
+        What fit returns, and what saw the epochs.
+    """
     meter, given = job.meter, {**call.arguments, **(changes or {})}
     first = int(given.get("initial_epoch") or 0)
     if not meter.full:
         given["epochs"] = first + ENDLESS
     elif not epoch.ends and not given.get("steps_per_epoch"):
         raise ScriptError("The pipeline of fit never ends. Give steps_per_epoch.")
+    ends = EpochEnds(meter.synchronise)
+    boundaries = Boundaries(meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution))
     meter.loss = lambda: models.running_loss(call.model)
     meter.begin()
-    history = FIT(call.model, **{**given, "callbacks": list(callbacks)})
+    try:
+        history = FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+    finally:
+        call.model.__dict__.pop("_should_eval", None)
     if not (meter.full or meter.written):
         raise ScriptError(
             f"Training ended after {meter.steps} steps, before it was measured: the input is too short. "
             "Repeat it, or use --profile smoke."
         )
-    return history
+    seconds = boundaries.between_epochs_s
+    if seconds is not None and call.steps_per_epoch:
+        job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
+    return history, boundaries
 
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
@@ -222,9 +304,7 @@ def ablation(job: Job) -> None:
             changes = _fed(models.repeated(call.batch)) | {"steps_per_epoch": call.steps_per_epoch}
             epoch = Epoch(rows(call.batch), ends=False)
         model.train_function = None
-        boundaries = Boundaries(job.meter, call, epoch=epoch, stride=int(model.steps_per_execution))
-        _fit(job, call, [*callbacks, boundaries], epoch, changes)
-        _report_epochs(job, boundaries, call)
+        _fit(job, call, callbacks, epoch, changes)
     finally:
         for name, value in settings.items():
             setattr(model, name, value)

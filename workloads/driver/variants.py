@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Larger batches and more steps per call are skipped if a call would take longer.
 LONGEST_CALL_S = 1.5
+# As many steps, or a batch as many times as large, are one call of the remedies for launches.
+LAUNCHES = 10
 # Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
 RELEVANT_SHARE = 0.05
 
@@ -105,6 +107,8 @@ def worth_trying(job: Job, answers: str) -> bool:
     if job.spec.gpus > 1 or job.spec.workers:
         return False
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
+    if answers in ("launch", "batch") and LAUNCHES * base > LONGEST_CALL_S * 1e9:
+        return False  # what a launch costs is nothing beside such a step
     if job.spec.steps or not base or not model:
         return True
     ready = step_ns.get(HOST_FED, model)

@@ -64,7 +64,7 @@ class Trees:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-class Boundaries(xgb.callback.TrainingCallback):  # type: ignore[misc]
+class Boundaries(xgb.callback.TrainingCallback):
     """Report rounds to a meter, and stop when all is measured."""
 
     def __init__(self, meter: Meter, rows: int, rounds: int) -> None:

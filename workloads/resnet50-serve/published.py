@@ -6,7 +6,7 @@
 #
 # [requests]
 # batch_sizes = [1, 2, 4, 8, 16, 32]
-# compiled_batch_sizes = [1, 4, 16, 64]
+# compiled_batch_sizes = [1, 8, 32, 128]
 # bounds_ms = [15.0, 50.0, 100.0, 250.0, 1000.0]  # 15 ms is MLPerf Inference's for ResNet-50 in the Server scenario
 #
 # [[published]]

@@ -1,5 +1,6 @@
 # /// tfbench
 # title = "ResNet-50 v1.5 training, synthetic 224x224 images"
+# suite = "gpu"
 # source = "He et al. 2015; NVIDIA's ResNet-50 v1.5"
 # tuned = "tuned.py"
 # components = ["data_parallel.py", "gpu_layers.py", "loss_scaling.py", "many_steps.py", "resnet_v15.py"]

@@ -1,0 +1,146 @@
+"""GPT-2: the tuned script trains as the published one; its attention and loss have the gradients of the plain ones."""
+
+import pytest
+
+from harness.run.catalogue import built_in
+from harness.run.constants import script_text
+from workloads.protocol import BASELINE, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+ENTRY = next(each for each in built_in() if each.workload.name == "gpt2")
+SIZES = {"LAYERS": 2, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 64, "VOCABULARY": 1000, "BATCH_SIZE": 2}
+
+TAKE = """
+import json
+import keras
+import numpy as np
+import tensorflow as tf
+from workloads.driver import script
+from workloads.driver.flops import count_flops
+from workloads.driver.interception import Interception
+from workloads.driver.script import Script
+def taken(path, text):
+    took = Interception(number=1, predicts=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    with took.active():
+        script.run(Script(path=path, text=text), (), {})
+    return took.call.model
+published, tuned = (taken(*each) for each in WHAT)
+"""
+
+
+def take(**changed):
+    """Return code that makes both models."""
+    what = []
+    for variant in (BASELINE, TUNED):
+        file, text = script_text(ENTRY.workload, variant, "cpu", {**SIZES, **changed})
+        what.append((str(ENTRY.path.parent / file), text))
+    return TAKE.replace("WHAT", repr(what))
+
+
+TRAINED = """
+weights = []
+for layer in published.layers:
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        *parts, kernel, bias = layer.get_weights()
+        width = len(kernel.reshape(-1, kernel.shape[-1]))
+        weights += [np.concatenate([each.reshape(width, -1) for each in parts[::2]], 1),
+                    np.concatenate([each.ravel() for each in parts[1::2]]), kernel.reshape(width, -1), bias]
+    else:
+        weights += layer.get_weights()
+tuned.network.set_weights(weights)
+x, y = tuned.samples
+batch = len(x)
+indices = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
+losses = [model.fit(data, steps_per_epoch=1, epochs=4, verbose=0).history["loss"] for model, data in (
+    (published, tf.data.Dataset.from_tensors((x, y)).repeat()), (tuned, indices))]
+print()
+print(json.dumps([losses, published.count_params(), tuned.network.count_params()]))
+"""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False},
+        {"BLOCK": 16, "LOSS_CHUNKS": 4},
+    ],
+)
+def test_tuned_trains_as_published(execute, changed):
+    (published, tuned), *parameters = execute(take(**changed) + TRAINED)
+    assert published == pytest.approx(tuned, rel=1e-4)
+    assert published[-1] < 0.99 * published[0]
+    assert len(set(parameters)) == 1
+
+
+GRADIENTS = """
+import json
+import tensorflow as tf
+from causal_attention import blockwise, plain
+from chunked_cross_entropy import chunked_cross_entropy
+def gradients(function, *inputs):
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        result = function(*inputs)
+        total = 3.0 * tf.reduce_sum(tf.cast(result, tf.float32) ** 2)
+    return [result, *tape.gradient(total, inputs)]
+def apart(one, other):
+    return max(float(tf.reduce_max(tf.abs(tf.cast(a - b, tf.float32)))) for a, b in zip(one, other, strict=True))
+parts = [tf.random.stateless_normal([2, 3, 40, 8], (1, number)) for number in range(3)]
+expected = gradients(plain, *parts)
+results = [apart(expected, gradients(lambda *parts: blockwise(*parts, block), *parts)) for block in (8, 24, 64)]
+states, table = (tf.random.stateless_normal(shape, (2, 0)) for shape in ([24, 8], [300, 8]))
+labels = tf.random.stateless_uniform([24], (3, 0), 0, 300, tf.int32)
+for chunks in (1, 3):
+    results.append(apart(*(gradients(lambda s, t: chunked_cross_entropy(labels, s, t, number), states, table)
+                           for number in (0, chunks))))
+print(json.dumps(results))
+"""
+
+
+def test_blockwise_attention_and_chunked_loss_have_the_plain_gradients(execute):
+    assert max(execute(GRADIENTS)) < 1e-3
+
+
+def test_cudnns_attention_is_a_call_that_xla_knows(execute):
+    """XLA on a CPU makes the module, but cannot run it."""
+    module = execute("""
+import json
+import tensorflow as tf
+from causal_attention import cudnn
+def step(query, key, value):
+    with tf.GradientTape() as tape:
+        tape.watch((query, key, value))
+        output = tf.reduce_sum(cudnn(query, key, value))
+    return tape.gradient(output, (query, key, value))
+one = tf.ones([2, 3, 64, 16], tf.bfloat16)
+print(json.dumps(tf.function(step, jit_compile=True).experimental_get_compiler_ir(one, one, one)(stage="hlo")))
+""")
+    assert module.count('custom_call_target="__cudnn$fmhaSoftmax"') == 1
+    assert module.count('custom_call_target="__cudnn$fmhaSoftmaxBackward"') == 1
+
+
+COUNTED = """
+def count(model, *batch):
+    def step(*batch): return model.train_step(batch if len(batch) > 1 else batch[0])
+    return count_flops(tf.function(step, autograph=False).get_concrete_function(*batch))
+tokens = tf.TensorSpec(tuned.samples[0].shape, tf.int32)
+counts = [count(published, tokens, tokens), count(tuned, tf.TensorSpec(tokens.shape[:1], tf.int32))]
+print()
+print(json.dumps(counts))
+"""
+
+
+def test_floating_point_operations(execute):
+    """6 a weight and token; 12 a layer, width and pair of tokens: of all pairs for Keras, of the blocks for tuned."""
+    layers, width, length, classes, block = 3, 128, 256, 1000, 64
+    sizes = {"LAYERS": layers, "WIDTH": width, "SEQUENCE": length, "VOCABULARY": classes, "BLOCK": block}
+    published, tuned = (each / 2 for each in execute(take(**sizes) + COUNTED))
+    weights = layers * 12 * width**2
+    pairs = 12 * layers * width * length**2
+    assert published == pytest.approx(6 * (weights + classes * width) * length + pairs, rel=0.001)
+    blocks = length // block
+    seen = (blocks + 1) / (2 * blocks)
+    assert tuned == pytest.approx(6 * (weights + 1024 * width) * length + seen * pairs, rel=0.001)
+    cudnn = execute(take(**sizes, ATTENTION="cudnn", PRECISION="mixed_bfloat16") + COUNTED)[1]
+    assert cudnn / 2 == pytest.approx(6 * (weights + 1024 * width) * length + pairs / 2, rel=0.001)

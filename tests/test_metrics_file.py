@@ -1,0 +1,149 @@
+"""The state of a run as a file, read by the parser of its consumers."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.metrics_file import live_metrics
+from harness.defaults import PROFILES
+from harness.errors import UsageError
+from harness.model.options import Options
+from harness.model.run import Run, Status, Trial, Window
+from harness.run.plan import plan_trials, spec_for
+from harness.run.prepare import Prepared
+from harness.run.resolve import resolve
+from harness.run.runner import Job
+from harness.run.store import RunFolder
+from tests.builders import container_spec, manifest, small_workload
+from tests.commands import tfbench
+from tests.fakes import FakeEngine, RecordingProgress
+from workloads.protocol import BASELINE
+
+WORKLOAD = small_workload()
+THREE = replace(PROFILES["smoke"], trials=3, max_trials=3)
+FAST_S = 0.01
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepared:
+    planned = plan_trials([WORKLOAD], ("cpu",), THREE, {WORKLOAD.name: (BASELINE,)}, {}, ((),))
+    jobs = tuple(
+        Job(
+            planned=each,
+            spec=spec_for(each, WORKLOAD, THREE, Options(), folder="/script", data={}),
+            container=container_spec(trial_id=each.id, memory_bytes=None),
+        )
+        for each in planned
+    )
+    recorded = replace(manifest(), profile=THREE)
+    folder = RunFolder(tmp_path / "run")
+    folder.create(Run(manifest=recorded, workloads=(WORKLOAD,), planned=planned, trials=()))
+    options = Options(device="cpu", profile="smoke")
+    return Prepared(
+        resolved=resolve(options), engine=FakeEngine(), folder=folder, manifest=recorded, jobs=jobs
+    )
+
+
+def end_of(prepared: Prepared, number: int) -> Trial:
+    window = Window(
+        variant=BASELINE, index=0, start_ns=0, end_ns=2 * 10**9, steps=10, samples=500, wait_ns=-1
+    )
+    return replace(prepared.jobs[number].planned.trial(Status.OK), windows=(window,), ended_ns=1)
+
+
+def values(path: Path) -> dict[str, Any]:
+    """Return name -> (labels, value) of the samples, as node_exporter's textfile collector reads them."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
+    text = path.read_text()
+    assert list(openmetrics.text_string_to_metric_families(text))
+    families = parser.text_string_to_metric_families(text)
+    return {each.name: (each.labels, each.value) for family in families for each in family.samples}
+
+
+def wait_for(path: Path, accepted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if path.exists() and accepted(result := values(path)):
+            return result
+        time.sleep(FAST_S)
+    raise AssertionError(path.read_text() if path.exists() else "not written")
+
+
+def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
+    path, progress = tmp_path / "tfbench.prom", RecordingProgress()
+    with live_metrics(path, prepared, progress, FAST_S) as on_trial_end:
+        assert on_trial_end
+        job = prepared.jobs[0]
+        folder = prepared.folder.open_trial(job.planned, job.spec)
+        (folder.telemetry / "nvml-gpu0.csv").write_text(
+            f"t_ns,gpu_util_pct,power_instant_w,power_capped_s\n1,2,3,4\n{time.monotonic_ns()},97.0,,4.5\n5,6"
+        )
+        now = wait_for(path, lambda it: "tfbench_gpu_util_pct" in it)
+        assert now["tfbench_trial_seconds"][0]["trial"] == job.planned.id
+        labels, utilisation = now["tfbench_gpu_util_pct"]
+        assert (labels, utilisation) == ({"run_id": prepared.manifest.run_id, "device": "gpu0"}, 97.0)
+        assert "tfbench_power_instant_w" not in now, "an empty cell"
+        assert "tfbench_power_capped_s" not in now, "a counter"
+        assert now["tfbench_run_active"][1] == 1
+        assert now["tfbench_trials_planned"][1] == 3
+        trial = end_of(prepared, 0)
+        prepared.folder.close_trial(trial, "")
+        on_trial_end(trial)
+        now = wait_for(path, lambda it: "tfbench_trials_ended" in it)
+        assert now["tfbench_trials_ended"] == ({"run_id": prepared.manifest.run_id, "status": "ok"}, 1)
+        labels, speed = now["tfbench_last_samples_per_second"]
+        assert (labels["workload"], labels["device"], labels["variant"]) == (WORKLOAD.name, "cpu", BASELINE)
+        assert speed == 250
+    ended = values(path)
+    assert ended["tfbench_run_active"][1] == 0
+    assert "tfbench_trial_seconds" not in ended
+    assert progress.lines == []
+    assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
+
+
+def test_old_readings_are_left_out(prepared: Prepared, tmp_path: Path) -> None:
+    path = tmp_path / "tfbench.prom"
+    folder = prepared.folder.open_trial(prepared.jobs[0].planned, prepared.jobs[0].spec)
+    (folder.telemetry / "nvml-gpu0.csv").write_text("t_ns,gpu_util_pct\n1,97.0\n")
+    with live_metrics(path, prepared, RecordingProgress(), FAST_S):
+        assert "tfbench_gpu_util_pct" not in wait_for(path, lambda it: "tfbench_trial_seconds" in it)
+
+
+def test_resumed_run_counts_earlier_trials(prepared: Prepared, tmp_path: Path) -> None:
+    job = prepared.jobs[0]
+    prepared.folder.open_trial(job.planned, job.spec)
+    prepared.folder.close_trial(replace(job.planned.trial(Status.FAILED), ended_ns=1), "")
+    path = tmp_path / "tfbench.prom"
+    with live_metrics(path, prepared, RecordingProgress(), FAST_S):
+        now = wait_for(path, lambda it: "tfbench_trials_ended" in it)
+    assert now["tfbench_trials_ended"][0]["status"] == "failed"
+
+
+def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path: Path) -> None:
+    path, progress = tmp_path / "none" / "tfbench.prom", RecordingProgress()
+    with live_metrics(path, prepared, progress, FAST_S):
+        time.sleep(10 * FAST_S)
+        assert len(progress.lines) == 1
+        path.parent.mkdir()
+        wait_for(path, lambda it: "tfbench_run" in it)
+    assert len(progress.lines) == 1
+    assert "--metrics-file" in progress.lines[0]
+
+
+def test_off_by_default(prepared: Prepared) -> None:
+    with live_metrics(None, prepared, RecordingProgress()) as on_trial_end:
+        assert on_trial_end is None
+
+
+def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("mine")
+    done = tfbench("bench", "--metrics-file", path)
+    assert done.code == UsageError.exit_code
+    assert "train.prom" in done.err
+    assert path.read_text() == "mine"

@@ -1,0 +1,82 @@
+"""Training of published.py's network in bfloat16 with XLA: many steps per call, without copies.
+
+Query, key and value are one product. Attention skips the blocks that the causal mask hides, and keeps its
+probabilities in bfloat16. The loss makes its gradient in the forward pass, so that the logits of 50,257 classes
+are not kept; their matrix is padded to a multiple of 128 and the padding is masked, so that the loss is the
+published one. Half precision is faster on GPUs only.
+
+One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices. The network
+returns its last states, and the loss makes the logits.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from causal_attention import CausalAttention
+from chunked_cross_entropy import chunked_cross_entropy
+from keras import layers, ops
+from many_steps import ManySteps, shuffled
+
+GPU = bool(tf.config.get_visible_devices("GPU"))
+BATCH_SIZE = 32 if GPU else 2
+SEQUENCE = 1024  # tokens
+LAYERS = 12
+WIDTH = 768
+HEADS = 12
+VOCABULARY = 50257
+EPOCHS = 1
+BATCHES = 100  # of an epoch
+STEPS = 10  # training steps per call
+PRECISION = "mixed_bfloat16" if GPU else "float32"
+JIT_COMPILE = True
+ATTENTION = "blockwise"  # or "plain"; "cudnn" needs a GPU, XLA and bfloat16
+BLOCK = 256  # queries of a block
+LOSS_CHUNKS = 1  # more need less memory; 0: all logits and TensorFlow's own loss
+
+keras.mixed_precision.set_global_policy(PRECISION)
+
+random = np.random.default_rng(1)
+text = random.integers(0, VOCABULARY, (BATCH_SIZE, SEQUENCE + 1), dtype="int32")
+
+
+class PositionEmbedding(layers.Layer):
+    """Adds a trained vector to each position."""
+
+    def build(self, shape: tuple) -> None:
+        """Create a vector for each position."""
+        self.positions = self.add_weight(shape=shape[1:], initializer="uniform", name="positions")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Return the sum."""
+        return inputs + self.positions
+
+
+def decoder_block(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Return the output of causal attention and two dense layers, each added to its input."""
+    normal = layers.LayerNormalization(epsilon=1e-5)(x)
+    attended = CausalAttention(HEADS, ATTENTION, BLOCK)(layers.Dense(3 * WIDTH)(normal))
+    x = layers.Add()([x, layers.Dense(WIDTH)(attended)])
+    normal = layers.LayerNormalization(epsilon=1e-5)(x)
+    return layers.Add()([x, layers.Dense(WIDTH)(ops.gelu(layers.Dense(4 * WIDTH)(normal)))])
+
+
+tokens = layers.Input((SEQUENCE,), dtype="int32")
+# In float32, because its gradient is a sum over the tokens of a batch.
+embedding = layers.Embedding(VOCABULARY, WIDTH, dtype="float32")
+x = PositionEmbedding()(embedding(tokens))
+for _ in range(LAYERS):
+    x = decoder_block(x)
+network = keras.Model(tokens, layers.LayerNormalization(epsilon=1e-5)(x))
+
+
+def loss(targets: tf.Tensor, states: tf.Tensor) -> tf.Tensor:
+    """Return the mean cross-entropy of the next tokens."""
+    table = tf.convert_to_tensor(embedding.embeddings)
+    states = tf.cast(states, keras.config.dtype_policy().compute_dtype)
+    return chunked_cross_entropy(tf.cast(targets, tf.int32), states, table, LOSS_CHUNKS)
+
+
+model = ManySteps(network, text[:, :-1], text[:, 1:], BATCH_SIZE)
+model.compile(optimizer=keras.optimizers.AdamW(3e-4, weight_decay=0.1), loss=loss, jit_compile=JIT_COMPILE)
+indices = shuffled(BATCH_SIZE, STEPS * BATCH_SIZE)
+model.fit(indices, steps_per_epoch=max(1, BATCHES // STEPS), epochs=EPOCHS, verbose=2)
