@@ -1,10 +1,10 @@
-"""Sentences of comparisons: headline, warnings, scaling over workers."""
+"""Sentences of comparisons: headline and warnings."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from harness.model.comparison import (
@@ -14,14 +14,11 @@ from harness.model.comparison import (
     Result,
     Section,
     Speed,
-    Trend,
     Versus,
 )
-from harness.model.multi_node import Scaling
-from harness.model.run import Placement
 from harness.wording import counted, some
 from reports import numbers
-from reports.names import device_name, device_names, variant_name
+from reports.names import device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
@@ -33,7 +30,7 @@ MARKS: Mapping[Outcome, str] = {
 }
 
 
-def subject(versus: Versus, each: Result | Speed | Trend) -> str:
+def subject(versus: Versus, each: Result | Speed) -> str:
     """Return the name of a workload, device and variant."""
     return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
 
@@ -45,13 +42,11 @@ def device_in(versus: Versus, device: str) -> str:
 
 def reference_name(versus: Versus) -> str:
     """Return the name of the reference of ratios."""
-    return "the median run of each kind of machine" if versus.by_kind else versus.runs[versus.reference].label
+    return versus.runs[versus.reference].label
 
 
 def title(versus: Versus) -> str:
     """Return the title of a comparison."""
-    if versus.scaling is not None:
-        return "Multi-node training"
     if len(versus.runs) == 2:
         base = versus.reference
         return f"{versus.runs[1 - base].label} vs {versus.runs[base].label}"
@@ -62,8 +57,6 @@ def title(versus: Versus) -> str:
 
 def headline(versus: Versus) -> str:
     """Return the result of a comparison in at most two sentences."""
-    if versus.scaling is not None and (lines := scaling_lines(versus.scaling)):
-        return " ".join(lines[:2])
     if smoke := [run.label for run in versus.runs if run.smoke]:
         return f"Smoke runs only check that everything works. Ignore the numbers of {some(smoke)}."
     if not versus.standings:
@@ -148,14 +141,13 @@ def _checked(versus: Versus) -> str:
 
 
 def notes(versus: Versus, gate: Gate | None) -> list[str]:
-    """Return notes about what the runs could show, workers that share a machine, and incomplete runs."""
+    """Return notes about what the runs could show, and incomplete runs."""
     result = [power(versus)] if versus.tests else []
     if gate is not None and gate.open:
         may = (
             f"{len(gate.open)} of {_checked(versus)} may be slower by {numbers.percent(versus.limit)} or more"
         )
         result.append(f"{may}: too few trials or too much noise to decide.")
-    shared = scaling_caveat(versus.scaling.placements) if versus.scaling else ""
     groups: dict[str, list[str]] = {}
     alike: dict[str, list[str]] = {}
     for run in versus.runs:
@@ -166,8 +158,7 @@ def notes(versus: Versus, gate: Gate | None) -> list[str]:
     for run in versus.runs:
         if reason := _incomplete(run):
             groups.setdefault(reason, []).append(run.label)
-    incomplete = [f"{some(labels)}: {reason}" for reason, labels in groups.items()]
-    return [*result, shared, *incomplete] if shared else [*result, *incomplete]
+    return [*result, *(f"{some(labels)}: {reason}" for reason, labels in groups.items())]
 
 
 def power(versus: Versus) -> str:
@@ -199,39 +190,4 @@ def method(versus: Versus) -> str:
         f"Speeds are medians of trials; ratios have 95 % intervals{together}. "
         "▲ faster and ▼ slower: the interval excludes 1. ≈ no difference: it includes 1 and no difference of "
         f"{numbers.percent(versus.limit)}. ~ undecided: it includes both. ? one trial."
-    )
-
-
-def trend_line(trends: Sequence[Trend]) -> str:
-    """Return the significant changes of trends: ": baseline −12 % from first to last"."""
-    parts = [
-        f"{variant_name(each.variant)} {'+' if each.change > 0 else ''}{numbers.percent(each.change)}"
-        for each in trends
-        if each.change is not None
-    ]
-    return f": {', '.join(parts)} from first to last" if parts else ""
-
-
-def scaling_lines(scaling: Scaling) -> list[str]:
-    """Return the speedup of the largest number of workers for each workload, device and variant."""
-    largest = {each.key: each for each in scaling.points}
-    return [
-        f"{each.workload}, {variant_name(each.variant)}: {each.workers} workers on {device_name(each.device)} are "
-        f"{numbers.ratio(each.efficiency.median * each.workers)} as fast as one "
-        f"({numbers.percent(each.efficiency.median)} efficiency)."
-        for each in largest.values()
-        if each.efficiency is not None and each.workers > 1
-    ]
-
-
-def scaling_caveat(placements: Mapping[int, Placement]) -> str:
-    """Return a caveat about workers that share a machine, where efficiency is not that of a network; "" if none do."""
-    shared = {workers: each for workers, each in placements.items() if each.oversubscribed}
-    if not shared:
-        return ""
-    workers = max(shared)
-    crowds = Counter(shared[workers].machines).values()
-    return (
-        f"{workers} workers shared {counted(len(crowds), 'machine')}: part of the exchange did not cross a network. "
-        f"Efficiency is at most {numbers.percent(1 / max(crowds))} if one worker keeps the CPUs busy."
     )

@@ -116,8 +116,7 @@ def render_mlperf(analysis: Analysis) -> str:
     manifest, run = analysis.run.manifest, analysis.run
     gpus = manifest.gpus
     known = dict(manifest.system)
-    known |= {"number_of_nodes": str(len(set(manifest.placement.machines)) if manifest.placement else 1)}
-    known |= {"accelerators_per_node": str(len(gpus)), "framework": run.framework}
+    known |= {"number_of_nodes": "1", "accelerators_per_node": str(len(gpus)), "framework": run.framework}
     software = [f"tfbench {manifest.tfbench_version}", f"{manifest.engine.name} {manifest.engine.version}"]
     if gpus:
         first = gpus[0]

@@ -10,9 +10,7 @@ from rich.text import Text
 
 from harness.analysis.compared_facts import machine_name
 from harness.model.analysis import Analysis, Sweep
-from harness.model.multi_node import Scaling, ScalingPoint
 from reports import machine, messages, numbers
-from reports.compare_messages import scaling_caveat
 from reports.escaping import harmless
 from reports.names import device_name, devices_of, variant_name
 from reports.overview import Row, description, first_fix, rows
@@ -116,25 +114,3 @@ def _sweep(sweep: Sweep) -> Iterator[RenderableType]:
     yield from ("", Text(_plain(name), style="bold"), _table(cells[:SWEEP_ROWS]))
     if cells[SWEEP_ROWS:]:
         yield f"... {len(cells) - SWEEP_ROWS} more points in the report"
-
-
-def scaling_summary(scaling: Scaling) -> RenderableType:
-    """Return a table of multi-node training, and its caveats."""
-    table = _table([_scaled(point) for point in scaling.points])
-    return Group(Text("multi-node training", style="bold"), table, scaling_caveat(scaling.placements))
-
-
-def _scaled(point: ScalingPoint) -> dict[str, str]:
-    """Return the cells of training with a number of workers by column."""
-    share = point.efficiency if point.workers > 1 else None
-    ends = (share.low, share.high) if share and share.n > 1 else ()
-    return {
-        "workload": f"{point.workload}, {variant_name(point.variant)}",
-        "on": device_name(point.device),
-        "workers": str(point.workers),
-        "speed": numbers.speed(point.throughput),
-        "efficiency": numbers.percent(share.median if share else None),
-        "interval": " to ".join(map(numbers.percent, ends)),
-        "ms/step": numbers.milliseconds(point.step_time.median),
-        "all-reduce ms": "" if point.exchange_s is None else numbers.milliseconds(point.exchange_s),
-    }

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import cache
 
 import numpy as np
@@ -10,13 +9,11 @@ import numpy as np
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
-from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.analysis import Estimate, StepTime
 from harness.model.comparison import Extract, Speed, Versus
 from reports.compare_page import render_html
 from tests import builders
-from tests.builders_workers import teams
 from tests.report_pages import javascript
 
 # (GPU, speed relative to the first kind); "" is a machine without a GPU.
@@ -59,9 +56,8 @@ def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu
 
 
 def again(
-    base: Extract, seed: int, *, noise: float = 0.01, factor: float = 1.0, trials: int = 5, label: str = "",
-    day: int = 0,
-) -> Extract:  # fmt: skip
+    base: Extract, seed: int, *, noise: float = 0.01, factor: float = 1.0, trials: int = 5, label: str = ""
+) -> Extract:
     """Return another run like `base`, with new random trials, `factor` times as fast."""
     random = np.random.default_rng(seed)
     speeds = []
@@ -69,9 +65,8 @@ def again(
         middle = float(np.exp(np.mean(np.log(each.throughput))))
         values = tuple((middle * np.exp(random.normal(0, noise, trials))).tolist())
         speeds.append(replace(each, throughput=values))
-    created = (datetime.fromisoformat(base.created) + timedelta(days=day)).isoformat()
     name = f"run-{seed}"
-    made = replace(base, run_id=name, label=label or name, created=created, speeds=tuple(speeds))
+    made = replace(base, run_id=name, label=label or name, speeds=tuple(speeds))
     return faster(made, factor)
 
 
@@ -85,8 +80,7 @@ def fleet(count: int, *, kinds: Sequence[int] = (0, 1, 3), slow: Sequence[int] =
 
 @cache
 def comparison(name: str) -> Versus:
-    made = versus(COMPARISONS[name], reference=None)
-    return replace(made, scaling=analyse_scaling(teams())) if name == "together" else made
+    return versus(COMPARISONS[name])
 
 
 @cache
@@ -106,7 +100,5 @@ COMPARISONS = {
     "eight": tuple(again(whole(number % 4), number, label=f"vm-{number}") for number in range(8)),
     "fleet": fleet(24, slow=(17,)),
     "hostile": _hostile(),
-    "together": tuple(again(whole(3), count, label=f"workers-{count}") for count in (1, 2, 4)),
-    "trend": tuple(again(whole(), n, factor=1 if n < 5 else 0.9, label=f"day-{n}", day=n) for n in range(9)),
     "nothing": (replace(whole(), speeds=(), step_times=(), label="a"), replace(whole(3), label="b")),
 }

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.fleet.fleet_folder import FleetFolder, read_files
-from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
+from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.run.store import RunFolder
@@ -14,12 +13,8 @@ from tests.fakes import good_events
 from workloads.protocol import Spec
 
 
-def node(key: str, *, kind: str = "one kind", machine: str = "", **changes: object) -> Node:
-    plain = Node(
-        key=key, node_id=f"id-{key}", address="10.0.0.1", resources={"CPU": 4.0}, kind=kind,
-        machine=machine or f"boot-{key}", cpus=4,
-    )  # fmt: skip
-    return replace(plain, **changes)
+def node(key: str, *, kind: str = "one kind") -> Node:
+    return Node(key=key, node_id=f"id-{key}", resources={"CPU": 4.0}, kind=kind)
 
 
 def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:

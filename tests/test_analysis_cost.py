@@ -5,7 +5,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.cost import hourly
 from harness.model.analysis import Analysis, Cost, Key, Summary, find_by_key
-from harness.model.run import Placement, Prices, Run
+from harness.model.run import Prices, Run
 from tests import builders
 from workloads.protocol import Requests
 
@@ -47,14 +47,6 @@ def test_costs_follow_from_speed_energy_and_prices():
         )
     kwh = summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
     assert cost.electricity.median == pytest.approx(0.3 * kwh)
-
-
-def test_each_worker_adds_the_price_of_a_machine():
-    run = builders.cpu_run()
-    placement = Placement(nodes=("a", "b", "c", "d"), machines=(0, 1, 2, 3))
-    four = replace(run, manifest=replace(run.manifest, placement=placement))
-    costs = [cost_of(priced(Prices(machine=0.5), each), "cpu")[1] for each in (run, four)]
-    assert [cost.per_hour for cost in costs] == [0.5, 2.0]
 
 
 def test_inference_has_no_training_cost():

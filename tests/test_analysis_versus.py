@@ -11,11 +11,12 @@ from harness.analysis.compared_facts import facts
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
 from harness.analysis.stats import estimate
-from harness.analysis.versus import MANY, versus
+from harness.analysis.versus import versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
 from harness.model.options import Options
 from harness.run.extract_files import from_json, references
+from reports.compare_charts import shown_runs
 from tests import builders
 from tests.comparisons import again, faster, fleet, whole
 from tests.report_pages import RUNS
@@ -170,37 +171,19 @@ class TestComparable:
         assert versus([extract(analyse(each)) for each in (run, shorter)]).differences == ()
 
 
-class TestTrends:
-    def days(self, count: int, *, factor: float = 0.9, apart: int = 1) -> list[Extract]:
-        return [again(whole(), day, factor=factor**day, day=day * apart) for day in range(count)]
-
-    def test_six_successive_runs_form_a_trend(self):
-        runs = self.days(6)
-        compared = versus([*runs[3:], *runs[:3]])
-        assert {each.runs for each in compared.trends} == {(3, 4, 5, 0, 1, 2)}
-        assert all(each.change == pytest.approx(0.9**5 - 1, abs=0.08) for each in compared.trends)
-
-    def test_few_steady_or_simultaneous_runs_form_no_trend(self):
-        for runs in (self.days(5), self.days(8, apart=0), fleet(24)):
-            assert versus(runs).trends == ()
-        assert {each.change for each in versus(self.days(8, factor=1.0)).trends} == {None}
-
-
 class TestFleet:
     def test_only_the_outlier_among_nodes_is_slower(self):
-        compared = versus(fleet(90, slow=(31,)))
-        assert compared.by_kind
+        compared = versus(fleet(90, kinds=(0,), slow=(31,)))
         slower = {each.run for each in compared.results if each.outcome is Outcome.SLOWER}
         assert [compared.runs[run].label for run in slower] == ["node-031"]
+        assert [compared.runs[run].label for run in shown_runs(compared)] == ["node-000", "node-031"]
 
-    def test_nodes_are_compared_only_within_their_kind(self):
-        compared = versus(fleet(60))
-        assert {each.outcome for each in compared.results if each.ratio} <= {Outcome.SAME, Outcome.UNDECIDED}
+    def test_each_kind_of_many_machines_is_shown(self):
+        compared = versus(fleet(60), reference=4)
+        shown = [compared.runs[run].machine for run in shown_runs(compared)]
+        assert shown[0] == compared.runs[4].machine
+        assert {run.machine for run in compared.runs} == set(shown)
         assert compared.standings[0].score.median > 5 * compared.standings[-1].score.median
-
-    def test_the_reference_is_the_first_of_few_runs_or_the_given_one(self):
-        assert versus(fleet(MANY)).reference == 0
-        assert versus(fleet(MANY + 10), reference=4).reference == 4
 
     def test_equal_labels_are_made_unique(self):
         compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])

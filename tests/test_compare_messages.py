@@ -4,11 +4,9 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis.gate import gate
-from harness.analysis.scaling import analyse_scaling
 from harness.analysis.versus import versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare_messages import headline, notes, scaling_caveat, scaling_lines, warnings
-from tests.builders_workers import teams
+from reports.compare_messages import headline, notes, warnings
 from tests.comparisons import COMPARISONS, again, comparison, whole
 
 
@@ -80,16 +78,6 @@ def test_incomplete_runs_are_noted_once() -> None:
     assert [text for text in notes(versus(same), None) if "same recording" in text] == [
         "again, whole: the same recording. Compare different runs."
     ]
-
-
-def test_workers_that_share_a_machine_have_a_caveat() -> None:
-    compared = analyse_scaling(teams())
-    assert [text.replace("\u202f", " ") for text in scaling_lines(compared)] == [
-        "cifar100-mlp, baseline: 4 workers on CPU are 2.00× as fast as one (50 % efficiency)."
-    ]
-    caveat = scaling_caveat(compared.placements)
-    assert "4 workers shared 2 machines" in caveat and "at most 33\u202f%" in caveat
-    assert scaling_caveat({count: each for count, each in compared.placements.items() if count < 3}) == ""
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ def test_unnamed_runs_are_labelled_by_machine() -> None:
     ("name", "figures"),
     [
         ("two", {"figure-step-time"}),
-        ("trend", {"figure-step-time", "figure-ratios", "figure-trends"}),
-        ("together", {"figure-step-time"}),
+        ("eight", {"figure-step-time", "figure-ratios"}),
         ("nothing", set()),
     ],
 )

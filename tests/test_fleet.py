@@ -15,11 +15,9 @@ import pytest
 from harness.cli.run_trials import raise_for_trials
 from harness.errors import FleetError, StoreError, TfbenchError, TrialError, UsageError
 from harness.fleet.cluster import alive, connected
-from harness.fleet.fleet_folder import FleetFolder, read_files, write_files
-from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.node_worker import scratch_folder
-from harness.fleet.nodes import choose, kind
-from harness.fleet.session import Ready, collect, lost_nodes, prepare, run, user_files
+from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files
+from harness.fleet.node_worker import kind, scratch_folder
+from harness.fleet.session import Ready, choose, collect, lost_nodes, prepare, run, user_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent

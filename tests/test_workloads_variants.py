@@ -53,7 +53,6 @@ def job(
         (job(pipeline=False), PIPELINE),
         (job(pipeline=False, python=True), PIPELINE - {STAGES}),
         (job(gpus=4), ALL - {INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, STAGES, "threads:1"}),
-        (job(workers=2), ALL - {INPUT_ONLY, MODEL_ONLY, STAGES, "threads:1"}),
         (job({}, pipeline=False), ALL - {MODEL_ONLY, "batch:4"}),
     ],
 )

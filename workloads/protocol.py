@@ -237,8 +237,6 @@ class Spec(Measuring):
         variants: variants to run; those of the breakdown are made from the baseline's call.
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: number of GPUs that the container must see; 0 for "cpu".
-        workers: number of containers that train together, including this one, as in TF_CONFIG; 0 for a single
-            container.
         data: data set of keras.datasets -> its folder inside the container.
         mounts: files and folders of the user, at their own paths.
         requests: what to measure of an inference script; None for training.
@@ -259,7 +257,6 @@ class Spec(Measuring):
     variants: tuple[str, ...] = (BASELINE,)
     device: str = "cpu"
     gpus: int = 0
-    workers: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     requests: Requests | None = None

@@ -23,12 +23,8 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
     if prices is None:
         return ()
     declared = {workload.name: workload for workload in run.workloads}
-    # Each worker of a multi-worker training has its own paid machine; see harness.fleet.multi_node_training.
-    machines = len(run.manifest.placement.nodes) if run.manifest.placement else 1
     return tuple(
-        _cost(prices, each, declared.get(each.workload), machines)
-        for each in summaries
-        if each.variant in VARIANTS
+        _cost(prices, each, declared.get(each.workload)) for each in summaries if each.variant in VARIANTS
     )
 
 
@@ -43,8 +39,8 @@ def hourly(prices: Prices | None, device: str) -> float | None:
     return prices.machine if prices.each_gpu is None else prices.each_gpu * len(gpu_names(device))
 
 
-def _cost(prices: Prices, summary: Summary, workload: Workload | None, machines: int) -> Cost:
-    rate = _product(hourly(prices, summary.device), machines)
+def _cost(prices: Prices, summary: Summary, workload: Workload | None) -> Cost:
+    rate = hourly(prices, summary.device)
     second = _product(rate, 1 / HOUR_S)
     joule = _product(prices.electricity_per_kwh, 1 / KWH_J)
     return Cost(

@@ -147,5 +147,4 @@ def _batch_size(run: Run, info: VariantInfo | None, measure: Measure) -> int:
     The mean of a variant that trains depends on how many short batches its windows include.
     """
     declared = info.params.get("batch_size") if info and measures_speed(info.variant) else None
-    workers = len(run.manifest.placement.nodes) if run.manifest.placement else 1
-    return declared * workers if isinstance(declared, int) else measure.batch
+    return declared if isinstance(declared, int) else measure.batch

@@ -1,32 +1,26 @@
-"""Compare several runs with a reference: speeds, standings, differences, trends."""
+"""Compare several runs with a reference: speeds, standings, differences."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from harness.analysis.comparable import differences, not_comparable
 from harness.analysis.ratios import LEVEL, Gap, Sample, gap, mean_gap, sample
 from harness.analysis.stats import estimate
-from harness.analysis.trends import trends
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import Extract, Outcome, Result, Speed, Standing, Versus
-
-# With more runs than this and no given reference, runs are compared with others on the same kind of machine.
-MANY = 20
 
 _Samples = Mapping[Key, Sample]
 
 
-def versus(runs: Sequence[Extract], *, reference: int | None = None, limit: float = RELIABLE_WIDTH) -> Versus:
+def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIABLE_WIDTH) -> Versus:
     """Compare runs.
 
     Args:
         runs: at least one.
-        reference: position of the reference run. None means the first of up to MANY runs, or the median runs
-            if there are more (see Versus).
+        reference: position of the reference run.
         limit: the smallest relative loss of speed that matters, as a share.
     """
     runs = _with_unique_labels(runs)
@@ -34,24 +28,19 @@ def versus(runs: Sequence[Extract], *, reference: int | None = None, limit: floa
         {each.key: logs for each in run.speeds if (logs := sample(each.throughput, adaptive=run.adaptive))}
         for run in runs
     ]
-    by_kind = reference is None and len(runs) > MANY
-    bases = _median_runs(runs, samples) if by_kind else [reference or 0] * len(runs)
-    (reference, _), *_ = Counter(bases).most_common(1)
     gaps = {
         (run, key): gap(logs, base)
         for run, by_key in enumerate(samples)
         for key, logs in by_key.items()
-        if run != bases[run] and (base := samples[bases[run]].get(key))
+        if run != reference and (base := samples[reference].get(key))
     }
     tests = sum(each.n > 1 for each in gaps.values())
-    results = tuple(_results(runs, samples, gaps, bases=bases, tests=tests, limit=limit))
+    results = tuple(_results(runs, samples, gaps, reference=reference, tests=tests, limit=limit))
     return Versus(
         runs=runs,
         reference=reference,
-        by_kind=by_kind,
         results=results,
         standings=_standings(runs, samples, reference),
-        trends=tuple(trends(runs, results)),
         differences=differences(runs),
         tests=tests,
         limit=limit,
@@ -66,22 +55,6 @@ def _copies(runs: Sequence[Extract]) -> Iterator[tuple[int, int]]:
         measured = tuple(replace(speed, cost_per_million=None) for speed in each.speeds)
         if measured and (original := first.setdefault(measured, run)) != run:
             yield run, original
-
-
-def _median_runs(runs: Sequence[Extract], samples: Sequence[_Samples]) -> list[int]:
-    """Return for each run the position of the median run on its kind of machine."""
-    kinds: dict[str, list[int]] = {}
-    for index, run in enumerate(runs):
-        kinds.setdefault(run.machine, []).append(index)
-    medians = {}
-    for machine, indices in kinds.items():
-        means = {
-            index: fmean(each.median for each in samples[index].values())
-            for index in indices
-            if samples[index]
-        }
-        medians[machine] = sorted(means, key=means.__getitem__)[len(means) // 2] if means else indices[0]
-    return [medians[run.machine] for run in runs]
 
 
 def _with_unique_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
@@ -105,7 +78,7 @@ def _results(
     samples: Sequence[_Samples],
     gaps: Mapping[tuple[int, Key], Gap],
     *,
-    bases: Sequence[int],
+    reference: int,
     tests: int,
     limit: float,
 ) -> Iterator[Result]:
@@ -122,7 +95,7 @@ def _results(
                     result,
                     ratio=ratio,
                     outcome=_outcome(ratio, 1 - limit),
-                    not_comparable=not_comparable(extract, each, runs[bases[run]].facts),
+                    not_comparable=not_comparable(extract, each, runs[reference].facts),
                 )
             yield result
 

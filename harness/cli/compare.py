@@ -52,10 +52,9 @@ def command(
 ) -> None:
     """Compare runs: speeds with intervals, step-time breakdowns, and differences between the machines.
 
-    Ratios are relative to --baseline, else the first of up to 20 runs, else the median run of the same kind of
-    machine. With --fail-if-slower the exit code is 10 if the whole interval of a speed is at or beyond that limit,
-    if a speed was measured in the baseline only, or if nothing could be compared. Undecided speeds are named, but
-    do not fail.
+    Ratios are relative to --baseline, else to the first run. With --fail-if-slower the exit code is 10 if the whole
+    interval of a speed is at or beyond that limit, if a speed was measured in the baseline only, or if nothing could
+    be compared. Undecided speeds are named, but do not fail.
     """  # fmt: skip
     from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
     from harness.analysis.versus import versus  # noqa: PLC0415
@@ -73,7 +72,6 @@ def command(
     extracted = read_extracts(requested, Terminal(err()), price=price)
     comparison = versus(
         filtered(extracted, split(workload or ()), split(device or ())),
-        reference=None if baseline is None else 0,
         limit=limit or RELIABLE_WIDTH,
     )
     gate_result = gate(comparison) if limit is not None else None

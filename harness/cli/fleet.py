@@ -14,17 +14,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.scaling import analyse_scaling
 from harness.cli.console import Terminal, err, told
 from harness.cli.render_comparison import NamedRun, comparison_renderers, read_extracts
 from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
 from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
-from harness.fleet.fleet_folder import FleetFolder
-from harness.fleet.fleet_plan import FleetPlan
-from harness.fleet.multi_node_training import parse_counts, runs_by_workers
-from harness.fleet.session import prepare, run, run_scaling, user_files
+from harness.fleet.fleet_folder import FleetFolder, FleetPlan
+from harness.fleet.session import prepare, run, user_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.paths import paths_here
@@ -32,7 +29,7 @@ from harness.progress import Progress
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
-from harness.run.store import write_atomic, write_json
+from harness.run.store import write_atomic
 from harness.wording import counted
 
 DEFAULTS = FleetPlan(options=Options())
@@ -49,9 +46,6 @@ def command(
     nodes: Annotated[
         str, _option(help="all, one-per-kind, node names, or label selectors such as pool=a100,zone=b.")
     ] = DEFAULTS.choice,
-    workers: Annotated[
-        str, _option(help="Node counts for multi-node training, e.g. 1,2,4, instead of separate runs.")
-    ] = DEFAULTS.workers,
     wait_s: Annotated[
         float, _option("--wait", help="Seconds to wait for a busy node.", min=1)
     ] = DEFAULTS.wait_s,
@@ -79,7 +73,6 @@ def command(
             command=command_line(),
             address=address,
             choice=nodes,
-            workers=workers,
             wait_s=wait_s,
         )
     progress = Terminal(err())
@@ -102,16 +95,12 @@ def command(
 
 
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:
-    """Run the plan or multi-node training; return missing nodes with the reasons."""
-    counts = parse_counts(plan.workers) if plan.workers else ()
+    """Run the plan; return missing nodes with the reasons."""
     checkout = paths_here().checkout
     with stop_on_signals(), connected(plan.address, checkout) as cluster:
         prepared = prepare(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
         progress.line(f"Fleet folder: {folder.path}")
-        if not counts:
-            return run(cluster, prepared, progress)
-        run_scaling(cluster, prepared, counts, progress)
-        return {}
+        return run(cluster, prepared, progress)
 
 
 def _write_page(folder: FleetFolder, progress: Progress) -> None:
@@ -120,16 +109,9 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     if not runs:
         return
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
-    from reports.terminal import scaling_summary  # noqa: PLC0415
 
     comparison = versus(read_extracts([NamedRun(path=path, label=path.name) for path in runs], progress))
-    scaling = analyse_scaling(runs_by_workers(folder))
-    if scaling.points:
-        write_json(folder.path / "scaling.json", scaling.points)
-        comparison = replace(comparison, scaling=scaling)
-        told().print(scaling_summary(scaling))
-    else:
-        told().print(_table(folder))
+    told().print(_table(folder))
     page = write_atomic(folder.path / "comparison.html", comparison_renderers(comparison)["html"]())
     told().print(f"Page: {page.resolve()}", soft_wrap=True)
 

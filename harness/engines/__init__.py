@@ -58,7 +58,6 @@ class ContainerSpec:
         memory_bytes, pids: limits; None for the engine's default.
         tmp_bytes: size limit of the container's /tmp, which is in memory.
         trial_id, run_id: used as labels.
-        network: "none", or "host" for distributed training.
     """
 
     image: ImageInfo
@@ -74,7 +73,6 @@ class ContainerSpec:
     pids: int | None = 4096
     tmp_bytes: int = TMP_BYTES
     gpu: GpuAccess | None = None
-    network: str = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def host_options(
     }
     settable = {name: value for kind in limits.keys() & daemon.limits for name, value in limits[kind].items()}
     return {
-        "network_mode": spec.network,
+        "network_mode": "none",
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": security,

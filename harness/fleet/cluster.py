@@ -18,11 +18,8 @@ from typing import Any
 
 from harness.defaults import FLEET_DESCRIBE_S
 from harness.errors import FleetError, TfbenchError
-from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
+from harness.fleet.fleet_folder import FleetPlan, Message, Node
 from harness.fleet.node_worker import describe, work
-from harness.fleet.nodes import node_keys
-from harness.fleet.training_worker import TrainingWorker
-from harness.model.run import Run
 
 _START_HINT = (
     "Check `ray status` on the head node. Start a cluster with `ray start --head` there and "
@@ -37,7 +34,6 @@ _REFUSED_HINT = (
 _SHIPPED_FOLDERS = ("harness", "workloads", "images")
 _EXCLUDED = ("/images/context", "__pycache__")
 CONNECT_S = 5.0
-CLOSE_S = 10.0
 POLL_S = 0.5
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
@@ -177,76 +173,9 @@ class Cluster:
             for stream in streams:
                 self._cancel(stream)
 
-    def team(self, nodes: Sequence[Node], plan: FleetPlan) -> Team:
-        """Return a team of workers on these nodes."""
-        return Team(self._ray, nodes, plan)
-
     def _cancel(self, stream: Any) -> None:
         with suppress(self._ray.exceptions.RayError):
             self._ray.cancel(stream, force=True)
-
-
-class Team:
-    """Workers that train together: a Ray actor on each node, which reserves the whole node.
-
-    Args:
-        ray: the package.
-        nodes: where to start workers.
-        plan: the plan to prepare.
-    """
-
-    def __init__(self, ray: Any, nodes: Sequence[Node], plan: FleetPlan) -> None:
-        self._ray = ray
-        self._nodes = tuple(nodes)
-        self._wait_s = plan.wait_s
-        machines = [node.machine for node in nodes]
-        remote = ray.remote(TrainingWorker)
-        self._workers = [
-            remote.options(**_reserve(node)).remote(
-                plan, node.address, first=node.machine not in machines[:number]
-            )
-            for number, node in enumerate(nodes)
-        ]
-
-    def prepare(self) -> Run:
-        """Prepare all workers in parallel; return the run planned by the first one.
-
-        Raises:
-            FleetError: a node is busy or cannot run the plan; the message names it.
-        """
-        pending = [worker.free_port.remote() for worker in self._workers]
-        ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=self._wait_s)
-        for node, pending_result in zip(self._nodes, pending, strict=True):
-            if pending_result not in ready:
-                raise _with_node(node, _busy_error(self._wait_s))
-        planned: Run = self._all([worker.prepare.remote() for worker in self._workers])[0]
-        return planned
-
-    def run(self, trial_id: str, workers: int) -> Sequence[Written]:
-        """Run a trial on the first `workers` workers together; return what each recorded.
-
-        Raises:
-            FleetError: a node was lost, or the trial could not run.
-        """
-        chosen = self._workers[:workers]
-        addresses = self._all([worker.free_port.remote() for worker in chosen])
-        return self._all([worker.run.remote(trial_id, addresses, rank) for rank, worker in enumerate(chosen)])
-
-    def close(self) -> None:
-        """End all workers."""
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.get([worker.close.remote() for worker in self._workers], timeout=CLOSE_S)
-        for worker in self._workers:
-            self._ray.kill(worker)
-
-    def _all(self, pending: Sequence[Any]) -> list[Any]:
-        result = []
-        for node, pending_result in zip(self._nodes, pending, strict=False):
-            try:
-                result.append(self._ray.get(pending_result))
-            except self._ray.exceptions.RayError as error:
-                raise _with_node(node, _node_error(error)) from error
-        return result
 
 
 def alive(raylets: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
@@ -263,17 +192,33 @@ def alive(raylets: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
         Node(
             key=key,
             node_id=raylet["NodeID"],
-            address=raylet["NodeManagerAddress"],
             resources=dict(raylet["Resources"]),
             labels=dict(raylet.get("Labels") or {}),
         )
-        for key, raylet in zip(node_keys(chosen), chosen, strict=True)
+        for key, raylet in zip(_keys(chosen), chosen, strict=True)
     ]
     return tuple(sorted(nodes, key=lambda node: node.key))
 
 
+def _keys(raylets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return a unique name for each node that is safe as a folder name."""
+    names = []
+    for raylet in raylets:
+        # Ray names nodes after their address by default; the host name is more useful.
+        name = raylet["NodeName"] if raylet["NodeName"] != raylet["NodeManagerAddress"] else ""
+        names.append(_safe(name) or _safe(raylet["NodeManagerHostname"]) or "node")
+    return tuple(
+        key if names.count(key) == 1 else f"{key}-{raylet['NodeID'][:6]}"
+        for key, raylet in zip(names, raylets, strict=True)
+    )
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip(".-")[:60]
+
+
 def _reserve(node: Node) -> dict[str, Any]:
-    """Return Ray options that pin a task or actor to a node and reserve all of its CPUs and GPUs."""
+    """Return Ray options that pin a task to a node and reserve all of its CPUs and GPUs."""
     cpus, gpus = (node.resources.get(name, 0) for name in ("CPU", "GPU"))
     return {"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _pinned(node)}
 
@@ -282,10 +227,6 @@ def _pinned(node: Node) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415 - as above
 
     return NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
-
-
-def _with_node(node: Node, error: TfbenchError) -> FleetError:
-    return FleetError(f"Node {node.key}: {error.message}", hint=error.hint)
 
 
 def _busy_error(wait_s: float) -> FleetError:

@@ -9,16 +9,14 @@ import queue
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from harness.fleet.fleet_folder import STOPS, read_files, write_files
-from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.nodes import kind
+from harness.fleet.fleet_folder import STOPS, FleetPlan, Message, Node, Written, read_files, write_files
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Silent, Task
@@ -37,26 +35,29 @@ Outbox = queue.Queue[Message | Exception | None]
 
 
 def describe(node: Node, cloud: bool) -> Node:
-    """Return this node with its kind and machine.
+    """Return this node with its kind.
 
     Args:
         cloud: whether to query the cloud's metadata service.
     """
     gpus, _ = discover()
     host = host_facts()
-    cpus = int(host.get("cpus", 0))
-    return replace(
-        node,
-        kind=kind(
-            str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
-            [gpu.name for gpu in gpus],
-            system_description()["host_processor_model_name"],
-            cpus,
-            int(host.get("memory_bytes", 0)),
-        ),
-        machine=str(host.get("boot_id", node.node_id)),
-        cpus=cpus,
+    described = kind(
+        str(cloud_facts().get("cloud_instance_type", "")) if cloud else "",
+        [gpu.name for gpu in gpus],
+        system_description()["host_processor_model_name"],
+        int(host.get("cpus", 0)),
+        int(host.get("memory_bytes", 0)),
     )
+    return replace(node, kind=described)
+
+
+def kind(instance: str, gpus: Sequence[str], cpu: str, cpus: int, memory_bytes: int) -> str:
+    """Describe a kind of machine. Memory is rounded up to 4 GiB, because kernels reserve varying amounts."""
+    memory = f"{4 * -(-memory_bytes // (4 * 2**30))} GiB" if memory_bytes else ""
+    gpu_words = [f"{gpus.count(name)}x {name}" for name in dict.fromkeys(gpus)]
+    cpu_words = f"{cpus}x {cpu}" if cpu else f"{cpus} CPUs"
+    return ", ".join(filter(None, (instance, *gpu_words, cpu_words, memory)))
 
 
 def work(plan: FleetPlan, previous_run: Mapping[str, bytes]) -> Iterator[Message]:

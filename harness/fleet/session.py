@@ -9,14 +9,13 @@ from pathlib import Path
 
 from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
-from harness.fleet.fleet_folder import FleetFolder
-from harness.fleet.fleet_plan import FleetPlan, Message, Node, Written
-from harness.fleet.multi_node_training import measure
-from harness.fleet.nodes import choose, select_team
+from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written
 from harness.model.options import Options
 from harness.model.run import Run
 from harness.progress import Progress, Task
 from harness.wording import counted
+
+ALL, ONE_PER_KIND = "all", "one-per-kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +82,43 @@ def lost_nodes(folder: FleetFolder, plan: FleetPlan, nodes: Sequence[Node]) -> d
         and node.key not in keys
         and node.kind not in new_kinds
         and not folder.done(node.key)
-        and not plan.workers
     }
+
+
+def choose(nodes: Sequence[Node], selection: str) -> tuple[Node, ...]:
+    """Select nodes by "all", "one-per-kind", names, or label selectors "name=value,...".
+
+    Raises:
+        UsageError: no node matches.
+    """
+    if selection == ALL:
+        result = tuple(nodes)
+    elif selection == ONE_PER_KIND:
+        kinds: dict[str, Node] = {}
+        for node in nodes:
+            # A node of unknown kind counts as a separate kind.
+            kinds.setdefault(node.kind or node.key, node)
+        result = tuple(kinds.values())
+    else:
+        parts = [part.strip().partition("=") for part in selection.split(",") if part.strip()]
+        keys = {name for name, equals, _ in parts if not equals}
+        labels = {name: value for name, equals, value in parts if equals}
+        result = tuple(
+            node for node in nodes if (not keys or node.key in keys) and labels.items() <= node.labels.items()
+        )
+    if not result:
+        available = "; ".join(f"{node.key} ({_labels(node)})" for node in nodes) or "none"
+        raise UsageError(
+            f"No node matches --nodes {selection}.",
+            hint="Use all, one-per-kind, node names, or label selectors such as pool=a100,zone=b. "
+            f"Nodes and their labels: {available}.",
+        )
+    return result
+
+
+def _labels(node: Node) -> str:
+    own = {name: value for name, value in node.labels.items() if not name.startswith("ray.io/")}
+    return ", ".join(f"{name}={value}" for name, value in own.items()) or "no labels"
 
 
 def run(cluster: Cluster, ready: Ready, progress: Progress) -> Mapping[str, str]:
@@ -137,21 +171,6 @@ def collect(
 
 def _describe(key: str, error: TfbenchError) -> str:
     return f"Node {key}: {error}"
-
-
-def run_scaling(cluster: Cluster, ready: Ready, counts: Sequence[int], progress: Progress) -> None:
-    """Run multi-node training with each number of workers.
-
-    Raises:
-        UsageError: there are too few nodes of one kind.
-        FleetError: a node is busy, failed or was lost; earlier trials are kept.
-        StoreError: the driver cannot write a file.
-    """
-    nodes = select_team(ready.nodes, counts)
-    if len({node.machine for node in nodes}) < len(nodes):
-        progress.line("Workers share a machine: this tests the setup but measures no network.")
-    with closing(cluster.team(nodes, ready.plan)) as team:
-        measure(ready.folder, team.prepare(), nodes, counts, team.run, progress)
 
 
 def user_files(options: Options) -> Mapping[str, str]:

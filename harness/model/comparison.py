@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.analysis import Capability, Caveat, Estimate, Finding, Key, Keyed, StepTime
-from harness.model.multi_node import Scaling
 from harness.model.run import SMOKE
 
 
@@ -136,19 +135,6 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trend(Keyed):
-    """One workload, device and variant over successive runs on one machine, earliest first.
-
-    Attributes:
-        change: relative change from the first run to the last, by a robust line; None if not significant.
-    """
-
-    machine: str
-    runs: tuple[int, ...]
-    change: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """A field that is known for all runs and differs; one value per run.
 
@@ -169,27 +155,20 @@ class Versus:
     Attributes:
         runs: with unique labels.
         reference: position in `runs` of the run that ratios and standings are relative to.
-        by_kind: ratios are relative to the median run on the same kind of machine instead, and `reference`
-            is the median run of the commonest kind.
         standings: fastest first.
-        trends: for machines with enough successive runs.
         tests: number of simultaneous comparisons.
         limit: the smallest relative loss of speed that matters, as a share.
         copies: (position of a run, position of an earlier run with the same recording).
-        scaling: set if the runs are the same training with different numbers of workers.
     """
 
     runs: tuple[Extract, ...]
     reference: int
-    by_kind: bool
     results: tuple[Result, ...]
     standings: tuple[Standing, ...]
-    trends: tuple[Trend, ...]
     differences: tuple[Difference, ...]
     tests: int
     limit: float
     copies: tuple[tuple[int, int], ...] = ()
-    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,26 +294,6 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where the workers of one training ran.
-
-    Attributes:
-        nodes: node of each worker, in worker order.
-        machines: machine number of each worker, from 0; workers with equal numbers share a machine.
-        cpus: CPUs available to each worker, possibly shared; None if unknown.
-    """
-
-    nodes: tuple[str, ...]
-    machines: tuple[int, ...]
-    cpus: int | None = None
-
-    @property
-    def oversubscribed(self) -> bool:
-        """Whether workers shared a machine and its CPUs."""
-        return len(set(self.machines)) < len(self.machines)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Everything needed to repeat a run.
 
@@ -321,7 +301,6 @@ class Manifest:
         system: MLPerf system-description field -> value ("" if unknown).
         options: as given by the user; profile: as modified by these options.
         memory_limit_bytes: limit of each container.
-        placement: of workers on several nodes that trained together; None for one machine.
         rerun_of: id of the run that this one repeats, or "".
         command: the command line that repeats this run exactly.
         prices: used for costs; a report can use others.
@@ -343,7 +322,6 @@ class Manifest:
     options: Options
     profile: Profile
     memory_limit_bytes: int = 0
-    placement: Placement | None = None
     rerun_of: str = ""
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)

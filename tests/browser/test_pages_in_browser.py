@@ -13,7 +13,7 @@ from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.browser
 
-COMPARED = ("two", "fleet", "hostile", "trend", "together")
+COMPARED = ("two", "fleet", "hostile")
 
 
 def figures(name):

@@ -78,38 +78,3 @@ def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_
         assert name in out
     # Nodes use the driver's code, not the installed version.
     assert runs[dead].manifest.tfbench_version == __version__
-
-
-def test_distributed_training(nodes: Nodes, tmp_path: Path) -> None:
-    file = script(tmp_path / "files", "good")
-    scaling = fleet(
-        nodes, tmp_path, file, "--variants", "baseline", "--trials", "1",
-        "--nodes", ",".join(nodes.alive - {"bare"}), "--workers", "1,2",
-    )  # fmt: skip
-    with scaling:
-        code, out, err = scaling.finish()
-    assert code == 0, err
-    path = fleet_folder(scaling)
-    for workers in (1, 2):
-        run = read_run(path / f"workers-{workers}")
-        (trial,) = run.trials
-        assert trial.status is Status.OK, trial.message
-        # Every step uses one batch per worker.
-        assert all(window.samples == window.steps * 32 * workers for window in trial.windows)
-        losses = {metric.variant: metric.value for metric in trial.metrics if metric.name == "final_loss"}
-        assert losses.keys() == {"baseline"}
-        assert min(losses.values()) > 0
-    (folder,) = (path / "workers-2/trials/good.cpu.0/workers").iterdir()
-    assert folder.name.startswith("1-"), "the second worker's files are kept"
-    events = (folder / "out/events.jsonl").read_text()
-    assert '"kind":"end"' in events
-    points = json.loads((path / "scaling.json").read_text())
-    point = next(point for point in points if point["workers"] == 2 and point["variant"] == "baseline")
-    assert point["exchange_s"] > 0
-    assert point["gradient_bytes"] == 4 * (8 * 4 + 4), "the layer's kernel and bias"
-    assert point["efficiency"]["median"] > 0
-    assert "multi-node training" in out
-    page = (path / "comparison.html").read_text()
-    assert "Multi-node training" in page
-    assert "2 workers shared 1 machine" in page
-    assert running(path) == []

@@ -68,13 +68,6 @@ def synchronise() -> None:
     tf.test.experimental.sync_devices()
 
 
-def drain(names: Sequence[str]) -> None:
-    """Wait for these devices only, by reading back a result that has passed through each device's queue."""
-    for name in names:
-        with tf.device(name):
-            (tf.ones(()) + 1.0).numpy()
-
-
 def touch(element: Any, names: Sequence[str]) -> Any:
     """Copy each device's share of a batch to it, by reading one element there.
 

@@ -65,8 +65,7 @@ def _drain(job: Job, pull: Callable[[int], int]) -> None:
         start = time.monotonic_ns()
         pulled = pull(count)
         elapsed_ns = time.monotonic_ns() - start
-        # Every worker drains its own pipeline; all are assumed to be equally fast.
-        going = meter.tick(count, pulled * max(1, job.spec.workers), elapsed_ns)
+        going = meter.tick(count, pulled, elapsed_ns)
         count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / elapsed_ns)))
 
 

@@ -44,7 +44,7 @@ class Job:
 
     Attributes:
         devices: TensorFlow's names of this process's devices.
-        strategy: distribution strategy for several devices or workers, else None.
+        strategy: distribution strategy for several devices, else None.
     """
 
     spec: Spec
@@ -67,8 +67,8 @@ class Job:
 
     @property
     def replicas(self) -> int:
-        """The number of devices that each process a batch, including those of other workers."""
-        return len(self.devices) * max(1, self.spec.workers)
+        """The number of devices that each process a batch."""
+        return len(self.devices)
 
     @property
     def gpu(self) -> bool:

@@ -19,7 +19,6 @@ from workloads.driver import (
     draining,
     inference,
     ladder,
-    multi_worker,
     script,
     step_variants,
     training,
@@ -33,7 +32,7 @@ from workloads.driver.job import Job, Shared
 from workloads.driver.marked_steps import MarkedSteps
 from workloads.driver.plotting import stand_ins
 from workloads.driver.script import ScriptError
-from workloads.driver.timing import Meter, local_readings
+from workloads.driver.timing import Meter
 from workloads.driver.variants import skipped, worth_trying
 from workloads.protocol import (
     BASELINE,
@@ -71,12 +70,7 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     """
     _refuse_inference_on_several(spec)
     names = devices.select(spec.device, spec.gpus)
-    strategy = None
-    # Collectives can be set up only before anything has run.
-    if spec.workers:
-        strategy = multi_worker.strategy(spec.workers)
-    elif len(names) > 1:
-        strategy = tf.distribute.MirroredStrategy(names)
+    strategy = tf.distribute.MirroredStrategy(names) if len(names) > 1 else None
     devices.prove(names)
     events.phase(IMPORT, began_ns)
     events.write("facts", facts=devices.facts(names))
@@ -115,8 +109,7 @@ class Trial:
         if measures_speed(variant):
             script = self._spec.scripts[variant]
             own = script.path != self._spec.scripts[BASELINE].path
-            together = len(self._names) > 1 or self._spec.workers
-            if own and together and not _distributes(script):
+            if own and len(self._names) > 1 and not _distributes(script):
                 self._events.left_out(variant, "Its script trains on one device.")
                 return
             self._run_script(variant, script)
@@ -191,10 +184,10 @@ class Trial:
         took = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
-            replicas=1 if _distributes(text) or spec.workers else len(self._names),
+            replicas=1 if _distributes(text) else len(self._names),
             measure=partial(self._take, job) if measured else lambda call: None,
             evaluate=partial(training.evaluate, job)
-            if measured and spec.evaluate and measures_speed(variant) and not spec.workers
+            if measured and spec.evaluate and measures_speed(variant)
             else None,
             goes_on=job.meter.full,
         )
@@ -296,15 +289,12 @@ class Trial:
         )  # fmt: skip
 
     def _meter(self, variant: str) -> Meter:
-        spec, workers = self._spec, self._spec.workers
+        spec = self._spec
         return Meter(
             variant,
             spec=_windows(spec, variant),
             events=self._events,
-            # With several workers TensorFlow's function fails, because it tries to reach the other workers'
-            # devices.
-            synchronise=partial(devices.drain, self._names) if workers else devices.synchronise,
-            agree=multi_worker.agreement(self._strategy) if workers and self._strategy else local_readings,
+            synchronise=devices.synchronise,
             full=spec.full and measures_speed(variant) and spec.requests is None,
         )
 
@@ -357,6 +347,7 @@ def _run(job: Job, meter: Any) -> None:
 
 def _refuse_inference_on_several(spec: Spec) -> None:
     """Raise NoGpuError for inference on several devices, which would measure one and report all."""
-    if spec.requests is not None and (spec.gpus > 1 or spec.workers):
-        requested = f"{spec.workers} workers" if spec.workers else f"{spec.gpus} GPUs"
-        raise NoGpuError(f"{requested} were requested, but inference uses one device. Try --device gpu0.")
+    if spec.requests is not None and spec.gpus > 1:
+        raise NoGpuError(
+            f"{spec.gpus} GPUs were requested, but inference uses one device. Try --device gpu0."
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -30,17 +30,10 @@ PROJECTION_WINDOWS = 3
 
 Tick = tuple[int, int, int, int]  # now_ns, steps, samples, wait_ns
 Machine = Generator[None, Tick, Any]
-# Maps local clock readings (ns) to those that all workers use for decisions.
-Agree = Callable[[Sequence[int]], Sequence[int]]
 
 
 class LossError(ArithmeticError):
     """The loss is not finite, so the measured steps are not valid training."""
-
-
-def local_readings(readings: Sequence[int]) -> Sequence[int]:
-    """Return the readings unchanged, for training without other workers."""
-    return readings
 
 
 def settled(blocks: list[float]) -> bool:
@@ -57,7 +50,6 @@ class Meter:
         spec: window_s, windows, warmup_s, steps.
         events: receives windows and phases.
         synchronise: waits until the devices are idle.
-        agree: gives all workers the same readings, so that they make the same decisions.
         full: measure windows until `finish`, unless the projected time is too long.
         whole_samples: samples of the whole training; 0 if unknown.
         clock: CLOCK_MONOTONIC in nanoseconds.
@@ -74,7 +66,6 @@ class Meter:
     spec: Spec
     events: EventWriter
     synchronise: Callable[[], None]
-    agree: Agree = local_readings
     full: bool = False
     whole_samples: float = 0.0
     clock: Callable[[], int] = time.monotonic_ns
@@ -162,7 +153,7 @@ class Meter:
         while index < last:
             yield from self._window(index)
             index += 1
-            (spent,) = self.agree([self.clock() - self._began])
+            spent = self.clock() - self._began
             if self.spec.variant_s and spent >= self.spec.variant_s * 1e9:
                 return
 
@@ -171,7 +162,7 @@ class Meter:
         self._take_pause()
         self.synchronise()
         self._first = (self.steps, self.samples)
-        (self.step_ns,) = self.agree([(self.phase(FIRST_STEP, self._began) - self._began) // steps])
+        self.step_ns = (self.phase(FIRST_STEP, self._began) - self._began) // steps
         self._check_loss()
 
     def _warm_up(self) -> Machine:
@@ -191,7 +182,7 @@ class Meter:
             total_calls += block_calls
             self.synchronise()
             now = self.clock()
-            elapsed, spent = self.agree([now - start, now - began])
+            elapsed, spent = now - start, now - began
             recent.append((elapsed, steps))
             self.step_ns = sum(block_ns for block_ns, _ in recent) / sum(count for _, count in recent)
             if elapsed >= BLOCK_NS / 2:
@@ -208,9 +199,7 @@ class Meter:
 
     def _long_enough(self, passed_ns: int, length_ns: float) -> bool:
         """Return whether a block or window has reached its length, by the host's clock."""
-        return self.agree is local_readings and passed_ns >= length_ns * (
-            MAX_STRETCH if self.spec.steps else 1
-        )
+        return passed_ns >= length_ns * (MAX_STRETCH if self.spec.steps else 1)
 
     def _windows_back_to_back(self) -> Machine:
         """Measure windows until training ends; return the next index if it would exceed the time limit."""
@@ -224,8 +213,7 @@ class Meter:
         """Return whether the whole training would exceed the time limit, and warn if so."""
         passed_s = (self.clock() - self._steady) / 1e9
         whole_s = passed_s * self.whole_samples / self.samples
-        single = self.agree is local_readings
-        if not (single and self.spec.whole_s and whole_s > self.spec.whole_s):
+        if not (self.spec.whole_s and whole_s > self.spec.whole_s):
             return False
         self.events.warning(
             f"{self.variant}: the whole training would take {whole_s / 3600:.3g} h; the limit is "
@@ -257,7 +245,7 @@ class Meter:
                 continue
             self.synchronise()
             end = self.clock()
-            length, self.step_ns = self.agree([end - start, (end - start) // steps])
+            length, self.step_ns = end - start, (end - start) // steps
             if self.spec.steps or length >= 0.95 * length_ns:
                 break
             target = steps + max(1, math.ceil((length_ns - length) / self.step_ns))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import models, multi_worker
+from workloads.driver import models
 from workloads.driver.call import Call, Epoch, rows
 from workloads.driver.interception import EVALUATE, FIT
 from workloads.driver.job import Job
@@ -156,11 +156,6 @@ def as_written(job: Job, call: Call) -> Any:
     """Measure a call of fit as the script makes it; return what fit returns."""
     meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
-    if job.spec.workers:
-        multi_worker.fit(job, call)
-        _report_training(job)
-        multi_worker.report_collective(job, call.model)
-        return tf.keras.callbacks.History()
     own = _callbacks(call)
     stride = int(call.model.steps_per_execution)
     epoch = _counted(call, stride, whole=meter.full)

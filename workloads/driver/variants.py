@@ -48,7 +48,7 @@ def skipped(job: Job, variant: str) -> str:
 def applies(job: Job, variant: str) -> bool:
     """Return whether a variant means something for the call and the device."""
     spec, call = job.spec, job.call
-    trains, one_device = "epochs" in call.arguments, spec.gpus <= 1 and not spec.workers
+    trains, one_device = "epochs" in call.arguments, spec.gpus <= 1
     pipeline = trains and call.is_pipeline
     if variant == STAGES:
         return pipeline or (trains and call.in_python)
@@ -56,10 +56,8 @@ def applies(job: Job, variant: str) -> bool:
         return True
     if variant.startswith(BATCH_PREFIX):
         return one_device
-    if variant == INPUT_ONLY:
+    if variant in (INPUT_ONLY, WITHOUT_INPUT):
         return trains
-    if variant == WITHOUT_INPUT:
-        return trains and not spec.workers
     if variant.startswith(THREADS_PREFIX):
         return pipeline
     if variant in (HOST_FED, WITHOUT_COPY):
@@ -104,7 +102,7 @@ def worth_trying(job: Job, answers: str) -> bool:
         answers: see workloads.protocol.Fix.
     """
     shared, step_ns = job.shared, job.shared.step_ns
-    if job.spec.gpus > 1 or job.spec.workers:
+    if job.spec.gpus > 1:
         return False
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
     if answers in ("launch", "batch") and LAUNCHES * base > LONGEST_CALL_S * 1e9:
