@@ -79,16 +79,11 @@ def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
     with live_metrics(path, prepared, progress, FAST_S) as on_trial_end:
         assert on_trial_end
         job = prepared.jobs[0]
-        folder = prepared.folder.open_trial(job.planned, job.spec)
-        (folder.telemetry / "nvml-gpu0.csv").write_text(
-            f"t_ns,gpu_util_pct,power_instant_w,power_capped_s\n1,2,3,4\n{time.monotonic_ns()},97.0,,4.5\n5,6"
-        )
-        now = wait_for(path, lambda it: "tfbench_gpu_util_pct" in it)
-        assert now["tfbench_trial_seconds"][0]["trial"] == job.planned.id
-        labels, utilisation = now["tfbench_gpu_util_pct"]
-        assert (labels, utilisation) == ({"run_id": prepared.manifest.run_id, "device": "gpu0"}, 97.0)
-        assert "tfbench_power_instant_w" not in now, "an empty cell"
-        assert "tfbench_power_capped_s" not in now, "a counter"
+        prepared.folder.open_trial(job.planned, job.spec)
+        now = wait_for(path, lambda it: "tfbench_trial_seconds" in it)
+        labels, seconds = now["tfbench_trial_seconds"]
+        assert (labels["trial"], labels["device"]) == (job.planned.id, "cpu")
+        assert 0 <= seconds < 10
         assert now["tfbench_run_active"][1] == 1
         assert now["tfbench_trials_planned"][1] == 3
         trial = end_of(prepared, 0)
@@ -104,14 +99,6 @@ def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
     assert "tfbench_trial_seconds" not in ended
     assert progress.lines == []
     assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
-
-
-def test_old_readings_are_left_out(prepared: Prepared, tmp_path: Path) -> None:
-    path = tmp_path / "tfbench.prom"
-    folder = prepared.folder.open_trial(prepared.jobs[0].planned, prepared.jobs[0].spec)
-    (folder.telemetry / "nvml-gpu0.csv").write_text("t_ns,gpu_util_pct\n1,97.0\n")
-    with live_metrics(path, prepared, RecordingProgress(), FAST_S):
-        assert "tfbench_gpu_util_pct" not in wait_for(path, lambda it: "tfbench_trial_seconds" in it)
 
 
 def test_resumed_run_counts_earlier_trials(prepared: Prepared, tmp_path: Path) -> None:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from harness.errors import UsageError
-from harness.model.run import PlannedTrial, Status, Trial
+from harness.model.run import Status, Trial
 from harness.progress import Progress
 from harness.run.prepare import Prepared
-from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from reports.exports import Sample, openmetrics_text
 
 WRITE_EVERY_S = 1.0
-# A GPU that was lost must not look as it did before.
-_STALE_NS = 10_000_000_000
-_TAIL_BYTES = 4096
 
 
 def _prom(path: Path | None) -> Path | None:
@@ -53,13 +49,16 @@ def live_metrics(
     if path is None:
         yield None
         return
-    state, stop = _State(prepared), threading.Event()
-    failures: list[Exception] = []
+    ended: dict[str, Trial] = {}
+    stop, failures = threading.Event(), list[Exception]()
     partial = path.with_name(f".{path.name}.partial")
+
+    def add(trial: Trial) -> None:
+        ended[trial.id] = trial
 
     def write(*, active: bool) -> None:
         try:
-            text = openmetrics_text(state.samples(active=active))
+            text = openmetrics_text(_samples(prepared, tuple(ended.values()), active=active))
             partial.unlink(missing_ok=True)
             with partial.open("x", encoding="utf-8") as file:
                 file.write(text)
@@ -77,80 +76,42 @@ def live_metrics(
             write(active=True)
         write(active=False)
 
+    for trial in prepared.folder.trials(job.planned for job in prepared.jobs):
+        add(trial)
     thread = threading.Thread(target=run, name="metrics-file", daemon=True)
     thread.start()
     try:
-        yield state.add
+        yield add
     finally:
         stop.set()
         # The folder may be on a network file system that hangs.
         thread.join(2 * every_s)
 
 
-class _State:
-    """What is known of a run while it runs."""
+def _samples(prepared: Prepared, ended: Sequence[Trial], *, active: bool) -> Iterator[Sample]:
+    """Yield what is known of a run, of which these trials have ended."""
+    from harness.analysis.trial_measures import measure_of  # noqa: PLC0415 - kept off the start
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared = prepared
-        self._planned = tuple(job.planned for job in prepared.jobs)
-        self._statuses: dict[str, Status] = {}
-        self._speeds: dict[tuple[str, str, str], float] = {}
-        self._current: tuple[str, float] = ("", 0.0)
-        if prepared.folder.exists():
-            for trial in prepared.folder.trials(self._planned):
-                self.add(trial)
-
-    def add(self, trial: Trial) -> None:
-        """Note a trial that has ended."""
-        from harness.analysis.trial_measures import measure_of  # noqa: PLC0415 - kept off the start
-
-        self._statuses = {**self._statuses, trial.id: trial.status}
-        measured = dict.fromkeys(window.variant for window in trial.windows)
-        speeds = {
-            (trial.workload, trial.device, variant): measure.throughput
-            for variant in measured
-            if trial.status is Status.OK and not trial.point and (measure := measure_of(trial, variant))
-        }
-        self._speeds = {**self._speeds, **speeds}
-
-    def samples(self, *, active: bool) -> Iterator[Sample]:
-        manifest = self._prepared.manifest
-        run = {"run_id": manifest.run_id}
-        yield "run", {**run, "created": manifest.created, "profile": manifest.profile.name}, 1
-        yield "run_active", run, int(active)
-        yield "trials_planned", run, sum(each.index < manifest.profile.trials for each in self._planned)
-        for status, count in Counter(self._statuses.values()).items():
-            yield "trials_ended", {**run, "status": status.value}, count
-        for (workload, device, variant), speed in self._speeds.items():
-            labels = {**run, "workload": workload, "device": device, "variant": variant}
-            yield "last_samples_per_second", labels, speed
-        trial = self._running() if active else None
-        if trial is None:
-            return
-        if self._current[0] != trial.id:
-            self._current = (trial.id, time.monotonic())
-        labels = {**run, "trial": trial.id, "workload": trial.workload, "device": trial.device}
-        yield "trial_seconds", labels, time.monotonic() - self._current[1]
-        for path in sorted(self._prepared.folder.trial(trial.id).telemetry.glob("nvml-*.csv")):
-            for metric, value in _last_row(path).items():
-                yield metric, {**run, "device": path.stem.removeprefix("nvml-")}, value
-
-    def _running(self) -> PlannedTrial | None:
-        """Return the trial that has begun and not ended; they run in order."""
-        folders = ((each, self._prepared.folder.trial(each.id)) for each in self._planned)
-        return next(
-            (each for each, folder in folders if folder.path.exists() and not folder.record.exists()), None
-        )
-
-
-def _last_row(path: Path) -> dict[str, float]:
-    """Return the gauges of the last complete row of a telemetry file; {} if it is old, or there is none."""
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        names = file.readline().decode().strip().split(",")
-        file.seek(max(file.tell(), path.stat().st_size - _TAIL_BYTES))
-        rows = file.read().decode().rpartition("\n")[0]
-        cells = dict(zip(names, rows.rpartition("\n")[2].split(","), strict=True))
-        if time.monotonic_ns() - int(cells.pop("t_ns")) < _STALE_NS:
-            kept = cells.keys() - COUNTERS - BIT_MASKS
-            return {name: float(cells[name]) for name in names if name in kept and cells[name]}
-    return {}
+    manifest, planned = prepared.manifest, [job.planned for job in prepared.jobs]
+    run = {"run_id": manifest.run_id}
+    yield "run", {**run, "created": manifest.created, "profile": manifest.profile.name}, 1
+    yield "run_active", run, int(active)
+    yield "trials_planned", run, sum(each.index < manifest.profile.trials for each in planned)
+    for status, count in Counter(trial.status for trial in ended).items():
+        yield "trials_ended", {**run, "status": status.value}, count
+    speeds = {
+        (trial.workload, trial.device, variant): measure.throughput
+        for trial in ended
+        if trial.status is Status.OK and not trial.point
+        for variant in dict.fromkeys(window.variant for window in trial.windows)
+        if (measure := measure_of(trial, variant))
+    }
+    for (workload, device, variant), speed in speeds.items():
+        labels = {**run, "workload": workload, "device": device, "variant": variant}
+        yield "last_samples_per_second", labels, speed
+    for each in planned if active else ():
+        folder = prepared.folder.trial(each.id)
+        spec = folder.out / "spec.json"
+        if spec.exists() and not folder.record.exists():
+            labels = {**run, "trial": each.id, "workload": each.workload, "device": each.device}
+            yield "trial_seconds", labels, time.time() - spec.stat().st_mtime
