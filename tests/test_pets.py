@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
-from harness.data.pets import is_intact, unpack_pets
-from harness.data.published_datasets import Published
+from harness.data.published_datasets import Published, is_intact, unpack_pets
 from harness.digests import file_sha256
 from harness.errors import DataError
 from harness.progress import Silent

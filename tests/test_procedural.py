@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
-from harness.data.pets import is_intact
+from harness.data.published_datasets import is_intact
 from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.model.workload import Data

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from harness.data.download import fetch
-from harness.data.jpegs import JpegRecipe
-from harness.data.procedural import ArrayRecipe, PictureRecipe
+import requests
+
+from harness.data.generated_arrays import ArrayRecipe, PictureRecipe, TableRecipe, TokenRecipe
+from harness.data.generated_jpegs import JpegRecipe
 from harness.data.published_datasets import PUBLISHED, Published
-from harness.data.tables import TableRecipe
-from harness.data.tokens import TokenRecipe
 from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
-from harness.progress import Progress
+from harness.progress import Progress, Task
 from harness.system.file_locks import filling
-from harness.system.kept import keep
+from harness.system.kept import keep, working_folder
 
 MODES = ("auto", "real", "procedural")
+_TIMEOUT_S = (4.0, 20.0)
 _VERIFIED = "published files, checksums verified"
 
 
@@ -118,3 +119,52 @@ def _cached(
     content = keep(path, fill, progress)
     why = ", ".join(filter(None, (info.why, content.remark)))
     return path, replace(info, why=why, sha256=content.sha256, size_bytes=content.size_bytes)
+
+
+def fetch(url: str, checksum: str, folder: Path, progress: Progress) -> Path:
+    """Return the path of an archive in `folder`, downloaded if necessary; `checksum` is "algorithm:hex".
+
+    Raises:
+        DataError: the download fails, or the checksum differs.
+        OSError: the folder cannot be written.
+    """
+    import pooch  # noqa: PLC0415 - slow to import, and most runs already have their data
+
+    name = PurePosixPath(url).name
+    path = folder / name
+    pooch.get_logger().setLevel(logging.ERROR)
+    algorithm, _, expected = checksum.partition(":")
+    if path.is_file() and pooch.file_hash(path, algorithm) == expected:
+        return path
+    try:
+        with working_folder(folder) as work, progress.task(name, None) as task:
+            download = pooch.HTTPDownloader(progressbar=_Bar(task), timeout=_TIMEOUT_S)
+            pooch.retrieve(url, checksum, name, work, downloader=download)
+            return (work / name).replace(path)
+    except requests.RequestException as error:
+        response = error.response
+        reason = type(error).__name__ if response is None else f"HTTP status {response.status_code}"
+        raise DataError(
+            f"Could not download {name} ({reason}).",
+            hint=f"Check the network and proxy, or save {url} as {path}.",
+        ) from error
+    except ValueError as error:
+        raise DataError(
+            f"The checksum of {url} differs from the published one.",
+            hint=f"A proxy may have replaced the file. Download it another way and save it as {path}.",
+        ) from error
+
+
+class _Bar:
+    """Adapter to pooch's progress bar interface, for a task without a total."""
+
+    total = 0
+
+    def __init__(self, task: Task) -> None:
+        self.update = task.advance
+
+    def reset(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

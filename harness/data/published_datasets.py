@@ -6,9 +6,14 @@ Readers only get files whose checksums were verified, so they may load pickles.
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import pickle
+import re
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,12 +21,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from harness.data.pets import unpack_pets
-from harness.errors import UsageError
+from harness.data.generated_jpegs import PARTS
+from harness.errors import DataError, UsageError
 from harness.model.workload import Data
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
+_MEMBER = re.compile(r"PetImages/(?P<name>Cat|Dog)/(?P<number>\d+)\.jpg")
+_BATCH_FILES = 64  # read at a time
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -116,6 +124,72 @@ def read_npz(files: Sequence[Path], data: Data) -> Arrays:
         return {name: archive[name] for name in ARRAYS}
 
 
+def unpack_pets(files: Sequence[Path], data: Data, folder: Path) -> str:
+    """Write the first intact pictures as <part>/<class>/<number>.jpg; return a remark on skipped files.
+
+    The archive has 25,000 photographs (J. Elson et al., "Asirra", 2007, published by Microsoft). Training would fail on
+    the broken ones (empty, truncated, not JPEG). The first pictures of each class are for training, the next for
+    testing, as in the article.
+
+    Raises:
+        DataError: the archive has too few intact pictures.
+    """
+    (path,) = files
+    written = skipped = 0
+    with zipfile.ZipFile(path) as archive:
+        for label, name in enumerate(("cat", "dog")):
+            counts = [len(range(label, count, data.classes)) for count in (data.train, data.test)]
+            targets = _targets(folder, name, counts)
+            for content, intact in _read_class(archive, name):
+                if not intact:
+                    skipped += 1
+                elif target := next(targets, None):
+                    target.write_bytes(content)
+                    written += 1
+                else:
+                    break
+            if next(targets, None) is not None:
+                raise DataError(
+                    f"{path} has fewer than {sum(counts):,} intact pictures of class {name}.",
+                    hint="Declare fewer samples in the workload's Data(...), or use --data procedural.",
+                )
+    return f"{skipped:,} broken files of {skipped + written:,} skipped"
+
+
+def is_intact(content: bytes) -> bool:
+    """Return whether a file is a complete RGB or greyscale JPEG."""
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+            image.load()
+            return image.mode in ("RGB", "L")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return False
+
+
+def _targets(folder: Path, name: str, counts: Sequence[int]) -> Iterator[Path]:
+    for part, count in zip(PARTS, counts, strict=True):
+        (folder / part / name).mkdir(parents=True)
+        for number in range(count):
+            yield folder / part / name / f"{number:05d}.jpg"
+
+
+def _read_class(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bool]]:
+    """Yield the content of each file of a class, in numeric order, and whether it is intact."""
+    members = sorted(
+        (int(match["number"]), member)
+        for member in archive.namelist()
+        if (match := _MEMBER.fullmatch(member.replace("\\", "/"))) and match["name"].lower() == name
+    )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(members), _BATCH_FILES):
+            contents = [archive.read(member) for _, member in members[start : start + _BATCH_FILES]]
+            yield from zip(contents, pool.map(is_intact, contents), strict=True)
+
+
+def _arrays(read: Callable[[Sequence[Path], Data], Arrays], checksums: Mapping[str, str]) -> Published:
+    return Published(unpack=partial(save_arrays, read), checksums=checksums)
+
+
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -123,25 +197,17 @@ _PETS = "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6
 _CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
 _CIFAR100_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 _PETS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
-_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
-_IMDB_SHA256 = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 
 # CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009), SHA-256 as in Keras.
-# Fashion-MNIST: H. Xiao et al. (2017), MD5 as in its repository. Cats and dogs: see pets.py, SHA-256 as in
+# Fashion-MNIST: H. Xiao et al. (2017), MD5 as in its repository. Cats and dogs: see unpack_pets, SHA-256 as in
 # several public projects. Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011),
 # as Keras' imdb.npz.
 PUBLISHED: Mapping[str, Published] = {
-    "cifar10": Published(
-        unpack=partial(save_arrays, read_cifar),
-        checksums={f"{_CIFAR}/cifar-10-python.tar.gz": f"sha256:{_CIFAR10_SHA256}"},
-    ),
-    "cifar100": Published(
-        unpack=partial(save_arrays, read_cifar),
-        checksums={f"{_CIFAR}/cifar-100-python.tar.gz": f"sha256:{_CIFAR100_SHA256}"},
-    ),
-    "fashion-mnist": Published(
-        unpack=partial(save_arrays, read_idx_files),
-        checksums={
+    "cifar10": _arrays(read_cifar, {f"{_CIFAR}/cifar-10-python.tar.gz": f"sha256:{_CIFAR10_SHA256}"}),
+    "cifar100": _arrays(read_cifar, {f"{_CIFAR}/cifar-100-python.tar.gz": f"sha256:{_CIFAR100_SHA256}"}),
+    "fashion-mnist": _arrays(
+        read_idx_files,
+        {
             f"{_FASHION}/train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
             f"{_FASHION}/train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
             f"{_FASHION}/t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
@@ -152,13 +218,13 @@ PUBLISHED: Mapping[str, Published] = {
         unpack=unpack_pets,
         checksums={f"{_PETS}/kagglecatsanddogs_5340.zip": f"sha256:{_PETS_SHA256}"},
     ),
-    "mnist": Published(
-        unpack=partial(save_arrays, read_npz),
-        checksums={f"{_KERAS}/mnist.npz": f"sha256:{_MNIST_SHA256}"},
+    "mnist": _arrays(
+        read_npz,
+        {f"{_KERAS}/mnist.npz": "sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"},
     ),
-    "imdb": Published(
-        unpack=partial(save_arrays, read_reviews),
-        checksums={f"{_KERAS}/imdb.npz": f"sha256:{_IMDB_SHA256}"},
+    "imdb": _arrays(
+        read_reviews,
+        {f"{_KERAS}/imdb.npz": "sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"},
     ),
 }
 

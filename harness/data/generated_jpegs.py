@@ -1,6 +1,6 @@
 """Generate JPEG trees, `<part>/<class>/<number>.jpg`, as expensive to read as the cats-and-dogs photographs.
 
-Each picture is a small one from procedural.py, randomly mirrored, scaled up, with grain added.
+Each picture is a small one from generated_arrays.py, randomly mirrored, scaled up, with grain added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageChops
 
-from harness.data.procedural import PictureRecipe, random_stream
+from harness.data.generated_arrays import PictureRecipe, random_stream
 from harness.model.workload import Data
 from harness.progress import Task
 
