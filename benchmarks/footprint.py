@@ -1,4 +1,4 @@
-"""Write harness/run/footprint.json from finished runs: `python -m benchmarks.footprint RUN...`.
+"""Write harness/cli/footprint.json from finished runs: `python -m benchmarks.footprint RUN...`.
 
 Workloads and profiles missing from the runs keep their entries.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
+from harness.cli.list import FOOTPRINTS
 from harness.defaults import PROFILES
 from harness.model.run import Run, Status, Trial
-from harness.run.footprint import Footprint, footprints
 from harness.run.recording import open_run
 
-TABLE = Path(__file__).resolve().parents[1] / "harness/run/footprint.json"
+Footprint = Mapping[str, Any]
 
 
 def cpu_footprints(run: Run) -> Iterator[tuple[str, Footprint]]:
@@ -35,14 +35,14 @@ def cpu_footprints(run: Run) -> Iterator[tuple[str, Footprint]]:
         model = run.manifest.system.get("host_processor_model_name", "processor")
         yield (
             name,
-            Footprint(
-                profile=profile,
-                trial_s=round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in trials), 1),
-                trials=PROFILES[profile].trials,
-                memory_bytes=max(filter(None, map(_memory, trials)), default=None),
-                data_bytes=data[name],
-                machine=f"{trials[0].facts.get('cpus_visible', '')} x {model}",
-            ),
+            {
+                "profile": profile,
+                "trial_s": round(median((trial.ended_ns - trial.started_ns) / 1e9 for trial in trials), 1),
+                "trials": PROFILES[profile].trials,
+                "memory_bytes": max(filter(None, map(_memory, trials)), default=None),
+                "data_bytes": data[name],
+                "machine": f"{trials[0].facts.get('cpus_visible', '')} x {model}",
+            },
         )
 
 
@@ -55,23 +55,22 @@ def _memory(trial: Trial) -> int | None:
 
 
 def updated(
-    old: Mapping[str, tuple[Footprint, ...]], new: Iterator[tuple[str, Footprint]]
-) -> dict[str, tuple[Footprint, ...]]:
+    old: Mapping[str, Sequence[Footprint]], new: Iterator[tuple[str, Footprint]]
+) -> dict[str, Sequence[Footprint]]:
     """Return `old` updated with `new`, which replaces entries of the same workload and profile."""
     table = dict(old)
     for name, footprint in new:
-        others = [other for other in table.get(name, ()) if other.profile != footprint.profile]
-        table[name] = tuple(sorted((*others, footprint), key=lambda each: list(PROFILES).index(each.profile)))
+        others = [other for other in table.get(name, ()) if other["profile"] != footprint["profile"]]
+        table[name] = sorted((*others, footprint), key=lambda each: list(PROFILES).index(each["profile"]))
     return dict(sorted(table.items()))
 
 
 def main(paths: list[str]) -> None:
     """Read the runs and write the table."""
-    table = dict(footprints())
+    table = json.loads(FOOTPRINTS.read_text(encoding="utf-8"))
     for path in paths:
         table = updated(table, cpu_footprints(open_run(Path(path))))
-    document = {name: [asdict(each) for each in rows] for name, rows in table.items()}
-    TABLE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    FOOTPRINTS.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 import platformdirs
 
 from harness.analysis import analyse
-from harness.cli.output_files import charts_code
+from harness.cli.rendering import charts_code
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
 from harness.run.recording import pack_for_page

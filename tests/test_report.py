@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from harness.analysis import analyse
-from harness.cli.output_files import charts_code
+from harness.cli.rendering import charts_code
 from harness.model.analysis import Analysis, Estimate
 from harness.model.run import Run
 from harness.run.recording import pack_for_page

@@ -12,8 +12,15 @@ import typer
 from rich.text import Text
 
 from harness.cli.console import Terminal, err
-from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_comparison import FILES, NamedRun, comparison_renderers, read_extracts
+from harness.cli.rendering import (
+    COMPARISON_FILES,
+    STDOUT,
+    NamedRun,
+    comparison_renderers,
+    output_paths,
+    read_extracts,
+    write_outputs,
+)
 from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
@@ -65,8 +72,8 @@ def command(
     paths = output_paths(
         formats,
         target,
-        lambda folder, form: (folder or Path()) / FILES[form],
-        FILES,
+        lambda folder, form: (folder or Path()) / COMPARISON_FILES[form],
+        COMPARISON_FILES,
         inputs=[run.path for run in requested],
     )
     extracted = read_extracts(requested, Terminal(err()), price=price)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,10 +14,11 @@ from rich.text import Text
 from harness.cli.console import out
 from harness.model.workload import Data, Published, Workload
 from harness.run.catalogue import built_in, select
-from harness.run.footprint import Footprint, footprints
 from reports.numbers import SPACE, duration, published
 from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
 
+# Measured cost by workload and profile; `python -m benchmarks.footprint` writes it.
+FOOTPRINTS = Path(__file__).with_name("footprint.json")
 _SUITES = {"default": " *", "gpu": " **", "extra": ""}
 
 
@@ -30,7 +33,7 @@ def command(
     """List workloads, one per line; --long adds data, published results and cost."""
     workloads = tuple(entry.workload for entry in (select(only) if only else built_in()))
     if long or only:
-        measured = footprints()
+        measured = json.loads(FOOTPRINTS.read_text(encoding="utf-8"))
         for workload in workloads:
             out().print(Text(workload.name, style="bold"), Text(workload.title), sep="  ", soft_wrap=True)
             table = Table.grid(padding=(0, 2))
@@ -47,14 +50,14 @@ def command(
         )
 
 
-def _details(workload: Workload, measured: Sequence[Footprint]) -> Iterator[tuple[str, list[str]]]:
+def _details(workload: Workload, measured: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield "data", [_data(data) for data in workload.datasets] or ["made by the script"]
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value!r}" for name, value in workload.params.items())]
     if workload.ladder:
         yield "variants", [", ".join(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
-    yield "footprint", [_footprint(footprint) for footprint in measured] or ["not measured yet"]
+    yield "footprint", [_footprint(each) for each in measured] or ["not measured yet"]
 
 
 def _data(data: Data) -> str:
@@ -70,12 +73,10 @@ def _published(number: Published) -> str:
     return f"{published(number)}{description}: {number.system} ({notes})"
 
 
-def _footprint(footprint: Footprint) -> str:
-    parts = [
-        f"{footprint.profile} {duration(footprint.trial_s * footprint.trials)} (trials: {footprint.trials})"
-    ]
-    if footprint.memory_bytes:
-        parts.append(f"{footprint.memory_bytes / 1e9:.1f} GB of memory")
-    if footprint.data_bytes:
-        parts.append(f"{footprint.data_bytes / 1e6:,.0f} MB of data")
-    return f"{', '.join(parts)}, on {footprint.machine}"
+def _footprint(cost: Mapping[str, Any]) -> str:
+    parts = [f"{cost['profile']} {duration(cost['trial_s'] * cost['trials'])} (trials: {cost['trials']})"]
+    if cost["memory_bytes"]:
+        parts.append(f"{cost['memory_bytes'] / 1e9:.1f} GB of memory")
+    if cost["data_bytes"]:
+        parts.append(f"{cost['data_bytes'] / 1e6:,.0f} MB of data")
+    return f"{', '.join(parts)}, on {cost['machine']}"

@@ -8,9 +8,15 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, told
-from harness.cli.output_files import STDOUT, output_paths, write_outputs
-from harness.cli.render_comparison import NamedRun, read_extracts
-from harness.cli.render_report import FILES, report_renderers
+from harness.cli.rendering import (
+    REPORT_FILES,
+    STDOUT,
+    NamedRun,
+    output_paths,
+    read_extracts,
+    report_renderers,
+    write_outputs,
+)
 from harness.cli.shared_options import Formats, Price, Target
 from harness.run import recording
 from harness.run.store import newest_run
@@ -47,12 +53,12 @@ def command(
     def path_in(folder: Path | None, format_name: str) -> Path:
         # Output made from a report file is placed next to it, with the same name.
         if run.is_file():
-            suffix = Path(FILES[format_name]).suffix
+            suffix = Path(REPORT_FILES[format_name]).suffix
             stem = run.stem if suffix == f".{format_name}" else f"{run.stem}.{format_name}"
             return (folder or run.parent) / f"{stem}{suffix}"
-        return (folder or run) / FILES[format_name]
+        return (folder or run) / REPORT_FILES[format_name]
 
-    paths = output_paths(formats, target, path_in, FILES, inputs=[run], default="html,json")
+    paths = output_paths(formats, target, path_in, REPORT_FILES, inputs=[run], default="html,json")
     others = read_extracts([NamedRun(path=path) for path in reference or ()], Terminal(err()))
     analysis, renderers = report_renderers(run, price, others)
     write_outputs(renderers, paths)

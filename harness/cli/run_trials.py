@@ -13,8 +13,7 @@ from types import FrameType
 from harness.cli import failure
 from harness.cli.console import Terminal, show_error, told
 from harness.cli.metrics_file import live_metrics
-from harness.cli.output_files import write_outputs
-from harness.cli.render_report import FILES, report_renderers
+from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
 from harness.model.analysis import Analysis
 from harness.model.health import Level
@@ -79,7 +78,7 @@ def _write_report(folder: RunFolder) -> Analysis:
 
     try:
         analysis, renderers = report_renderers(folder.path)
-        write_outputs(renderers, {form: folder.path / FILES[form] for form in ("json", "html")})
+        write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.output_files import charts_code
+from harness.cli.rendering import charts_code
 from harness.data.datasets import ensure_data
 from harness.digests import file_sha256
 from harness.model.workload import Data

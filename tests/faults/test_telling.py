@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.output_files import write_outputs
+from harness.cli.rendering import write_outputs
 from harness.errors import EngineError, Interrupted, TfbenchError
 from harness.model.run import Status
 from harness.run.store import read_run

@@ -1,0 +1,242 @@
+"""Read runs, render them in the formats asked for, and write or print the results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import typer
+
+from harness.cli.console import Terminal, err, told
+from harness.cli.shared_options import split
+from harness.errors import UsageError, unknown
+from harness.model.analysis import Analysis
+from harness.model.comparison import Extract, Gate, Versus
+from harness.model.run import Prices
+from harness.paths import paths_here
+from harness.progress import Progress
+from harness.run.extract_files import SUFFIX, from_json, references
+from harness.run.prices import read_prices
+from harness.run.recording import open_recording, pack_for_page
+from harness.run.store import write_atomic
+from harness.system.kept import keep
+from harness.untrusted import read_file
+
+STDOUT = Path("-")
+# Format -> file name.
+REPORT_FILES: Mapping[str, str] = {
+    "html": "report.html",
+    "md": "report.md",
+    "json": "results.json",
+    "csv": "summary.csv",
+    "github": "github-benchmark.json",
+    "bencher": "bencher.json",
+    "openmetrics": "metrics.prom",
+    "mlperf": "mlperf-system.json",
+}
+COMPARISON_FILES: Mapping[str, str] = {
+    "html": "comparison.html",
+    "md": "comparison.md",
+    "json": "comparison.json",
+    "csv": "comparison.csv",
+    "junit": "comparison.xml",
+}
+# Starting a process takes as long as reading this many runs.
+_RUNS_PER_PROCESS = 4
+
+
+def output_paths(
+    formats: str | None,
+    target: Path | None,
+    path_in: Callable[[Path | None, str], Path],
+    files: Mapping[str, str],
+    *,
+    inputs: Sequence[Path],
+    default: str = "html",
+) -> Mapping[str, Path]:
+    """Resolve --format and --out; return format -> file, STDOUT for standard output.
+
+    Args:
+        files: format -> file name of the command.
+        path_in: returns the path of a format in a folder, or in the command's default folder for None.
+        inputs: files that the command reads.
+        default: formats if --format is not given.
+
+    Raises:
+        UsageError: unknown format, `target` does not match the format, or an input would be overwritten.
+    """
+    selected = split([default if formats is None else formats])
+    for format_name in selected or (formats,):
+        if format_name not in files:
+            raise unknown("format", format_name or "", files)
+    suffix = target.suffix.lower() if target else ""
+    matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
+    if target == STDOUT or (target and suffix and len(matching) < len(files) and not target.is_dir()):
+        if formats is None:
+            selected = (matching[0],)
+        if len(selected) > 1 or selected[0] not in matching:
+            raise UsageError(
+                f"--out {target} does not match --format {','.join(selected)}.",
+                hint="Give a folder with --out, or a single format that matches the file.",
+            )
+        paths = {selected[0]: target}
+    else:
+        paths = {format_name: path_in(target, format_name) for format_name in selected}
+    for path in paths.values():
+        if path.resolve() in (source.resolve() for source in inputs):
+            raise UsageError(
+                f"The output would overwrite the input {path}.",
+                hint="Choose another folder or file with --out, or another format.",
+            )
+    return paths
+
+
+def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str, Path]) -> None:
+    """Render each format, write it to its path and print the path, or print the text for STDOUT.
+
+    A format that fails does not affect the others.
+
+    Raises:
+        StoreError: a file cannot be written.
+        Exception: the first error of a renderer, after the other formats.
+    """
+    errors: list[Exception] = []
+    for format_name, path in paths.items():
+        try:
+            text = renderers[format_name]()
+            if path == STDOUT:
+                typer.echo(text, nl=False)
+            else:
+                told().print(f"{format_name}: {write_atomic(path, text).resolve()}", soft_wrap=True)
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def charts_code(cache: Path) -> str:
+    """Return the charts' JavaScript, kept in the folder `cache` if possible."""
+    from reports import frame  # noqa: PLC0415 - kept off the start of commands
+
+    folder, name = cache / version("vl-convert-python"), "vega.js"
+
+    def write(target: Path) -> str:
+        (target / name).write_text(frame.charts_code(), encoding="utf-8")
+        return ""
+
+    try:
+        keep(folder, write, Terminal(err()))
+        return (folder / name).read_text(encoding="utf-8")
+    except OSError:
+        return frame.charts_code()
+
+
+def read_analysis(path: Path, prices: Prices | None, added: Sequence[Extract] = ()) -> tuple[Analysis, bool]:
+    """Read a run folder or report file; return its analysis, and whether the analysed run is complete.
+
+    Prices replace those stored in the run; `added` are more reference machines.
+
+    Raises:
+        StoreError: not a run folder or report file.
+    """
+    # Imported late, so that the imports do not delay the first training step.
+    from harness.analysis import analyse, compared, priced  # noqa: PLC0415
+
+    recorded, embedded = open_recording(path)
+    if prices is not None:
+        recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
+    analysis = priced(embedded, recorded) if embedded else analyse(recorded)
+    shipped = (from_json(file.read_bytes()) for file in references().values())
+    return compared(analysis, [*shipped, *added]), embedded is None
+
+
+def report_renderers(
+    run: Path, price: str = "", added: Sequence[Extract] = ()
+) -> tuple[Analysis, Mapping[str, Callable[[], str]]]:
+    """Read a run folder or report file; return its analysis, and functions that render each format.
+
+    Raises:
+        StoreError: not a run folder or report file.
+        UsageError: the price is not valid.
+    """
+    from harness.analysis.results_json import results_document  # noqa: PLC0415
+    from reports import exports  # noqa: PLC0415
+    from reports.csv_table import render_csv  # noqa: PLC0415
+    from reports.page import render_html, render_markdown  # noqa: PLC0415
+
+    analysis, whole = read_analysis(run, read_prices(price), added)
+
+    def html() -> str:
+        record, shown = pack_for_page(analysis, whole=whole)
+        return render_html(shown, record=record, code=charts_code(paths_here().cache / "charts"))
+
+    return analysis, {
+        "html": html,
+        "md": lambda: render_markdown(analysis),
+        "csv": lambda: render_csv(analysis),
+        "json": lambda: json.dumps(results_document(analysis), indent=1) + "\n",
+        "github": lambda: exports.render_github(analysis),
+        "bencher": lambda: exports.render_bencher(analysis),
+        "openmetrics": lambda: exports.render_openmetrics(analysis),
+        "mlperf": lambda: exports.render_mlperf(analysis),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRun:
+    """A run's path and display name; the label is "" to use the run's own."""
+
+    path: Path
+    label: str = ""
+
+
+def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = "") -> tuple[Extract, ...]:
+    """Return an extract of each run folder, report file or extract, in order.
+
+    Raises:
+        StoreError: a run cannot be read.
+    """
+    read_one = partial(_read_extract, prices=read_prices(price))
+    workers = min(os.cpu_count() or 1, len(runs) // _RUNS_PER_PROCESS)
+    result = []
+    with progress.task("Reading runs", float(len(runs))) as task, ExitStack() as stack:
+        map_runs = map if workers < 2 else stack.enter_context(ProcessPoolExecutor(workers)).map
+        for extract in map_runs(read_one, runs):
+            result.append(extract)
+            task.advance(1)
+    return tuple(result)
+
+
+def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mapping[str, Callable[[], str]]:
+    """Return functions that render a comparison in each format."""
+    from harness.analysis.gate import gate as check  # noqa: PLC0415
+    from harness.analysis.results_json import comparison_document  # noqa: PLC0415
+    from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
+    from reports.csv_table import comparison_csv  # noqa: PLC0415
+    from reports.junit import render_junit  # noqa: PLC0415
+
+    return {
+        "html": lambda: render_html(comparison, gate=gate, code=charts_code(paths_here().cache / "charts")),
+        "md": lambda: render_markdown(comparison, gate=gate),
+        "csv": lambda: comparison_csv(comparison),
+        "json": lambda: json.dumps(comparison_document(comparison, gate), indent=1) + "\n",
+        "junit": lambda: render_junit(comparison, gate or check(comparison)),
+    }
+
+
+def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:
+    """Read and analyse one run; runs in a worker process if there are many."""
+    from harness.analysis.extract import extract  # noqa: PLC0415 - kept off the start of the command
+
+    if run.path.name.endswith(SUFFIX):
+        extracted = from_json(read_file(run.path))
+    else:
+        extracted = extract(read_analysis(run.path, prices)[0])
+    return replace(extracted, source=str(run.path), label=run.label or extracted.label)
