@@ -10,8 +10,7 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from importlib.util import decode_source
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,27 +33,11 @@ MAX_BYTES = 1 << 20
 MAX_NAME = 60
 MAX_DATA_BYTES = 1 << 40
 _BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
-_HINT = "See docs/workloads.md for what the block `# /// tfbench` may hold."
 _T = TypeVar("_T")
 
 
-class _Also(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A further workload of the same script, with other values of its constants."""
-
-    title: str
-    params: dict[str, Any] = msgspec.field(default_factory=dict)
-    published: tuple[dict[str, Any], ...] = ()
-    accuracy: float | None = None
-    suite: Suite = "extra"
-    source: str = ""
-    requests: Requests | None = None
-    cpu: dict[str, Any] | None = None
-    gpu: dict[str, Any] | None = None
-    ladder: dict[str, dict[str, Any]] | None = None
-
-
 class _Metadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The metadata block of a script."""
+    """What the metadata block says of a workload."""
 
     title: str = ""
     source: str = ""
@@ -66,85 +49,76 @@ class _Metadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     data: dict[str, Any] | None = None
     requests: Requests | None = None
     published: tuple[dict[str, Any], ...] = ()
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
     cpu: dict[str, Any] = msgspec.field(default_factory=dict)
     gpu: dict[str, Any] = msgspec.field(default_factory=dict)
     ladder: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    also: dict[str, _Also] = msgspec.field(default_factory=dict)
+
+
+# What a further workload of a script does not take over from the first.
+_OWN = ("title", "suite", "published")
 
 
 def read_workloads(path: Path, name: str) -> tuple[Workload, ...]:
     """Return the workload of a script, named `name`, and further ones that its metadata name.
 
     Raises:
-        UsageError: no such file, not Python, or invalid metadata; the message names the line.
+        UsageError: no such file, not Python, or invalid metadata.
     """
     text = _read(path)
     tree = _parsed(text, path)
-    metadata, block = _metadata(text, path)
-    others = {
-        file
-        for file in (metadata.tuned, *(rung.get("script", "") for rung in metadata.ladder.values()))
-        if file
-    }
+    main, block = _metadata(text, path)
+    also = block.converted(main.pop("also", {}), dict[str, dict[str, Any]])
+    result = [_workload(name, path, text, tree, main, block)]
+    for each, values in also.items():
+        # Values for a kind of device replace those for the other kind too.
+        left = (*_OWN, *(("cpu", "gpu") if {"cpu", "gpu"} & values.keys() else ()))
+        taken = {key: value for key, value in main.items() if key not in left}
+        result.append(_workload(each, path, text, tree, {**taken, **values}, block))
+    return tuple(result)
+
+
+def _workload(
+    name: str, path: Path, text: str, tree: ast.Module, plain: Mapping[str, Any], block: _Block
+) -> Workload:
+    metadata = block.converted(plain, _Metadata)
+    ladder = _ladder(metadata.ladder, path.name)
+    others = {metadata.tuned, *(rung.script for rung in ladder.values())} - {"", path.name}
     for file in (*others, *metadata.components):
         if Path(file).name != file or not file.endswith(".py"):
-            raise block.invalid(-1, f"{file!r} is not the name of a script beside this one")
-    scripts = {path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}}
-    main = Workload(
+            raise block.invalid(f"{file!r} is not the name of a script beside this one")
+    params = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata.params.items()}
+    own = None if metadata.data is None else block.converted(metadata.data, Data)
+    published = ({"source": metadata.source, **each} for each in metadata.published)
+    result = Workload(
         name=name,
         file=path.name,
         title=metadata.title or path.name,
-        scripts=scripts,
+        scripts={path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}},
         components={file: _read(COMPONENTS / file) for file in metadata.components},
         tuned=metadata.tuned,
-        ladder=_ladder(metadata.ladder, path.name),
-        params=constants(tree),
-        device_params=_device_params(metadata.cpu, metadata.gpu),
-        datasets=_datasets(tree, metadata.data, block),
-        published=_published(metadata.published, metadata.source, block),
+        ladder=ladder,
+        params={**constants(tree), **params},
+        device_params={kind: each for kind in ("cpu", "gpu") if (each := getattr(metadata, kind))},
+        datasets=(*([own] if own else []), *_keras_datasets(tree)),
+        published=tuple(block.converted(each, Published) for each in published),
         requests=metadata.requests,
         source=metadata.source,
         suite=metadata.suite,
         min_accuracy=metadata.accuracy,
         image=metadata.image,
     )
-    further = (_also(main, each, other, block) for each, other in metadata.also.items())
-    result = (main, *further)
-    for workload in result:
-        if problem := next(_problems(workload), ""):
-            raise block.invalid(-1, problem)
+    if problem := next(_problems(result), ""):
+        raise block.invalid(problem)
     return result
 
 
-def _also(main: Workload, name: str, other: _Also, block: _Block) -> Workload:
-    return replace(
-        main,
-        name=name,
-        title=other.title,
-        params={
-            **main.params,
-            **{key: tuple(v) if isinstance(v, list) else v for key, v in other.params.items()},
-        },
-        published=_published(other.published, other.source or main.source, block),
-        min_accuracy=main.min_accuracy if other.accuracy is None else other.accuracy,
-        suite=other.suite,
-        source=other.source or main.source,
-        requests=other.requests or main.requests,
-        device_params=main.device_params
-        if other.cpu is None and other.gpu is None
-        else _device_params(other.cpu or {}, other.gpu or {}),
-        ladder=main.ladder if other.ladder is None else _ladder(other.ladder, main.file),
-    )
-
-
-def _datasets(tree: ast.Module, declared: Mapping[str, Any] | None, block: _Block) -> tuple[Data, ...]:
-    """Return the declared data set, and those of keras.datasets that a script mentions."""
-    own = () if declared is None else (block.converted(declared, Data),)
-    mentioned = (
+def _keras_datasets(tree: ast.Module) -> list[Data]:
+    """Return the data sets of keras.datasets that a script mentions."""
+    return [
         data for name, data in KERAS_DATASETS.items()
         if any(_mentions(node, name.replace("-", "_")) for node in ast.walk(tree))
-    )  # fmt: skip
-    return (*own, *mentioned)
+    ]  # fmt: skip
 
 
 def _mentions(node: ast.AST, module: str) -> bool:
@@ -160,10 +134,6 @@ def _mentions(node: ast.AST, module: str) -> bool:
     return False
 
 
-def _published(given: tuple[dict[str, Any], ...], source: str, block: _Block) -> tuple[Published, ...]:
-    return tuple(block.converted({"source": source, **each}, Published) for each in given)
-
-
 def _ladder(given: Mapping[str, Mapping[str, Any]], file: str) -> dict[str, Rung]:
     return {
         name: Rung(
@@ -173,10 +143,6 @@ def _ladder(given: Mapping[str, Mapping[str, Any]], file: str) -> dict[str, Rung
         )
         for name, values in given.items()
     }
-
-
-def _device_params(cpu: Mapping[str, Any], gpu: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {name: values for name, values in (("cpu", cpu), ("gpu", gpu)) if values}
 
 
 def _problems(workload: Workload) -> Iterator[str]:
@@ -234,11 +200,10 @@ def _bytes_of(data: Data) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Block:
-    """The metadata block of a script: its first line's number and its lines, for messages."""
+    """The place of a script's metadata block, for messages."""
 
     path: Path
-    first: int = 2
-    lines: Sequence[str] = ()
+    line: int = 1
 
     def converted(self, plain: Any, kind: type[_T]) -> _T:
         """Return a part of the block as a typed value; unknown fields are errors."""
@@ -249,43 +214,28 @@ class _Block:
                     raise ValueError(f"unknown field `{unknown[0]}`")
             return msgspec.convert(plain, kind)
         except (ValueError, TypeError, OverflowError) as error:
-            # The field is named as `$.published[0].value` or as field `value`.
-            fields = re.findall(r"[A-Za-z_][\w-]*", str(error).rpartition(" `")[2])
-            places = (
-                number
-                for field in reversed(fields)
-                for number, line in enumerate(self.lines)
-                if re.search(rf"\b{field}\b", line)
-            )
-            # A missing field: the table that lacks it has one of the others.
-            others = (
-                number
-                for name in (plain if isinstance(plain, Mapping) else ())
-                for number, line in enumerate(self.lines)
-                if re.search(rf"\b{re.escape(str(name))}\b", line)
-            )
-            raise self.invalid(next(places, next(others, 0)), str(error)) from error
+            raise self.invalid(str(error)) from error
 
-    def invalid(self, line: int, reason: str) -> UsageError:
-        """Return the error of a line of the block, from 0."""
+    def invalid(self, reason: str, line: int = 0) -> UsageError:
+        """Return the error of the block, or of one of its lines."""
         return UsageError(
-            f"{self.path}, line {self.first + line}: the metadata are not valid: {printable(reason, 300)}.",
-            hint=_HINT,
+            f"{self.path}, line {self.line + line}: the metadata are not valid: {printable(reason, 300)}.",
+            hint="See docs/workloads.md for what the block `# /// tfbench` may hold.",
         )
 
 
-def _metadata(text: str, path: Path) -> tuple[_Metadata, _Block]:
+def _metadata(text: str, path: Path) -> tuple[dict[str, Any], _Block]:
     match = _BLOCK.search(text)
     if match is None:
-        return _Metadata(), _Block(path)
-    block = _Block(path, text[: match.start()].count("\n") + 2, match["content"].splitlines())
-    content = "\n".join(line.removeprefix("#").removeprefix(" ") for line in block.lines)
+        return {}, _Block(path)
+    block = _Block(path, text[: match.start()].count("\n") + 1)
+    lines = match["content"].splitlines()
     try:
-        plain = tomllib.loads(content)
+        plain = tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         number = re.search(r"line (\d+)", str(error))
-        raise block.invalid(int(number[1]) - 1 if number else 0, str(error)) from error
-    return block.converted(plain, _Metadata), block
+        raise block.invalid(str(error), int(number[1]) if number else 0) from error
+    return plain, block
 
 
 def _read(path: Path) -> str:
