@@ -33,8 +33,7 @@ from harness.analysis.stats import narrow_enough, t_quantile
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES, Profile
 from harness.model.comparison import Extract, Outcome, Speed
-from harness.run.extract_files import SUFFIX, from_json
-from harness.run.recording import open_run
+from harness.run.recording import EXTRACT_SUFFIX, open_run, read_extract_file
 from tests.recordings import DATA, NAMES, recording
 
 NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
@@ -120,7 +119,9 @@ def recorded(more: Sequence[Path]) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [*(recording(name, Path(folder)) for name in NAMES), TRIALS, *more]
         runs = [
-            from_json(path.read_bytes()) if path.name.endswith(SUFFIX) else extract(analyse(open_run(path)))
+            read_extract_file(path.read_bytes())
+            if path.name.endswith(EXTRACT_SUFFIX)
+            else extract(analyse(open_run(path)))
             for path in paths
         ]
     rows = []

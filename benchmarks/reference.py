@@ -16,8 +16,7 @@ import harness.run
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.model.comparison import Extract, Section
-from harness.run.extract_files import SUFFIX, Document
-from harness.run.recording import open_run
+from harness.run.recording import EXTRACT_SUFFIX, ExtractFile, open_run
 
 # Hashes of code, which changes after the release. Versions, data, batches and settings decide what is
 # comparable.
@@ -34,12 +33,12 @@ def main(run: str, name: str) -> None:
         if section is not Section.IMAGES
     }
     extracted = replace(extracted, facts=facts)
-    (FOLDER / f"{name}{SUFFIX}").write_text(to_json(extracted), encoding="utf-8")
+    (FOLDER / f"{name}{EXTRACT_SUFFIX}").write_text(to_json(extracted), encoding="utf-8")
 
 
 def to_json(extracted: Extract) -> str:
     """Return the JSON text of an extract."""
-    return msgspec.json.format(msgspec.json.encode(Document(extract=extracted)), indent=1).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(ExtractFile(extract=extracted)), indent=1).decode() + "\n"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from harness.analysis.versus import versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
 from harness.model.options import Options
-from harness.run.extract_files import from_json, references
+from harness.run.recording import read_extract_file, references
 from reports.compare_charts import shown_runs
 from tests import builders
 from tests.comparisons import again, faster, fleet, whole
@@ -46,21 +46,21 @@ class TestExtract:
     def test_survives_a_round_trip_through_its_file(self, kind):
         extracted = extract(analyse(RUNS[kind]()))
         assert len(versus((extracted, extracted)).runs) == 2
-        again = from_json(to_json(extracted))
+        again = read_extract_file(to_json(extracted))
         # Unprintable characters are replaced.
         assert (again == extracted) is (kind != "hostile")
-        assert from_json(to_json(again)) == again
+        assert read_extract_file(to_json(again)) == again
 
     def test_other_files_and_versions_are_rejected(self):
         older = to_json(whole()).replace('"schema_version": 2', '"schema_version": 1')
         for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
             with pytest.raises(StoreError, match="Not an extract of this version"):
-                from_json(text)
+                read_extract_file(text)
 
     def test_bundled_extracts_are_readable_and_named(self):
         assert "h200" in references()
         for name, path in references().items():
-            extracted = from_json(path.read_bytes())
+            extracted = read_extract_file(path.read_bytes())
             assert extracted.label == name
             assert extracted.speeds
             assert extracted.step_times

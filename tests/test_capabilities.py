@@ -11,9 +11,9 @@ from harness.analysis.extract import extract
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.model.analysis import Analysis, Capability
-from harness.run.extract_files import Document, from_json
 from harness.run.json_values import to_plain
 from harness.run.plan import machine_trials
+from harness.run.recording import ExtractFile, read_extract_file
 from harness.untrusted import MAX_BYTES
 from reports import compared_machines, machine
 from reports.csv_table import render_csv
@@ -79,9 +79,9 @@ def test_an_extract_keeps_what_the_machine_can_do(tmp_path):
     import json  # noqa: PLC0415
 
     made = extract(analyse(builders.measured_machine_run()))
-    text = json.dumps(to_plain(Document(extract=made)))
+    text = json.dumps(to_plain(ExtractFile(extract=made)))
     assert len(text) < MAX_BYTES
-    assert from_json(text).capabilities == made.capabilities
+    assert read_extract_file(text).capabilities == made.capabilities
 
 
 def test_csv_and_markdown_have_it():

@@ -12,7 +12,7 @@ import pytest
 from harness.cli.compare import filtered
 from harness.errors import UsageError
 from harness.model.analysis import Caveat, CaveatKind
-from harness.run.extract_files import references
+from harness.run.recording import references
 from tests import builders
 from tests.commands import Printed
 from tests.comparisons import whole

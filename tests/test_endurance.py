@@ -9,7 +9,8 @@ from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.options import Options
 from harness.model.workload import Workload
-from harness.run.plan import soak_trials, spec_for
+from harness.run.plan import soak_trials
+from harness.run.trial_container import spec_for
 from reports import machine
 from reports.figures import figures_of
 from tests import builders

@@ -13,11 +13,12 @@ from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.options import Options
 from harness.model.run import Run, Status, Trial, Window
-from harness.run.plan import plan_trials, spec_for
+from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
 from harness.run.runner import Job
 from harness.run.store import RunFolder
+from harness.run.trial_container import spec_for
 from tests.builders import container_spec, manifest, small_workload
 from tests.commands import tfbench
 from tests.fakes import FakeEngine, RecordingProgress

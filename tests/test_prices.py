@@ -2,7 +2,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model.run import Prices
-from harness.run.prices import read_prices
+from harness.run.resolve import read_prices
 
 
 @pytest.mark.parametrize(

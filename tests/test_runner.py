@@ -11,10 +11,11 @@ from harness.defaults import OUT_FILES, PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.options import Options
 from harness.model.run import PlannedTrial, Point, Run, Status, Trial
-from harness.run.plan import plan_trials, spec_for
+from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NO_MEMORY
 from harness.run.store import RunFolder, read_run
+from harness.run.trial_container import spec_for
 from harness.telemetry import Source
 from reports.messages import banners
 from tests.builders import container_spec, manifest, small_workload

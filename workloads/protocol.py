@@ -99,8 +99,8 @@ LONGEST_REASON = 300
 
 _NUMBER = (int, float)
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    # First line: both clocks at the same instant, so that the host can check that it shares them.
-    "start": {"wall_ns": (int,), "boot_id": (str,)},
+    # First line.
+    "start": {},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
     # Start of a variant: its parameters and its changes from the baseline (see Change).
@@ -319,8 +319,8 @@ class EventWriter:
         return now
 
     def start(self) -> None:
-        """Write the first event, which lets the host compare clocks and kernels."""
-        self.write("start", wall_ns=time.time_ns(), boot_id=boot_id())
+        """Write the first event."""
+        self.write("start")
 
 
 def measures_speed(variant: str) -> bool:
@@ -372,7 +372,7 @@ def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 def boot_id() -> str:
-    """Return the kernel's boot id, "" if unavailable. Host and container share clocks if it is equal."""
+    """Return the kernel's boot id, "" if unavailable."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

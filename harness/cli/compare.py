@@ -25,7 +25,7 @@ from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
-from harness.run.extract_files import references
+from harness.run.recording import references
 from harness.untrusted import printable
 
 

@@ -22,9 +22,8 @@ from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
 from harness.paths import paths_here
 from harness.progress import Progress
-from harness.run.extract_files import SUFFIX, from_json, references
-from harness.run.prices import read_prices
-from harness.run.recording import open_recording, pack_for_page
+from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file, references
+from harness.run.resolve import read_prices
 from harness.run.store import write_atomic
 from harness.system.kept import keep
 from harness.untrusted import read_file
@@ -153,7 +152,7 @@ def read_analysis(path: Path, prices: Prices | None, added: Sequence[Extract] = 
     if prices is not None:
         recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
     analysis = priced(embedded, recorded) if embedded else analyse(recorded)
-    shipped = (from_json(file.read_bytes()) for file in references().values())
+    shipped = (read_extract_file(file.read_bytes()) for file in references().values())
     return compared(analysis, [*shipped, *added]), embedded is None
 
 
@@ -235,8 +234,8 @@ def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:
     """Read and analyse one run; runs in a worker process if there are many."""
     from harness.analysis.extract import extract  # noqa: PLC0415 - kept off the start of the command
 
-    if run.path.name.endswith(SUFFIX):
-        extracted = from_json(read_file(run.path))
+    if run.path.name.endswith(EXTRACT_SUFFIX):
+        extracted = read_extract_file(read_file(run.path))
     else:
         extracted = extract(read_analysis(run.path, prices)[0])
     return replace(extracted, source=str(run.path), label=run.label or extracted.label)

@@ -24,7 +24,7 @@ class Options:
         machine: measure what the machine can do, unless variants or a sweep were chosen.
         params: parameter -> value as text; comma-separated values form a sweep axis.
         rate_hz: telemetry samples per second, 0 for none.
-        price: in the format of harness.run.prices, or "".
+        price: in the format of harness.run.resolve, or "".
         cloud_metadata: query the cloud's metadata service if the firmware identifies a cloud: machine, and its end.
         cpus: cpuset syntax; memory_gib, cpu_quota: limits of each container, None for the default.
     """

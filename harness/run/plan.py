@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
-from harness.fixes import fixes_for
-from harness.model.options import Options
 from harness.model.run import CPU, PlannedTrial, Point, Scalar
 from harness.model.workload import Workload
-from harness.run.constants import params_for, script_text
+from harness.run.constants import params_for
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
@@ -38,9 +35,6 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
-    Measuring,
-    Script,
-    Spec,
     measures_speed,
 )
 
@@ -231,61 +225,3 @@ def _named_variants(workload: Workload) -> tuple[str, ...]:
     ladder = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)
     breakdown = STEP_VARIANTS if workload.image == TENSORFLOW else (INPUT_ONLY, MODEL_ONLY)
     return (BASELINE, TUNED, *breakdown, *ladder)
-
-
-def _tries_fixes(workload: Workload, trial: PlannedTrial) -> bool:
-    return FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
-
-
-def spec_for(
-    trial: PlannedTrial,
-    workload: Workload,
-    profile: Profile,
-    options: Options,
-    *,
-    folder: str,
-    data: Mapping[str, str],
-) -> Spec:
-    """Return the specification for the container of `trial`.
-
-    Args:
-        folder: the script's folder in the container.
-        data: data set -> its folder in the container.
-    """
-    device = "gpu" if trial.gpus else "cpu"
-    measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
-    if trial.workload == MACHINE:
-        seconds = trial.params.get(SOAK, 0.0)
-        measuring |= {"full": False, **({"windows": max(1, round(seconds))} if seconds else {})}
-        return Spec(
-            scripts={}, variants=trial.variants, device=device, gpus=len(trial.gpus), data=data,
-            seed=options.seed, soak_s=seconds, **measuring,
-        )  # fmt: skip
-    places = {each.constant: data[each.name] for each in workload.datasets if each.constant}
-    measured = [variant for variant in trial.variants if measures_speed(variant)]
-    scripts = {}
-    own = (variant for variant in measured if variant != TUNED or workload.tuned)
-    for variant in dict.fromkeys((BASELINE, *own)):
-        file, text = script_text(workload, variant, device, {**places, **trial.params})
-        scripts[variant] = Script(path=f"{folder}/{file}", text=text)
-    measuring["full"] = profile.full and trial.index == 0
-    return Spec(
-        scripts=scripts,
-        fixes=fixes_for(scripts[BASELINE].text, device) if _tries_fixes(workload, trial) else {},
-        arguments=options.arguments,
-        call=options.call,
-        variants=trial.variants,
-        device=device,
-        gpus=len(trial.gpus),
-        data=data,
-        mounts=tuple(str(path) for path in options.mounts),
-        requests=workload.requests,
-        # Each variant gets an equal share of 80 % of the trial's time limit.
-        whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,
-        # After so few steps, accuracy only shows whether the model learns at all: once is enough.
-        evaluate=trial.index == 0,
-        stall_s=profile.stall_s,
-        seed=options.seed,
-        image=workload.image,
-        **measuring,
-    )

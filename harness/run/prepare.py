@@ -27,8 +27,7 @@ from harness.model.run import Manifest, Run, Trial
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import sources
-from harness.run.prices import read_prices
-from harness.run.resolve import Resolved, resolve, without_hidden
+from harness.run.resolve import Resolved, read_prices, resolve, without_hidden
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.run.trial_container import Inputs, make_job

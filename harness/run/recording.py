@@ -3,6 +3,8 @@
 A page contains `<script id="tfbench-run">`: base64 of xz of a MessagePack document, in which an array is a type
 ("<i8" or "<f8") and its bytes. The document has the run and its analysis. In long runs, telemetry and single steps
 are downsampled to keep the page small; the analysis is always that of the complete run.
+
+Extracts, compact summaries of runs, are JSON files. Those of the reference machines ship with tfbench.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import hashlib
 import lzma
 import os
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,12 +27,16 @@ from numpy.typing import NDArray
 from harness.defaults import MAX_PAGE_CHARACTERS, MAX_PAGE_VALUES
 from harness.errors import StoreError
 from harness.model.analysis import Analysis
+from harness.model.comparison import Extract
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.json_values import from_plain, to_plain
 from harness.run.store import read_run
-from harness.untrusted import check_message_pack, read_file, sanitized
+from harness.untrusted import check_message_pack, parse_json, read_file, sanitized
 
+# File name suffix of extracts.
+EXTRACT_SUFFIX = ".extract.json"
+_REFERENCES = Path(__file__).with_name("references")
 _ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
 _DIGEST = re.compile(rb'id="tfbench-digest">([0-9a-f]{64})<')
 _MIN_VALUES = 20_000  # below this, downsampling no longer shrinks the page
@@ -170,3 +177,34 @@ def _decode_array(value: Any) -> NDArray[Any]:
         raise ValueError("an array of an unknown type")
     array: NDArray[Any] = np.frombuffer(content, kind)
     return array.astype(array.dtype.newbyteorder("="))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractFile:
+    """Content of an extract file."""
+
+    schema: Literal["tfbench-extract"] = "tfbench-extract"
+    schema_version: Literal[2] = 2
+    extract: Extract
+
+
+def read_extract_file(text: str | bytes) -> Extract:
+    """Return an extract from JSON.
+
+    Raises:
+        StoreError: not an extract of this version.
+    """
+    try:
+        return msgspec.convert(parse_json(text), ExtractFile).extract
+    except ValueError as error:
+        raise StoreError(
+            f"Not an extract of this version: {error}.", hint="Recreate it with this version of tfbench."
+        ) from error
+
+
+def references() -> Mapping[str, Path]:
+    """Return name -> extract file of the reference machines."""
+    return {
+        path.name.removesuffix(EXTRACT_SUFFIX): path
+        for path in sorted(_REFERENCES.glob(f"*{EXTRACT_SUFFIX}"))
+    }

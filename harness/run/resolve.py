@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from harness.cpuset import cpu_numbers
@@ -30,12 +31,11 @@ from harness.errors import HIDDEN, UsageError, unknown, without_secrets
 from harness.images.recipes import TARGETS
 from harness.model.options import Options
 from harness.model.platform import Gpu, target_for
-from harness.model.run import CPU, PlannedTrial
+from harness.model.run import CPU, PlannedTrial, Prices
 from harness.model.workload import Workload
 from harness.run.catalogue import Entry, select
 from harness.run.constants import check_params
 from harness.run.plan import grid, machine_trials, plan_trials, resolve_devices, resolve_variants, soak_trials
-from harness.run.prices import read_prices
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
 from workloads.protocol import BASELINE, MACHINE, TENSORFLOW
@@ -208,3 +208,35 @@ def _check_mounts(options: Options) -> None:
             )
         if path == Path("/") or path.parts[1] in ("proc", "sys", "dev", "tfbench"):
             raise UsageError(f"--mount {path} is not possible.", hint="Give the folder with the data.")
+
+
+def read_prices(text: str) -> Prices | None:
+    """Parse the value of --price, such as "0.526" or "cpu=0.20,gpu=0.526" (docs/cost.md); return None for "".
+
+    Raises:
+        UsageError: no amount, or an invalid value.
+    """
+    if not text:
+        return None
+    names = {each.name for each in fields(Prices)}
+    items = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
+    values = {name.replace("-", "_") or "machine": value for name, _, value in items}
+    values = {
+        "electricity_per_kwh" if name == "electricity" else name: value for name, value in values.items()
+    }
+    for name in values.keys() - names:
+        raise unknown("price", name, ("machine", "cpu", "gpu", "each-gpu", "electricity", "currency"))
+    try:
+        prices = msgspec.convert(values, Prices, strict=False)
+        amounts = [value for name in names if isinstance(value := getattr(prices, name), float)]
+        # A decimal comma gives two prices of the machine.
+        distinct = len(values) == len(items)
+        usable = distinct and prices.currency and amounts and all(0 <= each < math.inf for each in amounts)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"--price {text} is not a valid price.",
+            hint="Write --price 0.526 or --price cpu=0.20,gpu=0.526; see docs/cost.md.",
+        )
+    return prices

@@ -1,14 +1,14 @@
-"""The container of a trial: image, mounts, environment variables and limits."""
+"""The container of a trial: its specification, image, mounts, environment variables and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import workloads
 from harness.cpuset import cpu_numbers
-from harness.defaults import TMP_BYTES
+from harness.defaults import TMP_BYTES, Profile
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
@@ -19,15 +19,17 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
+from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
+from harness.model.options import Options
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial
-from harness.model.workload import Data
+from harness.model.workload import Data, Workload
 from harness.paths import Paths
-from harness.run.plan import spec_for
+from harness.run.constants import script_text
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
-from workloads.protocol import MACHINE
+from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,64 @@ def make_job(
             data={name: f"{DATA_DIR}/{name}" for name in data},
         ),
         container=container,
+    )
+
+
+def _tries_fixes(workload: Workload, trial: PlannedTrial) -> bool:
+    return FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
+
+
+def spec_for(
+    trial: PlannedTrial,
+    workload: Workload,
+    profile: Profile,
+    options: Options,
+    *,
+    folder: str,
+    data: Mapping[str, str],
+) -> Spec:
+    """Return the specification for the container of `trial`.
+
+    Args:
+        folder: the script's folder in the container.
+        data: data set -> its folder in the container.
+    """
+    device = "gpu" if trial.gpus else "cpu"
+    measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
+    if trial.workload == MACHINE:
+        seconds = trial.params.get(SOAK, 0.0)
+        measuring |= {"full": False, **({"windows": max(1, round(seconds))} if seconds else {})}
+        return Spec(
+            scripts={}, variants=trial.variants, device=device, gpus=len(trial.gpus), data=data,
+            seed=options.seed, soak_s=seconds, **measuring,
+        )  # fmt: skip
+    places = {each.constant: data[each.name] for each in workload.datasets if each.constant}
+    measured = [variant for variant in trial.variants if measures_speed(variant)]
+    scripts = {}
+    own = (variant for variant in measured if variant != TUNED or workload.tuned)
+    for variant in dict.fromkeys((BASELINE, *own)):
+        file, text = script_text(workload, variant, device, {**places, **trial.params})
+        scripts[variant] = Script(path=f"{folder}/{file}", text=text)
+    measuring["full"] = profile.full and trial.index == 0
+    return Spec(
+        scripts=scripts,
+        fixes=fixes_for(scripts[BASELINE].text, device) if _tries_fixes(workload, trial) else {},
+        arguments=options.arguments,
+        call=options.call,
+        variants=trial.variants,
+        device=device,
+        gpus=len(trial.gpus),
+        data=data,
+        mounts=tuple(str(path) for path in options.mounts),
+        requests=workload.requests,
+        # Each variant gets an equal share of 80 % of the trial's time limit.
+        whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,
+        # After so few steps, accuracy only shows whether the model learns at all: once is enough.
+        evaluate=trial.index == 0,
+        stall_s=profile.stall_s,
+        seed=options.seed,
+        image=workload.image,
+        **measuring,
     )
 
 

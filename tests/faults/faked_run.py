@@ -15,10 +15,11 @@ from harness.cli.run_trials import measure, stop_on_signals
 from harness.defaults import PROFILES
 from harness.errors import TfbenchError
 from harness.model.options import Options
-from harness.run.plan import plan_trials, spec_for
+from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.runner import Job
 from harness.run.store import RunFolder
+from harness.run.trial_container import spec_for
 from tests.builders import container_spec, manifest, small_workload
 from tests.fakes import FakeEngine, Script
 from workloads.protocol import BASELINE

@@ -13,9 +13,10 @@ from harness.errors import TfbenchError
 from harness.model.options import Options
 from harness.model.run import Run
 from harness.progress import Silent
-from harness.run.plan import plan_trials, spec_for
+from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder
+from harness.run.trial_container import spec_for
 from harness.telemetry.sources import default_sources
 from tests.builders import container_spec, image, manifest, small_workload
 from workloads.protocol import BASELINE

@@ -16,8 +16,7 @@ from harness.analysis.results_json import results_document
 from harness.analysis.versus import versus
 from harness.model.options import Options
 from harness.model.run import Run, Status
-from harness.run.extract_files import from_json
-from harness.run.recording import open_run, pack_for_page
+from harness.run.recording import open_run, pack_for_page, read_extract_file
 from harness.run.repeat import rerun_options, resolve_rerun
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
@@ -114,4 +113,4 @@ def test_damaged_extract(tmp_path_factory, chance):
     good = extract(analyse(builders.cpu_run(trials=3)), source="a")
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
     with succeeds_or_user_error():
-        versus([good, from_json(text)])
+        versus([good, read_extract_file(text)])

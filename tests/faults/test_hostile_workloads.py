@@ -15,9 +15,10 @@ from harness.model.run import Run
 from harness.model.workload import Data, Published, Workload
 from harness.run.constants import check_params, constants
 from harness.run.events import EventTail, read_log
-from harness.run.plan import plan_trials, resolve_variants, spec_for
+from harness.run.plan import plan_trials, resolve_variants
 from harness.run.scripts import read_workloads
 from harness.run.store import read_run
+from harness.run.trial_container import spec_for
 from tests import builders
 from tests.faults.injecting import damage_line, faults, succeeds_or_user_error, time_limit
 from tests.faults.test_damaged_runs import render
