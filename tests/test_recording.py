@@ -1,7 +1,6 @@
 import base64
 import hashlib
 import lzma
-import tracemalloc
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -134,22 +133,18 @@ def test_decompression_is_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "message"),
     [
-        b"\xdd\x7f\xff\xff\xff" + b"\x80" * 40_000_000, b"\xdd\x7f\xff\xff\xff",
-        b"\xdf\x00\xff\xff\xff" + b"\xa0" * 8_000_000, b"\xc1", b"\xdb\xff\xff\xff\xff",
+        (b"\xdd\x7f\xff\xff\xff" + b"\x80" * 4_100_000, "too many values"),  # empty mappings of 64 bytes each
+        (b"\xdd\x7f\xff\xff\xff", "truncated"),
+        (b"\xdb\xff\xff\xff\xff", "truncated"),
+        (b"\xc1", "unknown type"),
     ],
-    ids=["empty mappings", "length without items", "empty texts", "unknown type", "text without bytes"],
-)  # fmt: skip
-def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes) -> None:
-    """Forty million empty mappings take 3 GB."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(StoreError, match="damaged"):
-            unpack(packed_bytes(document))
-        assert tracemalloc.get_traced_memory()[1] < 200 << 20
-    finally:
-        tracemalloc.stop()
+    ids=["many values", "length without items", "text without bytes", "unknown type"],
+)
+def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
+    with pytest.raises(StoreError, match=f"damaged: .*{message}"):
+        unpack(packed_bytes(document))
 
 
 def test_check_accepts_every_type_that_is_written() -> None:
