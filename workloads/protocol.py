@@ -99,8 +99,8 @@ LONGEST_REASON = 300
 
 _NUMBER = (int, float)
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    # First line.
-    "start": {},
+    # First line: both clocks at the same instant, and the kernel, for readers of the file.
+    "start": {"wall_ns": (int,), "boot_id": (str,)},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
     # Start of a variant: its parameters and its changes from the baseline (see Change).
@@ -320,7 +320,7 @@ class EventWriter:
 
     def start(self) -> None:
         """Write the first event."""
-        self.write("start")
+        self.write("start", wall_ns=time.time_ns(), boot_id=boot_id())
 
 
 def measures_speed(variant: str) -> bool:
