@@ -17,7 +17,7 @@ from harness.errors import FleetError, StoreError, TfbenchError, TrialError, Usa
 from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files
 from harness.fleet.node_worker import kind, scratch_folder
-from harness.fleet.session import Ready, choose, collect, lost_nodes, prepare, run, user_files
+from harness.fleet.session import choose, collect, lost_nodes, run, user_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.progress import Silent
@@ -244,9 +244,11 @@ class TestResuming:
         cut = [RUN, done_trial(0, tmp_path / "s")]
         collect(messages_of({"a": whole(tmp_path / "a"), "b": cut}), folder, Silent())
         rest = {"b": whole(tmp_path / "t", (1, 2)), "c": ["preparing"]}
-        cluster = FakeCluster(scripts=rest)
-        ready = Ready(folder=folder, plan=folder.read_plan(), nodes=nodes, missing={"d": "Node d failed."})
-        assert run(cluster, ready, Silent()) == {"d": "Node d failed."}
+        silent = FleetError("it is silent.", hint="Look there.")
+        cluster = FakeCluster((*nodes, node("d")), {"d": silent}, rest)
+        assert run(cluster, folder, folder.read_plan(), Silent()) == {
+            "d": "Node d: it is silent. Look there."
+        }
         assert set(cluster.sent) == {"b", "c"}
         done = f"trials/{IDS[0]}"
         needed = {"manifest.json", "plan.json", f"{done}/trial.json", f"{done}/out/events.jsonl"}
@@ -259,10 +261,10 @@ class TestResuming:
         bad = FleetError("No module named 'docker'", hint="Install it.")
         cluster = FakeCluster((node("c", kind="T4"), node("bad", kind="T4")), {"bad": bad})
         for _ in range(2):
-            ready = prepare(cluster, folder, folder.read_plan(), Silent())
-            assert [each.key for each in ready.nodes] == ["c"]
-            assert set(ready.missing) == {"b", "bad"}, "node c replaces node a"
-            assert "No module named 'docker' Install it." in ready.missing["bad"]
+            missing = run(cluster, folder, folder.read_plan(), Silent())
+            assert cluster.sent.keys() == {"c"}
+            assert set(missing) == {"b", "bad"}, "node c replaces node a"
+            assert "No module named 'docker' Install it." in missing["bad"]
             assert folder.read_plan().chosen == ("b", "c", "bad")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}
 
@@ -276,5 +278,5 @@ class TestResuming:
     def test_no_usable_node(self, tmp_path):
         cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
         with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
-            prepare(cluster, folder_in(tmp_path), plan_of(), Silent())
+            run(cluster, folder_in(tmp_path), plan_of(), Silent())
         assert "Node a: it is silent. Look there." in caught.value.hint

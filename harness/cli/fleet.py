@@ -21,7 +21,7 @@ from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_opti
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan
-from harness.fleet.session import prepare, run, user_files
+from harness.fleet.session import run, user_files
 from harness.model.options import Options
 from harness.model.run import Status
 from harness.paths import paths_here
@@ -98,9 +98,7 @@ def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mappin
     """Run the plan; return missing nodes with the reasons."""
     checkout = paths_here().checkout
     with stop_on_signals(), connected(plan.address, checkout) as cluster:
-        prepared = prepare(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
-        progress.line(f"Fleet folder: {folder.path}")
-        return run(cluster, prepared, progress)
+        return run(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
 
 
 def _write_page(folder: FleetFolder, progress: Progress) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import FleetError, TfbenchError, UsageError
@@ -18,31 +18,17 @@ from harness.wording import counted
 ALL, ONE_PER_KIND = "all", "one-per-kind"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A prepared fleet, whose folder is written.
-
-    Attributes:
-        nodes: nodes that take part.
-        missing: key of each selected but unusable node -> reason.
-    """
-
-    folder: FleetFolder
-    plan: FleetPlan
-    nodes: tuple[Node, ...]
-    missing: Mapping[str, str] = field(default_factory=dict)
-
-
-def prepare(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Ready:
-    """Describe and select the current nodes, and write the plan for them.
+def run(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Progress) -> dict[str, str]:
+    """Run a plan on the current nodes that it selects; return the keys of missing nodes with the reasons.
 
     Args:
+        folder: receives the plan, and results as they come.
         plan: a new plan, or that of an earlier attempt.
 
     Raises:
         UsageError: no node matches the selection.
         FleetError: no selected node is usable; the hint gives the reason for each.
-        StoreError: the folder cannot be written.
+        StoreError: the driver cannot write a file; earlier results are kept and can be resumed.
     """
     progress.line("Querying the nodes of the cluster")
     nodes, failed = cluster.describe_nodes(cloud=plan.options.cloud_metadata)
@@ -63,7 +49,12 @@ def prepare(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Pr
     folder.write_plan(plan)
     kinds = sorted({node.kind for node in usable})
     progress.line(f"Using {counted(len(usable), 'node')}: {'; '.join(kinds)}")
-    return Ready(folder=folder, plan=plan, nodes=usable, missing=missing)
+    progress.line(f"Fleet folder: {folder.path}")
+    for reason in missing.values():
+        progress.line(reason)
+    previous_runs = [(node, folder.resume_files(node.key)) for node in usable if not folder.done(node.key)]
+    with closing(cluster.run_plan(plan, previous_runs)) as messages:
+        return missing | collect(messages, folder, progress)
 
 
 def lost_nodes(folder: FleetFolder, plan: FleetPlan, nodes: Sequence[Node]) -> dict[str, str]:
@@ -119,22 +110,6 @@ def choose(nodes: Sequence[Node], selection: str) -> tuple[Node, ...]:
 def _labels(node: Node) -> str:
     own = {name: value for name, value in node.labels.items() if not name.startswith("ray.io/")}
     return ", ".join(f"{name}={value}" for name, value in own.items()) or "no labels"
-
-
-def run(cluster: Cluster, ready: Ready, progress: Progress) -> Mapping[str, str]:
-    """Run the plan on each node; return missing nodes with the reasons.
-
-    Raises:
-        StoreError: the driver cannot write a file; earlier results are kept and can be resumed.
-    """
-    folder = ready.folder
-    for reason in ready.missing.values():
-        progress.line(reason)
-    previous_runs = [
-        (node, folder.resume_files(node.key)) for node in ready.nodes if not folder.done(node.key)
-    ]
-    with closing(cluster.run_plan(ready.plan, previous_runs)) as messages:
-        return {**ready.missing, **collect(messages, folder, progress)}
 
 
 def collect(
