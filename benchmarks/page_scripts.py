@@ -22,8 +22,8 @@ from harness.analysis import analyse
 from harness.model.analysis import Analysis, Key, find_by_key
 from harness.model.run import Run
 from harness.paths import paths_here
-from harness.run.constants import script_text
 from harness.run.recording import open_run
+from harness.run.scripts import script_text
 from workloads.protocol import BASELINE
 
 # Prints the samples per second of the script's fit, from after WARM_UP_S for MEASURE_S.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model.workload import Rung
-from harness.run.constants import assigned, check_params, constants, params_for, script_text, with_values
+from harness.run.scripts import assigned, check_params, constants, params_for, script_text, with_values
 from tests.builders import small_workload
 
 

@@ -3,8 +3,7 @@ import pytest
 from harness.engines import Exit
 from harness.errors import EngineError
 from harness.model.run import Status, Window
-from harness.run.events import EventLog
-from harness.run.outcome import trial_outcome
+from harness.run.events import EventLog, trial_outcome
 from workloads.protocol import BASELINE, NO_GPU_EXIT, TUNED
 
 MEMORY_BYTES = 3 << 29

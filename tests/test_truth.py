@@ -20,7 +20,7 @@ from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
 from harness.model.analysis import Cause
 from harness.run.catalogue import select
-from harness.run.constants import check_params
+from harness.run.scripts import check_params
 from harness.run.store import read_run
 from tests import builders
 from tests.conftest import ROOT

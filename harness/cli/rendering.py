@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,8 +43,6 @@ COMPARISON_FILES: Mapping[str, str] = {
     "csv": "comparison.csv",
     "junit": "comparison.xml",
 }
-# Starting a process takes as long as reading this many runs.
-_RUNS_PER_PROCESS = 4
 
 
 def output_paths(
@@ -202,13 +196,10 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
     Raises:
         StoreError: a run cannot be read.
     """
-    read_one = partial(_read_extract, prices=read_prices(price))
-    workers = min(os.cpu_count() or 1, len(runs) // _RUNS_PER_PROCESS)
-    result = []
-    with progress.task("Reading runs", float(len(runs))) as task, ExitStack() as stack:
-        map_runs = map if workers < 2 else stack.enter_context(ProcessPoolExecutor(workers)).map
-        for extract in map_runs(read_one, runs):
-            result.append(extract)
+    prices, result = read_prices(price), []
+    with progress.task("Reading runs", float(len(runs))) as task:
+        for run in runs:
+            result.append(_read_extract(run, prices))
             task.advance(1)
     return tuple(result)
 
@@ -230,8 +221,7 @@ def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mappin
     }
 
 
-def _read_extract(run: NamedRun, *, prices: Prices | None) -> Extract:
-    """Read and analyse one run; runs in a worker process if there are many."""
+def _read_extract(run: NamedRun, prices: Prices | None) -> Extract:
     from harness.analysis.extract import extract  # noqa: PLC0415 - kept off the start of the command
 
     if run.path.name.endswith(EXTRACT_SUFFIX):

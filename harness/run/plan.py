@@ -11,7 +11,7 @@ from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
 from harness.model.run import CPU, PlannedTrial, Point, Scalar
 from harness.model.workload import Workload
-from harness.run.constants import params_for
+from harness.run.scripts import params_for
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,

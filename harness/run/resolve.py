@@ -34,8 +34,8 @@ from harness.model.platform import Gpu, target_for
 from harness.model.run import CPU, PlannedTrial, Prices
 from harness.model.workload import Workload
 from harness.run.catalogue import Entry, select
-from harness.run.constants import check_params
 from harness.run.plan import grid, machine_trials, plan_trials, resolve_devices, resolve_variants, soak_trials
+from harness.run.scripts import check_params
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
 from workloads.protocol import BASELINE, MACHINE, TENSORFLOW

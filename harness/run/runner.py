@@ -17,8 +17,7 @@ from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.run import PlannedTrial, Status, Trial
 from harness.progress import Progress, Task
-from harness.run.events import EventTail, read_log
-from harness.run.outcome import trial_outcome
+from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target

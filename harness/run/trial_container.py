@@ -26,9 +26,9 @@ from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, PlannedTrial
 from harness.model.workload import Data, Workload
 from harness.paths import Paths
-from harness.run.constants import script_text
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
+from harness.run.scripts import script_text
 from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
 
 

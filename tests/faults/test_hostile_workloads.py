@@ -13,10 +13,9 @@ from harness.defaults import PROFILES
 from harness.model.options import Options
 from harness.model.run import Run
 from harness.model.workload import Data, Published, Workload
-from harness.run.constants import check_params, constants
 from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, resolve_variants
-from harness.run.scripts import read_workloads
+from harness.run.scripts import check_params, constants, read_workloads
 from harness.run.store import read_run
 from harness.run.trial_container import spec_for
 from tests import builders

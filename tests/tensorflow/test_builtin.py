@@ -12,7 +12,7 @@ from harness.data.datasets import ensure_data
 from harness.model.workload import Data, Workload
 from harness.progress import Silent
 from harness.run.catalogue import built_in
-from harness.run.constants import script_text
+from harness.run.scripts import script_text
 from tests.conftest import ROOT
 from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED
 

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.run.catalogue import built_in
-from harness.run.constants import script_text
+from harness.run.scripts import script_text
 from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.tensorflow

@@ -6,7 +6,7 @@ from harness.data.generated_arrays import TableRecipe
 from harness.model.workload import Data
 from harness.progress import Silent
 from harness.run.catalogue import built_in
-from harness.run.constants import script_text
+from harness.run.scripts import script_text
 from workloads.protocol import BASELINE, INPUT_ONLY, NO_GPU_EXIT, TREES, TUNED, measures_speed
 
 pytestmark = pytest.mark.tensorflow

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.truth.cpu_cases import BATCH, DEVICE_S, METERED, RECORD_BYTES
 from benchmarks.truth.running import SCRIPTS
-from harness.run.constants import with_values
+from harness.run.scripts import with_values
 from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, PYTHON_IN_STEP, STAGES
 
 pytestmark = pytest.mark.tensorflow
