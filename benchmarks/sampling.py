@@ -27,8 +27,8 @@ import typer
 from benchmarks.tables import markdown
 from harness.analysis.stats import estimate
 from harness.engines import Container
-from harness.model.options import Options
 from harness.model.platform import Gpu
+from harness.model.run import Options
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.events import read_log

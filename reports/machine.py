@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.analysis.xids import UNKNOWN, XIDS
 from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance, PeakUse
-from harness.model.health import HOST, Check, HealthItem, Level
+from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
 from reports.names import device_name, devices_of

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from harness.defaults import PROFILES
 from harness.engines import ContainerSpec
-from harness.model.health import HOST, Health, State, Xid
-from harness.model.options import Options
-from harness.model.platform import EngineInfo, Gpu, ImageInfo
+from harness.model.platform import HOST, EngineInfo, Gpu, Health, ImageInfo, State, Xid
 from harness.model.run import (
     DataInfo,
     Gap,
     Manifest,
     Metric,
+    Options,
     Phase,
     PlannedTrial,
     Run,

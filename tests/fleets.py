@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files
-from harness.model.options import Options
-from harness.model.run import Status
+from harness.model.run import Options, Status
 from harness.run.store import RunFolder
 from tests.builders import cpu_run
 from tests.fakes import good_events

@@ -14,7 +14,7 @@ from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.run.recording import read_extract_file, references
 from reports.compare_charts import shown_runs
 from tests import builders

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.run.json_values import from_plain, to_plain
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve

@@ -7,7 +7,7 @@ from harness.analysis import analyse
 from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
 from harness.errors import UsageError
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.model.workload import Workload
 from harness.run.plan import soak_trials
 from harness.run.trial_container import spec_for

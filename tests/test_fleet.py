@@ -18,8 +18,7 @@ from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files
 from harness.fleet.node_worker import kind, scratch_folder
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
-from harness.model.options import Options
-from harness.model.run import Status
+from harness.model.run import Options, Status
 from harness.progress import Silent
 from harness.run.store import read_run
 from tests.conftest import ROOT

@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import analyse, health_checks
 from harness.cli.run_trials import raise_for_health
 from harness.errors import UnhealthyError
-from harness.model.health import HOST, Check, Health, HealthItem, Level, State
+from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
 from harness.system.health_readings import HealthWatch, host_state, kernel_xids, watching

@@ -11,8 +11,7 @@ import pytest
 from harness.cli.metrics_file import live_metrics
 from harness.defaults import PROFILES
 from harness.errors import UsageError
-from harness.model.options import Options
-from harness.model.run import Run, Status, Trial, Window
+from harness.model.run import Options, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve

@@ -4,7 +4,7 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.model.workload import Data, Rung, Workload
 from harness.run.plan import STEP_VARIANTS, plan_trials, resolve_devices, resolve_variants
 from harness.run.trial_container import spec_for

@@ -12,8 +12,7 @@ from harness.cli.rerun import differences_between
 from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
-from harness.model.options import Options
-from harness.model.run import Run, Status
+from harness.model.run import Options, Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import sources
 from harness.run.recording import pack_for_page, unpack

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.model.options import Options
-from harness.model.run import DataInfo
+from harness.model.run import DataInfo, Options
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session

@@ -9,8 +9,7 @@ import pytest
 
 from harness.defaults import OUT_FILES, PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.options import Options
-from harness.model.run import PlannedTrial, Point, Run, Status, Trial
+from harness.model.run import Options, PlannedTrial, Point, Run, Status, Trial
 from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
 from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NO_MEMORY

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.xids import UNKNOWN, XIDS
-from harness.model.health import HOST, Check, Health, HealthItem, Level, State
+from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Series, Trial
 
 # A reading counts as taken under load at this GPU utilisation or more.

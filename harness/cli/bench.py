@@ -10,7 +10,7 @@ from harness.cli.console import Terminal, err
 from harness.cli.metrics_file import MetricsFile
 from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import Resume, check_resume, takes_options
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.paths import paths_here
 from harness.run.prepare import prepare, resume
 from harness.run.resolve import resolve

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import Terminal, err, out
-from harness.model.health import Level
+from harness.model.platform import Level
 from harness.model.run import CPU
 from harness.paths import paths_here
 from harness.system.doctor_checks import Check, State, examine

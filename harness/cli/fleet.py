@@ -22,8 +22,7 @@ from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan
 from harness.fleet.session import run, user_files
-from harness.model.options import Options
-from harness.model.run import Status
+from harness.model.run import Options, Status
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.plan import split_devices

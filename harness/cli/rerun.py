@@ -20,9 +20,8 @@ from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
-from harness.model.options import Options
 from harness.model.platform import ImageInfo
-from harness.model.run import Run
+from harness.model.run import Options, Run
 from harness.paths import Paths, paths_here
 from harness.run.prepare import prepare
 from harness.run.recording import open_run

@@ -16,7 +16,7 @@ from harness.cli.metrics_file import live_metrics
 from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
 from harness.model.analysis import Analysis
-from harness.model.health import Level
+from harness.model.platform import Level
 from harness.model.run import Trial
 from harness.run.prepare import Prepared, execute
 from harness.run.store import RunFolder

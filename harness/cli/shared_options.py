@@ -1,6 +1,6 @@
 """Options shared by several commands.
 
-`OPTIONS` declares an option for each field of harness.model.options.Options; `takes_options` adds them to a command,
+`OPTIONS` declares an option for each field of harness.model.run.Options; `takes_options` adds them to a command,
 which receives them as one `Options` value.
 """
 
@@ -17,7 +17,7 @@ import typer
 
 from harness.defaults import MAX_SOAK_S, MIN_SOAK_S
 from harness.errors import UsageError
-from harness.model.options import Options
+from harness.model.run import Options
 
 Command = Callable[..., None]
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from harness.defaults import FLEET_WAIT_S
 from harness.errors import StoreError, TfbenchError, on_disk
-from harness.model.options import Options
-from harness.model.run import Run, Trial
+from harness.model.run import Options, Run, Trial
 from harness.run.json_values import from_plain
 from harness.run.store import RunFolder, read_run, write_atomic, write_json
 from harness.untrusted import read_object, remove_tree

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from harness.model.health import HealthItem
+from harness.model.platform import HealthItem
 from harness.model.run import Point, Run, Status
 from harness.model.workload import Published
 from workloads.protocol import Change

@@ -10,9 +10,8 @@ from harness import __version__
 from harness.engines.connect import DOCKER, LOCAL
 from harness.errors import UsageError
 from harness.images.recipes import Recipes
-from harness.model.options import Options
 from harness.model.platform import EngineInfo, ImageInfo
-from harness.model.run import Run, Status
+from harness.model.run import Options, Run, Status
 from harness.paths import Paths
 from harness.run.catalogue import select, sources
 from harness.run.plan import split_devices

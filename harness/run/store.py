@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError, on_disk
-from harness.model.health import Health
+from harness.model.platform import Health
 from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Trial
 from harness.model.workload import Workload
 from harness.run.events import read_log

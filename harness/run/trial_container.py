@@ -21,9 +21,8 @@ from harness.engines import (
 )
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
-from harness.model.options import Options
 from harness.model.platform import ImageInfo
-from harness.model.run import DataInfo, Manifest, PlannedTrial
+from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload
 from harness.paths import Paths
 from harness.run.resolve import Resolved

@@ -16,8 +16,7 @@ import psutil
 import pynvml
 
 from harness.cpuset import cpu_numbers
-from harness.model.health import HOST, Health, State, Xid
-from harness.model.platform import Gpu
+from harness.model.platform import HOST, Gpu, Health, State, Xid
 from harness.system.machine import text
 from harness.telemetry.gpu_source import Fields
 from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain

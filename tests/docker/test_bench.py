@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.page_scripts import bare_speed, data_folders, scripts_of
 from harness.analysis import analyse
-from harness.model.health import Check
+from harness.model.platform import Check
 from harness.model.run import Run, Status
 from harness.run.recording import open_run
 from harness.run.store import read_run

@@ -14,7 +14,7 @@ from harness.cli.console import Terminal, err, show_error
 from harness.cli.run_trials import measure, stop_on_signals
 from harness.defaults import PROFILES
 from harness.errors import TfbenchError
-from harness.model.options import Options
+from harness.model.run import Options
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.runner import Job

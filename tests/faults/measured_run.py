@@ -10,8 +10,7 @@ from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
-from harness.model.options import Options
-from harness.model.run import Run
+from harness.model.run import Options, Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
