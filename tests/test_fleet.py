@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cli.run_trials import raise_for_trials
+from harness.cli.bench import raise_for_trials
 from harness.errors import FleetError, StoreError, TfbenchError, TrialError, UsageError
 from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files

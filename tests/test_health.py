@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from harness.analysis import analyse, health_checks
-from harness.cli.run_trials import raise_for_health
+from harness.cli.bench import raise_for_health
 from harness.errors import UnhealthyError
 from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Run, Series

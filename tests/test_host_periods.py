@@ -11,7 +11,7 @@ from harness.analysis.host_periods import host_speeds, slow_trials
 from harness.defaults import PROFILES
 from harness.model.analysis import CaveatKind
 from harness.model.run import Metric, PlannedTrial, Run, Trial
-from harness.run.stopping import Stopping
+from harness.run.runner import Stopping
 from reports import messages
 from tests import builders
 from workloads.protocol import BASELINE, PROBES

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.power import measure, rate, slowed, trials_needed
 from harness.defaults import PROFILES
 from harness.model.comparison import Extract
-from harness.run.stopping import Stopping
+from harness.run.runner import Stopping
 from tests.comparisons import again, whole
 from tests.test_stopping import planned, trial
 

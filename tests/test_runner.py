@@ -11,8 +11,7 @@ from harness.defaults import OUT_FILES, PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
 from harness.model.run import Options, PlannedTrial, Point, Run, Status, Trial
 from harness.run.plan import plan_trials
-from harness.run.runner import Job, Runner
-from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NO_MEMORY
+from harness.run.runner import BUDGET_SPENT, EXHAUSTED, NO_MEMORY, Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.run.trial_container import spec_for
 from harness.telemetry import Source

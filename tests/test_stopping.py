@@ -4,7 +4,7 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.model.run import PlannedTrial, Status, Trial, Window
-from harness.run.stopping import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
+from harness.run.runner import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Stopping
 from workloads.protocol import BASELINE, TUNED
 
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)

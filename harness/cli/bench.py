@@ -1,20 +1,35 @@
-"""`tfbench bench`: run the workloads and write the report."""
+"""`tfbench bench`: run the workloads and write the report; also what other commands that measure share."""
 
 from __future__ import annotations
 
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 
-from harness.cli.console import Terminal, err
-from harness.cli.metrics_file import MetricsFile
-from harness.cli.run_trials import command_line, measure, stop_on_signals
+from harness.cli import failure
+from harness.cli.console import Terminal, err, show_error, told
+from harness.cli.metrics_file import MetricsFile, live_metrics
+from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
 from harness.cli.shared_options import Resume, check_resume, takes_options
-from harness.model.run import Options
+from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
+from harness.model.analysis import Analysis
+from harness.model.platform import Level
+from harness.model.run import Options, Trial
 from harness.paths import paths_here
-from harness.run.prepare import prepare, resume
+from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
+from harness.run.store import RunFolder
+from harness.untrusted import printable
+from harness.wording import counted
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Unhealthy = Annotated[
     bool,
     typer.Option("--fail-if-unhealthy", help="Exit with code 12 if a health check of the machine fails."),
@@ -41,3 +56,98 @@ def command(
         else:
             prepared = prepare(resolve(options), paths_here(), progress, command=command_line())
         measure(prepared, progress, fail_if_unhealthy=fail_if_unhealthy, metrics_file=metrics_file)
+
+
+def command_line() -> str:
+    """Return the command line as entered by the user."""
+    return without_secrets(printable(shlex.join(["tfbench", *sys.argv[1:]])))
+
+
+def measure(
+    prepared: Prepared,
+    progress: Terminal,
+    *,
+    fail_if_unhealthy: bool = False,
+    metrics_file: Path | None = None,
+) -> None:
+    """Run the trials, then write and print the report, even if the run ends early.
+
+    Raises:
+        TfbenchError: the run ended early, a trial failed, or (if asked) a health check did.
+    """
+    progress.line(f"Run folder: {prepared.folder.path}")
+    try:
+        with live_metrics(metrics_file, prepared, progress) as on_trial_end:
+            trials = execute(prepared, progress, on_trial_end)
+    except TfbenchError:
+        try:
+            if prepared.folder.exists():
+                _write_report(prepared.folder)
+        except Exception as error:  # must not hide why the run ended
+            show_error(failure(error))
+        raise
+    if not trials:
+        progress.line("All trials had already finished; regenerating the report.")
+    analysis = _write_report(prepared.folder)
+    raise_for_trials({trial.id: trial for trial in trials})
+    if fail_if_unhealthy:
+        raise_for_health(analysis)
+
+
+def raise_for_health(analysis: Analysis) -> None:
+    """Raise UnhealthyError if a health check failed."""
+    failed = [f"{item.check.value} of {item.device}" for item in analysis.health if item.level is Level.FAIL]
+    if failed:
+        raise UnhealthyError(
+            f"The machine is not healthy: {', '.join(failed)}.",
+            hint="See the section Machine of the report for what to do.",
+        )
+
+
+def _write_report(folder: RunFolder) -> Analysis:
+    """Write the report of all finished trials, and print its summary."""
+    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+
+    try:
+        analysis, renderers = report_renderers(folder.path)
+        write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "Interrupted while writing the report; the trials are kept.",
+            hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
+        ) from error
+    told().print(summary(analysis))
+    return analysis
+
+
+def raise_for_trials(trials: Mapping[str, Trial]) -> None:
+    """Raise TrialError if a trial failed; `trials` has them by name."""
+    failed = {name: trial.message for name, trial in trials.items() if trial.failed}
+    if failed:
+        first, message = next(iter(failed.items()))
+        raise TrialError(
+            f"{len(failed)} of {counted(len(trials), 'trial')} failed, first {first}: {message}",
+            hint="See log.txt in the trial's folder. The report shows the others.",
+        )
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends the run.
+
+    Later signals are ignored so that they cannot interrupt the cleanup. Signals that are already ignored, as
+    under nohup, stay ignored.
+    """
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for signal_number in _SIGNALS:
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
+            signal.signal(signal_number, stop)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted("Interrupted.", hint="Run the same command again.") from error

@@ -14,9 +14,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.bench import command_line, raise_for_trials, stop_on_signals
 from harness.cli.console import Terminal, err, told
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
-from harness.cli.run_trials import command_line, raise_for_trials, stop_on_signals
 from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected

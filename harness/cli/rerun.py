@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.bench import command_line, measure, stop_on_signals
 from harness.cli.console import Terminal, err, told
 from harness.cli.metrics_file import MetricsFile
-from harness.cli.run_trials import command_line, measure, stop_on_signals
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from harness.cli import prepare_process
+from harness.cli.bench import measure, stop_on_signals
 from harness.cli.console import Terminal, err, show_error
-from harness.cli.run_trials import measure, stop_on_signals
 from harness.defaults import PROFILES
 from harness.errors import TfbenchError
 from harness.model.run import Options

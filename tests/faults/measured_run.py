@@ -4,8 +4,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from harness.cli.bench import stop_on_signals
 from harness.cli.console import show_error
-from harness.cli.run_trials import stop_on_signals
 from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
