@@ -64,7 +64,7 @@ def _summary(
     return Summary(
         throughput=throughput,
         step_time=step_time,
-        batch_size=_batch_size(run, info, group[0]),
+        batch_size=_batch_size(info, group[0]),
         step_quantiles=_quantiles(group),
         wait_share=_median(waits),
         training_s=estimate(trained or projected, "s"),
@@ -141,7 +141,7 @@ def _info(group: Sequence[Measure]) -> VariantInfo | None:
     return next(variants, None)
 
 
-def _batch_size(run: Run, info: VariantInfo | None, measure: Measure) -> int:
+def _batch_size(info: VariantInfo | None, measure: Measure) -> int:
     """Return the batch size of all devices; for variants of the breakdown, the mean samples per step.
 
     The mean of a variant that trains depends on how many short batches its windows include.

@@ -66,11 +66,6 @@ class Job:
         return self.shared.call
 
     @property
-    def replicas(self) -> int:
-        """The number of devices that each process a batch."""
-        return len(self.devices)
-
-    @property
     def gpu(self) -> bool:
         """Whether the devices are GPUs."""
         return self.spec.device == "gpu"

@@ -126,7 +126,7 @@ def mirrored_batch(job: Job) -> None:
     meter, strategy, model = job.meter, job.strategy, job.call.model
     began = meter.clock()
     shares = [
-        tf.nest.map_structure(lambda part: part[: rows(job.call.batch) // job.replicas], job.call.batch)
+        tf.nest.map_structure(lambda part: part[: rows(job.call.batch) // len(job.devices)], job.call.batch)
     ]
     copies = []
     for name in job.devices:
@@ -143,7 +143,7 @@ def mirrored_batch(job: Job) -> None:
     run = steps.compile_mirrored(model, strategy)
     meter.phase(DATA, began)
     meter.loss = lambda: models.take_loss(model)
-    drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * job.replicas)
+    drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * len(job.devices))
 
 
 def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int) -> None:
