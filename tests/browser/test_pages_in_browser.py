@@ -124,7 +124,7 @@ def test_the_time_axis_starts_on_measured_phases_and_zooms_by_keyboard(open_repo
     ("name", "width"),
     [
         ("suite", 390), ("four-gpus", 320), ("hostile", 320), ("bare", 390), ("sweep", 390),
-        ("compare:two", 390), ("compare:fleet", 320), ("compare:eight", 320), ("compare:together", 390),
+        ("compare:two", 390), ("compare:fleet", 320), ("compare:eight", 320),
     ],
 )  # fmt: skip
 def test_small_screens_do_not_scroll_sideways(open_report, name, width):
@@ -170,7 +170,7 @@ def brightness(colour: str) -> float:
         ("interrupted", "light", 1280, "screen"),
         ("failed", "dark", 1280, "screen"), ("bare", "light", 390, "screen"), ("sweep", "dark", 1280, "screen"),
         ("serving", "light", 1280, "screen"), ("compare:two", "light", 1200, "screen"),
-        ("compare:eight", "dark", 1200, "screen"), ("compare:together", "dark", 1200, "screen"),
+        ("compare:eight", "dark", 1200, "screen"),
     ],
 )  # fmt: skip
 def test_axe_finds_no_accessibility_problems(open_report, name, scheme, width, media):
