@@ -82,7 +82,7 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
 
 def _prediction(finding: Finding | None) -> float | None:
     ablation = finding.ablation if finding else None
-    return ablation.predicted / ablation.gain.median if ablation else None
+    return ablation.predicted.median / ablation.gain.median if ablation else None
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:

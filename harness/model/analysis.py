@@ -245,6 +245,8 @@ class Cause(StrEnum):
     STEAL = "steal"
     OTHER_PROGRAMS = "other programs"
     COMPUTE = "compute"
+    PRECISION = "precision"  # computes in a precision in which the device is slow
+    UPDATE = "optimizer update"  # time that does not grow with the batch although the device is busy
     MEMORY_BANDWIDTH = "memory bandwidth"
     HEAT = "heat"
     POWER = "power limit"
@@ -263,7 +265,7 @@ class Ablation:
     """
 
     variant: str
-    predicted: float
+    predicted: Estimate
     gain: Estimate
 
 
