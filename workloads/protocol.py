@@ -56,6 +56,8 @@ RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
+# Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
+DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"

@@ -79,6 +79,7 @@ class Summary(Keyed):
         training_samples: samples of these epochs.
         cold_start: (phase, seconds) of everything before steady state, in order.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
+        memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
         energy_j_per_sample: as measured by `energy_source`, or None.
         accuracy: on held-out data, or None.
         trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
@@ -94,6 +95,7 @@ class Summary(Keyed):
     training_samples: int | None
     cold_start: tuple[tuple[str, float], ...]
     telemetry: Mapping[str, float]
+    memory_bytes: float | None
     energy_j_per_sample: Estimate | None
     energy_source: str
     accuracy: float | None

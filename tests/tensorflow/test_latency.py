@@ -100,7 +100,7 @@ from types import SimpleNamespace
 import numpy as np
 from workloads.driver import latency
 from workloads.protocol import Spec
-latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0, 200
+latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0, 100
 def searched(bounds_ms, latency_ms_by_size, compared_ms=0.0):
     requests, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)
@@ -141,7 +141,7 @@ from types import SimpleNamespace
 import numpy as np
 from workloads.driver import latency
 from workloads.protocol import Spec
-latency.LASTS_BOUNDS, latency.MAX_SERVER_REQUESTS = 0, 400
+latency.LASTS_BOUNDS, latency.MAX_SERVER_REQUESTS = 0, 100
 pool = np.tile(np.arange(16), 2)
 def served(peaks):
     firsts, copied, at_once, most = [], [], 0, 0
