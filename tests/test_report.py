@@ -179,7 +179,7 @@ def test_banners_come_first(name, banners):
                  "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),
         ("cpu", ("host_processor_model_name",), ("Power limit",)),
         ("four-gpus", ("USD",), ()),
-        ("serving", ("901/s", "Offered", "900/s"), ()),
+        ("serving", ("901/s", "offered", "900/s"), ()),
     ],
 )  # fmt: skip
 def test_pages_show_only_what_a_run_has(name: str, words: tuple[str, ...], absent: tuple[str, ...]) -> None:
