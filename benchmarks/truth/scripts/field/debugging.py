@@ -7,7 +7,7 @@ from keras import layers
 RUN_EAGERLY = True
 
 rng = np.random.default_rng(0)
-x, y = rng.random((2000, 28, 28, 1), "float32"), rng.integers(0, 10, 2000)
+x, y = rng.random((20_000, 28, 28, 1), "float32"), rng.integers(0, 10, 20_000)
 
 model = keras.Sequential([layers.Input((28, 28, 1))])
 for filters in (8, 16, 32):
