@@ -16,7 +16,7 @@ import docker
 from docker.errors import ImageNotFound, NotFound
 from docker.types import Mount
 
-from harness.engines.docker_calls import engine_call
+from harness.engines.docker_client import engine_call
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.base_image import obtain, pull_missing
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
