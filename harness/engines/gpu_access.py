@@ -22,9 +22,9 @@ KIND = "nvidia.com/gpu"
 CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"
 # What libnvidia-container mounts for "compute" and "utility".
 _LIBRARIES = (
-    "cuda cudadebugger nvidia-allocator nvidia-cfg nvidia-compiler nvidia-fatbinaryloader nvidia-gpucomp nvidia-ml "
-    "nvidia-nvvm nvidia-nvvm70 nvidia-pkcs11* nvidia-ptxjitcompiler"
-).split()
+    "cuda", "cudadebugger", "nvidia-allocator", "nvidia-cfg", "nvidia-compiler", "nvidia-fatbinaryloader",
+    "nvidia-gpucomp", "nvidia-ml", "nvidia-nvvm", "nvidia-nvvm70", "nvidia-pkcs11*", "nvidia-ptxjitcompiler",
+)  # fmt: skip
 _LIBRARIES_HINT = (
     "Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or add their folder "
     "to LD_LIBRARY_PATH."

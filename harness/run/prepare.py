@@ -38,7 +38,7 @@ from harness.system.file_locks import default_path, measuring
 from harness.system.health_readings import HealthWatch, watching
 from harness.system.kept import remove_abandoned
 from harness.system.machine import host_facts, system_description
-from harness.telemetry.sources import default_sources
+from harness.telemetry.sampler import default_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

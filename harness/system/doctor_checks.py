@@ -25,7 +25,7 @@ from harness.system.file_locks import default_path, measuring
 from harness.system.gpus import discover
 from harness.system.machine import GIB, text
 from harness.telemetry import Target
-from harness.telemetry.sources import default_sources
+from harness.telemetry.sampler import default_sources
 from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES
 
 

@@ -11,7 +11,7 @@ import pynvml
 
 from harness.errors import UsageError
 from harness.model.platform import Gpu
-from harness.telemetry.nvml_errors import explain
+from harness.telemetry.gpu_source import explain
 from harness.untrusted import printable
 
 T = TypeVar("T")

@@ -19,8 +19,7 @@ from harness.cpuset import cpu_numbers
 from harness.model.health import HOST, Health, State, Xid
 from harness.model.platform import Gpu
 from harness.system.machine import text
-from harness.telemetry.gpu_source import Fields
-from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
+from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
 
 Values = Mapping[str, float | str]
 _FIELDS: Mapping[str, tuple[int, float]] = {
