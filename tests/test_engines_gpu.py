@@ -10,8 +10,7 @@ from psutil import _psutil_linux
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import GpuError, UsageError
 from harness.model.platform import EngineInfo
-from harness.system.driver import check_driver
-from harness.system.gpus import select_gpus
+from harness.system.gpus import check_driver, select_gpus
 from tests.builders import gpu
 from tests.commands import output_of
 from tests.folders import write_files

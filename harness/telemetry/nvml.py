@@ -1,7 +1,7 @@
 """The GPU sources "nvml" (at every tick), "nvml_slow", "gpm" and "nvml_util".
 
-The driver averages utilisation over 1/6 s to 1 s; gpm and nvml_util resolve shorter pauses. All are read at the start and end
-of a trial, so that differences of slow counters cover the whole trial.
+The driver averages utilisation over 1/6 s to 1 s; gpm and nvml_util resolve shorter pauses. All are read at the
+start and end of a trial, so that differences of slow counters cover the whole trial.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _REASONS = {
 }
 # PROC_PID_INIT_INO, the inode of the kernel's first PID namespace.
 _HOST_NAMESPACE = "pid:[4026531836]"
+_MAX_EVENTS = 1_000
 _MIB = 1024 * 1024
 # NVML_GPM_METRIC_GRAPHICS_UTIL is omitted: on an H200 it takes 1.1 ms of CPU time per call, all others
 # together 0.4 ms, and the source "nvml_util" gives the same value within one percentage point.
@@ -118,30 +119,46 @@ class NvmlSlowSource(GpuSource):
         )
 
 
+class XidEvents:
+    """Xid events of one GPU since the object was made."""
+
+    def __init__(self, gpu: Handle) -> None:
+        self._events = pynvml.nvmlEventSetCreate()
+        pynvml.nvmlDeviceRegisterEvents(gpu, pynvml.nvmlEventTypeXidCriticalError, self._events)
+
+    def new(self) -> list[int]:
+        """Return the codes of the events since the last call."""
+        codes: list[int] = []
+        # Also ends when the GPU is lost: what it reported before still counts.
+        with suppress(pynvml.NVMLError):
+            while len(codes) < _MAX_EVENTS:
+                codes.append(int(pynvml.nvmlEventSetWait_v2(self._events, 0).eventData))
+        return codes
+
+    def close(self) -> None:
+        """Free the event set."""
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(self._events)
+
+
 class Xid(Reading):
     """Critical driver errors (Xid events) since sampling started."""
 
     def __init__(self) -> None:
         super().__init__(("xid_errors",))
-        self._events: Any = None
+        self._events: XidEvents | None = None
         self._count = 0
 
     def read(self, handle: Handle) -> Answers:
         """Count new events."""
-        if self._events is None:
-            self._events = pynvml.nvmlEventSetCreate()
-            pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
-        with suppress(pynvml.NVMLError_Timeout):
-            while True:
-                pynvml.nvmlEventSetWait_v2(self._events, 0)
-                self._count += 1
+        self._events = self._events or XidEvents(handle)
+        self._count += len(self._events.new())
         return {"xid_errors": self._count}
 
     def close(self) -> None:
         """Free the event set."""
         if self._events is not None:
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlEventSetFree(self._events)
+            self._events.close()
 
 
 class OtherProcesses(Reading):
