@@ -38,7 +38,7 @@ class CgroupSource(FileSource):
     name = "cgroup"
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open the cgroup of `target.pid`, unless the harness shares it (process.py handles that case)."""
+        """Open the cgroup of `target.pid`, unless the harness shares it (ProcessSource handles that case)."""
 
         def gap_if_running(device: str, metric: str, reason: str) -> None:
             # The cgroup disappears with its process; this is not a gap.
