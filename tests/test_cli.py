@@ -13,7 +13,7 @@ import typer.main
 from harness.cli.app import COMMANDS, build_app
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
-from harness.system.doctor import Check, State
+from harness.system.doctor_checks import Check, State
 from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run

@@ -5,7 +5,7 @@ import pytest
 
 from harness.paths import Paths
 from harness.progress import Silent
-from harness.system.doctor import State, disk_checks, examine
+from harness.system.doctor_checks import State, disk_checks, examine
 from tests.conftest import ROOT
 
 FULL = Path("/proc")  # a disk without space

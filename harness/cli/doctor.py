@@ -15,7 +15,7 @@ from harness.cli.console import Terminal, err, out
 from harness.model.health import Level
 from harness.model.run import CPU
 from harness.paths import paths_here
-from harness.system.doctor import Check, State, examine
+from harness.system.doctor_checks import Check, State, examine
 from harness.system.gpus import discover
 from harness.system.health_readings import HealthWatch
 
