@@ -32,7 +32,7 @@ PAIRS = (
     ),
     Pair(
         Case(
-            "held-out-float16", Cause.COMPUTE, "held_out/denoising", "a dense autoencoder in mixed_float16",
+            "held-out-float16", Cause.PRECISION, "held_out/denoising", "a dense autoencoder in mixed_float16",
         ),
         {"PRECISION": "float32"}, left=SMALL_STEP,
     ),
@@ -40,7 +40,7 @@ PAIRS = (
         Case(
             "held-out-buckets", Cause.COMPUTE, "held_out/advertising",
             "near the threshold: AdamW over all hash buckets, besides a deep network",
-            also=(Cause.MEMORY_BANDWIDTH,),
+            also=(Cause.UPDATE, Cause.MEMORY_BANDWIDTH),
         ),
         {"BUCKETS": 1000},
     ),

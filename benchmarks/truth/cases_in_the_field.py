@@ -104,7 +104,7 @@ NEIGHBOURS = (
 HALF_PRECISION = (
     Pair(
         Case(
-            "field-float16", Cause.COMPUTE, "field/convnet",
+            "field-float16", Cause.PRECISION, "field/convnet",
             "mixed_float16, for which CPUs have no fast convolutions",
             {"POLICY": "mixed_float16", "FILTERS": 4, "BATCH_SIZE": 8},
         ),
@@ -114,7 +114,7 @@ HALF_PRECISION = (
         Case(
             "field-bfloat16", Cause.COMPUTE, "field/transformer",
             "near the threshold: mixed_bfloat16, which helps or hurts, depending on the CPU",
-            {"POLICY": "mixed_bfloat16"},
+            {"POLICY": "mixed_bfloat16"}, also=(Cause.PRECISION,),
         ),
         {"POLICY": "float32"},
     ),
@@ -123,7 +123,7 @@ HALF_PRECISION = (
 FIXED_WORK = (
     Pair(
         Case(
-            "field-recommender", Cause.COMPUTE, "field/recommender",
+            "field-recommender", Cause.UPDATE, "field/recommender",
             "Adam updates all rows of two embedding tables in every step, whatever the batch",
             also=(Cause.MEMORY_BANDWIDTH,),
         ),
@@ -132,7 +132,8 @@ FIXED_WORK = (
     Pair(
         Case(
             "field-reviews", Cause.COMPUTE, "field/reviews",
-            "near the threshold: Adam over a vocabulary besides convolutions", also=(Cause.MEMORY_BANDWIDTH,),
+            "near the threshold: Adam over a vocabulary besides convolutions",
+            also=(Cause.UPDATE, Cause.MEMORY_BANDWIDTH),
         ),
         {"WORDS": 1000},
     ),

@@ -87,7 +87,7 @@ def _prediction(finding: Finding | None) -> float | None:
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
     """Return the bottleneck's share of the baseline step time; None if unknown."""
-    if case.planted in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
+    if case.planted in (Cause.COMPUTE, Cause.PRECISION, Cause.MEMORY_BANDWIDTH):
         return None
     if case.lost is not None:
         return case.lost
