@@ -19,7 +19,7 @@ def tfbench(arguments: argparse.Namespace) -> None:
     """Sample all telemetry sources into files, as in a run."""
     telemetry = importlib.import_module("harness.telemetry")
     sampler = importlib.import_module("harness.telemetry.sampler")
-    sources = importlib.import_module("harness.telemetry.sources").default_sources()
+    sources = sampler.default_sources()
     target = telemetry.Target(pid=arguments.pid, gpus={"gpu0": arguments.uuid} if arguments.uuid else {})
     with (
         tempfile.TemporaryDirectory() as folder,

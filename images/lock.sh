@@ -9,7 +9,7 @@ add_sizes() {
     "${BIN:-.venv/bin}/uv" pip compile --quiet --no-deps --format pylock.toml --python-version 3.13 --python-platform "$2-manylinux_2_28" "$1" |
         "${BIN:-.venv/bin}/python" -c '
 import sys, tomllib
-from harness.images.lock_files import Pin
+from harness.images.wheels import Pin
 from harness.images.wheels import is_wheel_of
 for package in tomllib.load(sys.stdin.buffer)["packages"]:
     pin = Pin(name=package["name"], version=package["version"], sha256=frozenset())

@@ -62,6 +62,7 @@ def _row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
     yield from _estimate("training_s", summary.training_s)
     yield "training_projected", summary.training_projected if summary.training_s else None
     yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
+    yield "peak_memory_bytes", summary.memory_bytes
     yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
     yield "energy_source", summary.energy_source
     yield "accuracy", summary.accuracy

@@ -8,10 +8,12 @@ from dataclasses import replace
 from harness.model.analysis import Analysis
 from harness.model.run import Status, Trial
 from reports.charts import Figure
+from reports.latency_chart import latency_figure
 from reports.machine_chart import machine_figure, soaked
 from reports.names import devices_of, is_gpu, titles_of
 from reports.pipeline_chart import pipeline_figure
 from reports.published_chart import published_figure
+from reports.scaling_chart import scaling_figure
 from reports.speeds_chart import speeds_figure
 from reports.step_time_chart import step_time_figure
 from reports.sweep_chart import sweep_figure
@@ -34,6 +36,8 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
         step_time_figure(analysis),
         pipeline_figure(analysis),
         speeds_figure(analysis),
+        scaling_figure(analysis),
+        latency_figure(analysis),
         trials_figure(analysis),
         published_figure(analysis),
     ]

@@ -8,6 +8,7 @@ from harness.fixes import note
 from harness.model.analysis import (
     MIN_TRIALS,
     RELIABLE_WIDTH,
+    Ablation,
     Analysis,
     Capacity,
     Cause,
@@ -87,6 +88,9 @@ def explanation(finding: Finding) -> str:
         Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
         Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
         Cause.COMPUTE: _compute(facts),
+        Cause.PRECISION: f"The model computes in {facts.get('bits', 0):.0f} bits, in which this device is slow.",
+        Cause.UPDATE: f"This time does not grow with the batch: every step updates all {facts.get('elements', 0):,.0f} "
+        f"elements of {', '.join(finding.stages)}.",
         Cause.MEMORY_BANDWIDTH: f"GPU memory bandwidth is the limit: {memory} is used; 80 % is achievable.",
         Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
         Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
@@ -156,6 +160,8 @@ FIXES: Mapping[Cause, str] = {
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
     Cause.COMPUTE: "half precision and XLA, then a faster device",
+    Cause.PRECISION: "compute in float32",
+    Cause.UPDATE: "a larger batch, or an optimizer that updates only the rows in use, such as SGD",
     Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
     Cause.HEAT: "improve the cooling",
     Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
@@ -187,6 +193,14 @@ def gain_alone(finding: Finding | None) -> str:
     return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
 
 
+def _missed(ablation: Ablation) -> str:
+    """Return the interval of a prediction if the measured gain lies outside it."""
+    predicted, gain = ablation.predicted, ablation.gain
+    if gain.low <= predicted.high and predicted.low <= gain.high:
+        return ""
+    return f", {numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed"
+
+
 def gain(finding: Finding, tuned: Estimate | None) -> str:
     """Return the gain of a fix by itself and of all fixes together.
 
@@ -195,7 +209,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     """
     parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
     if ablation:
-        predicted = f" (predicted {numbers.factor(ablation.predicted)})"
+        predicted = f" (predicted {numbers.factor(ablation.predicted.median)}{_missed(ablation)})"
         if not remedy or remedy.variant != ablation.variant:
             measured = numbers.factor(ablation.gain.median)
             parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")

@@ -12,6 +12,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.analysis import GPU_POWER, GPU_UTILISATION
 from harness.model.run import Trial
 from harness.run.downsampling import downsample
 from reports import numbers
@@ -45,9 +46,9 @@ class Quantity(NamedTuple):
 QUANTITIES = (
     Quantity("Speed", "% of its fastest second", ((SOAK, "speed"),)),
     Quantity("SM clock", "MHz", ((SOAK, "sm_clock_mhz"),)),
-    Quantity("GPU utilisation", "%", (("nvml", "gpu_util_pct"), ("nvml_util", "gpu_util_pct"))),
+    Quantity("GPU utilisation", "%", GPU_UTILISATION),
     Quantity("SM activity", "%", (("gpm", "sm_util_pct"),)),
-    Quantity("GPU power", "W", (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))),
+    Quantity("GPU power", "W", GPU_POWER),
     Quantity("GPU temperature", "°C", (("nvml", "temperature_c"),)),
     Quantity("CPU busy", "%", (("host", "cpu_util_pct"),)),
 )

@@ -25,7 +25,7 @@ import pytest
 from harness.model.platform import Gpu
 from harness.system.gpus import discover
 from harness.telemetry import Source, Target
-from harness.telemetry.sources import default_sources
+from harness.telemetry.sampler import default_sources
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 ONE_GPU = f"gpu 0 {UUID} -1\n"

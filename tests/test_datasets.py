@@ -14,11 +14,11 @@ import pytest
 
 from harness.data.datasets import ensure_data
 from harness.data.published_datasets import Published, read_cifar, read_idx_files, read_reviews, save_arrays
-from harness.digests import file_sha256
 from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Silent
+from harness.system.kept import file_sha256
 from tests.web_server import serve
 from workloads.protocol import ARRAYS, RARE, START
 

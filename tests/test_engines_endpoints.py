@@ -7,10 +7,8 @@ import psutil
 import pytest
 
 from harness.engines import FILE_DIR, GpuAccess, Mount
-from harness.engines.container_settings import environment, host_options, identity_for
-from harness.engines.daemon import Daemon, describe
-from harness.engines.endpoints import connect_first, endpoints
-from harness.engines.mount_access import check_readable
+from harness.engines.container_settings import check_readable, environment, host_options, identity_for
+from harness.engines.docker_client import Daemon, connect_first, describe, endpoints
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from tests.builders import container_spec

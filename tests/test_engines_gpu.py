@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from psutil import _psutil_linux
 
-from harness.engines.gpu_access import choose_access
-from harness.engines.gpu_files import CONTAINER_LIBRARIES
+from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import GpuError, UsageError
 from harness.model.platform import EngineInfo
-from harness.system.driver import check_driver
-from harness.system.gpus import select_gpus
+from harness.system.gpus import check_driver, select_gpus
 from tests.builders import gpu
 from tests.commands import output_of
 from tests.folders import write_files
@@ -138,7 +136,7 @@ def test_device_nodes_with_driver_libraries(tmp_path):
 
 def test_driver_folder_is_where_linker_finds_nvml(tmp_path):
     shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any loadable library
-    code = "from harness.engines.gpu_files import driver_folder; print(driver_folder())"
+    code = "from harness.engines.gpu_access import driver_folder; print(driver_folder())"
     folder = output_of(sys.executable, "-c", code, LD_LIBRARY_PATH=str(tmp_path)).strip()
     assert folder == str(tmp_path)
 

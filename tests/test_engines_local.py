@@ -13,7 +13,7 @@ import pytest
 from harness.engines import DATA_DIR, WORKLOADS_DIR, ContainerSpec, Exit, GpuAccess, Mount
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
-from harness.system.device_proof import run_to_end
+from harness.system.doctor_checks import run_to_end
 from tests.builders import container_spec, image
 from tests.conftest import ROOT
 from tests.folders import write_files

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ImageError
-from harness.images.lock_files import Pin, read_lock
 from harness.images.recipes import TARGETS
-from harness.images.wheels import fetch_wheels, is_wheel_of
+from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock
 from harness.progress import Progress, Silent, Task
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import ROOT, make_wheel, sha256, use_only, write_lock

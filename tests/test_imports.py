@@ -84,7 +84,7 @@ RULES = {**table(), **OWN_RULES}
 FOLDER_OF_WORKLOADS = (
     "harness.run.catalogue",
     "harness.run.scripts",
-    "harness.system.device_proof",
+    "harness.system.doctor_checks",
     "harness.run.trial_container",
 )
 

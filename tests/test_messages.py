@@ -115,7 +115,7 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
     single = replace(
         item,
-        ablation=Ablation(variant="without:launch", predicted=2.2, gain=of(2.1, "ratio")),
+        ablation=Ablation(variant="without:launch", predicted=of(2.2, "ratio"), gain=of(2.1, "ratio")),
         remedy=Remedy(variant="opt:xla", gain=of(1.6, "ratio"), alone=True),
     )
     assert (

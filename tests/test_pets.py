@@ -9,9 +9,9 @@ from PIL import Image
 
 from harness.data.datasets import ensure_data
 from harness.data.published_datasets import Published, is_intact, unpack_pets
-from harness.digests import file_sha256
 from harness.errors import DataError
 from harness.progress import Silent
+from harness.system.kept import file_sha256
 from tests.test_procedural import JPEGS as PETS
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.images.lock_files import Pin, read_lock
 from harness.images.sbom import sbom
+from harness.images.wheels import Pin, read_lock
 from tests.builders import manifest
 from tests.conftest import ROOT
 

@@ -9,8 +9,7 @@ import pytest
 
 from harness.cgroups import locate
 from harness.telemetry import Target
-from harness.telemetry.cgroup import CgroupSource
-from harness.telemetry.process import ProcessSource
+from harness.telemetry.container import CgroupSource, ProcessSource
 from tests.folders import write_files
 
 PID = 4242

@@ -3,9 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.telemetry.cpufreq import FrequencySource
-from harness.telemetry.host import HostSource
-from harness.telemetry.rapl import RaplSource
+from harness.telemetry.host import FrequencySource, HostSource, RaplSource
 from tests.folders import write_files
 from tests.test_telemetry_cgroup import start
 

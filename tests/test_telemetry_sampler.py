@@ -6,8 +6,7 @@ import pytest
 from harness.errors import EngineError, StoreError
 from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import read_series
-from harness.telemetry.gaps import GapTracker
-from harness.telemetry.sampler import TickLoop, sample
+from harness.telemetry.sampler import GapTracker, TickLoop, sample
 
 TARGET = Target(pid=None, gpus={})
 MS = 1_000_000

@@ -57,7 +57,8 @@ class TestCases:
         assert case.stage in ("", "copy") or f"def {case.stage}(" in script_of(case).read_text("utf-8")
 
     def test_all_scripts_are_used(self):
-        texts = {path.stem: path.read_text("utf-8") for path in SCRIPTS.glob("*.py")}
+        files = {path.relative_to(SCRIPTS).with_suffix("").as_posix(): path for path in SCRIPTS.rglob("*.py")}
+        texts = {name: path.read_text("utf-8") for name, path in files.items()}
         used = {case.script for case in CASES if case.script}
         imported = {name for name in texts if any(f"from {name} import" in texts[each] for each in used)}
         assert used | imported == texts.keys()

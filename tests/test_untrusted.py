@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines import OUT_DIR, Mount
-from harness.engines.mount_access import accessible, check_readable
+from harness.engines.container_settings import accessible, check_readable
 from harness.untrusted import remove_tree
 
 

@@ -51,8 +51,13 @@ THREADS_PREFIX = "threads:"  # input-only with N threads
 # or 0); and the size of a batch in host memory.
 PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
+# Bits in which most of the baseline's weights are used, and the elements of its largest trained variable, whose path
+# follows the prefix.
+COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
+# Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
+DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"

@@ -1,6 +1,6 @@
 """`make truth`: run scripts with planted bottlenecks and check the findings of their reports.
 
-    python -m benchmarks.truth [--case NAME ...] [--device gpu] [--replay]
+    python -m benchmarks.truth [--case NAME ...] [--suite gpu] [--replay]
 
 Each case is a script that `tfbench bench` runs in a container, with short windows. Finished runs are
 kept in --folder and evaluated again; remove a case's folder to repeat it. --replay evaluates the recorded
@@ -23,15 +23,18 @@ from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, judge
 from benchmarks.truth.recordings import pack_runs, packed_answers, unpack
 from benchmarks.truth.running import Settings, finished_run, run_case
-from benchmarks.truth.suites import SUITES
+from benchmarks.truth.suites import ABLATIONS, SUITES
 from harness.errors import TfbenchError
 
 
 def main(
     names: Annotated[list[str] | None, typer.Option("--case", help="case to run; repeat for more")] = None,
-    device: Annotated[str, typer.Option(help="cpu or gpu")] = "cpu",
+    suite_name: Annotated[
+        str, typer.Option("--suite", "--device", help=f"one of {', '.join(SUITES)}")
+    ] = "cpu",
     folder: Annotated[
-        Path | None, typer.Option(help="folder of the runs; default: build/truth/DEVICE")
+        Path | None,
+        typer.Option(help="folder of the runs; default: build/truth/SUITE, also for its ablations"),
     ] = None,
     replay: Annotated[bool, typer.Option("--replay", help="evaluate the recorded runs, run nothing")] = False,
     engine: Annotated[str, typer.Option(help="docker or local")] = "docker",
@@ -39,19 +42,20 @@ def main(
     pack: Annotated[Path | None, typer.Option(help="archive (.tar.xz) to write the runs to")] = None,
 ) -> None:
     """Run or replay the cases and print the tables; exit with 5 if a case failed to run."""
-    suite = {case.name: case for case in SUITES[device]}
+    suite = {case.name: case for case in SUITES[suite_name]}
     if unknown := set(names or ()) - suite.keys():
         raise typer.BadParameter(
             f"unknown case: {', '.join(sorted(unknown))}; choose from: {', '.join(suite)}"
         )
     cases = [suite[name] for name in dict.fromkeys(names or suite)]
     with tempfile.TemporaryDirectory() as temporary:
-        runs = unpack(device, Path(temporary)) if replay else (folder or Path("build/truth", device)) / "runs"
+        default = Path("build/truth", suite_name.removesuffix(ABLATIONS))
+        runs = unpack(suite_name, Path(temporary)) if replay else (folder or default) / "runs"
         settings = Settings(folder=runs, engine=engine, gpus=gpus)
         pending = [case for case in cases if not finished_run(case.name, settings)]
         succeeded = [_run(case, settings) for case in pending if case.recording or not replay]
         judged = judge_all(cases, settings)
-    print("\n".join(tables(judged, packed_answers(device), replayed=replay)))
+    print("\n".join(tables(judged, packed_answers(suite_name), replayed=replay)))
     if pack:
         pack_runs(cases, runs, pack)
     sys.exit(0 if all(succeeded) else 5)

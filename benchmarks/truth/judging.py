@@ -82,12 +82,12 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
 
 def _prediction(finding: Finding | None) -> float | None:
     ablation = finding.ablation if finding else None
-    return ablation.predicted / ablation.gain.median if ablation else None
+    return ablation.predicted.median / ablation.gain.median if ablation else None
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
     """Return the bottleneck's share of the baseline step time; None if unknown."""
-    if case.planted in (Cause.COMPUTE, Cause.MEMORY_BANDWIDTH):
+    if case.planted in (Cause.COMPUTE, Cause.PRECISION, Cause.MEMORY_BANDWIDTH):
         return None
     if case.lost is not None:
         return case.lost

@@ -14,7 +14,7 @@ from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.platform import Gpu
 from harness.model.run import CPU, Run, Trial
 from harness.model.workload import Workload
-from workloads.protocol import INPUT_ONLY, STAGE_PREFIX
+from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,16 @@ class Case:
             if (metric.variant, metric.name) == (variant, name)
         ]
         return median(values) if values else None
+
+    def largest_variable(self) -> tuple[str, float]:
+        """Return the path and the number of elements of the baseline's largest trained variable; "" if unknown."""
+        found = (
+            (metric.name.removeprefix(VARIABLE_PREFIX), metric.value)
+            for trial in self.trials
+            for metric in trial.metrics
+            if metric.name.startswith(VARIABLE_PREFIX)
+        )
+        return next(found, ("", 0.0))
 
     def between_epochs_s(self, variant: str) -> float:
         """Return the seconds per step of a variant that ends of epochs take."""

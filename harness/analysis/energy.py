@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.analysis.align import gpu_names
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure
-from harness.model.analysis import Estimate
+from harness.model.analysis import GPU_POWER, Estimate
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-# Most accurate first: on Ampere and newer, power usage may be averaged over the last second.
-_GPU_POWER = (("nvml.{}.power_instant_w", "instant GPU power"), ("nvml.{}.power_usage_w", "GPU power"))
 _RAPL, _JOULES = "rapl.", ".energy_j_per_s"
 
 
@@ -38,8 +36,9 @@ def energy_per_sample(
 def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tuple[Sequence[str], str]]:
     """Yield (metrics in watts that add up to the device's power, label), most accurate first."""
     gpus = gpu_names(device)
-    for metric, label in _GPU_POWER if gpus else ():
-        yield [metric.format(gpu) for gpu in gpus], label
+    for source, metric in GPU_POWER if gpus else ():
+        label = "instant GPU power" if "instant" in metric else "GPU power"
+        yield [f"{source}.{gpu}.{metric}" for gpu in gpus], label
     if not gpus:
         zones = dict.fromkeys(name for telemetry in means for name in telemetry if _is_package(name))
         yield list(zones), CPU_COUNTER

@@ -12,7 +12,7 @@ from harness.analysis.learning import not_learning
 from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.throttling import clock_findings
 from harness.analysis.utilisation import cpus_used
-from harness.fixes import REMEDIES
+from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (
     INPUT_PARTS,
@@ -30,8 +30,10 @@ from harness.model.analysis import (
 )
 from workloads.protocol import (
     BASELINE,
+    BATCH_PREFIX,
     CALLBACKS,
     CALLS_PREFIX,
+    COMPUTE_BITS,
     CUSTOM_LOOP,
     FIX_PREFIX,
     INPUT_ONLY,
@@ -51,6 +53,8 @@ from workloads.protocol import (
 MIN_SHARE = 0.10
 # xprof (step time breakdown) considers a kernel launch time of 15 % of the step high.
 MIN_LAUNCH_SHARE = 0.15
+# Larger shares are findings whatever their interval: an input that gets slower has one that includes zero.
+CERTAIN_SHARE = 0.25
 # Unexplained time above this share is a separate finding.
 MIN_UNEXPLAINED = 0.10
 # The disk is the cause if tasks were stalled on I/O for at least this share of the input time.
@@ -61,6 +65,10 @@ MIN_DETAIL_SHARE = 0.5
 # counts as limited by memory bandwidth.
 DRAM_LIMIT = 0.6
 
+# An update is the cause if it takes this share of the step, and passes over its largest variable in it at this rate
+# at least (bytes/s): gradient, weight and two moments, read and written, of four bytes each.
+MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES, BATCH_FACTOR = 0.4, 1e9, 28, 4
+
 # Variants that remove parts of the baseline's step, fewest parts first.
 ABLATIONS: Mapping[str, tuple[Part, ...]] = {
     WITHOUT_COPY: (Part.COPY,),
@@ -68,6 +76,7 @@ ABLATIONS: Mapping[str, tuple[Part, ...]] = {
     WITHOUT_INPUT: INPUT_PARTS,
     WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
 }
+PRECISION_FIX = f"{FIX_PREFIX}{precision.NAME}"
 # Cause -> what remedies that address it answer; see workloads.protocol.Fix.
 _INPUT = frozenset({"input", "cache", "loader"})
 ANSWERS: Mapping[Cause, frozenset[str]] = {
@@ -81,6 +90,8 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.CALLBACKS: frozenset({"framework"}),
     Cause.EXCHANGE: frozenset({"batch"}),
     Cause.COMPUTE: frozenset({"device", "batch"}),
+    Cause.PRECISION: frozenset({"device"}),
+    Cause.UPDATE: frozenset({"batch"}),
     Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
 }
 
@@ -140,7 +151,9 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
         ((Part.HOST,), _host(case)),
     ):
         share = _share(time, *parts)
-        if share.low > 0.0 and share.median >= (MIN_LAUNCH_SHARE if cause is Cause.LAUNCH else MIN_SHARE):
+        smallest = MIN_LAUNCH_SHARE if cause is Cause.LAUNCH else MIN_SHARE
+        # What changes during the measurement has a wide interval, but a large share is never by chance.
+        if share.median >= smallest and (share.low > 0.0 or share.median >= CERTAIN_SHARE):
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             finding = _finding(case, cause, parts, share, facts)
             yield replace(finding, gain=speedup_without(share.median), stages=stages)
@@ -163,16 +176,16 @@ def _finding(case: Case, cause: Cause, parts: tuple[Part, ...], share: Estimate,
 
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
-    """Return the combined share of some parts, with the widest of their intervals on each side."""
+    """Return the combined share of some parts, with the widest of their intervals on each side, within 0 to 1."""
     estimates = [time.parts[part] for part in parts if part in time.parts]
     total = time.total.median
     middle = sum(each.median for each in estimates)
     down = max((each.median - each.low for each in estimates), default=0.0)
     up = max((each.high - each.median for each in estimates), default=0.0)
-    return Estimate(
-        median=middle / total, low=(middle - down) / total, high=(middle + up) / total,
-        n=time.total.n, unit="share",
-    )  # fmt: skip
+    low, high = (middle - down) / total, (middle + up) / total
+    if parts != (Part.UNEXPLAINED,):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return Estimate(median=middle / total, low=low, high=high, n=time.total.n, unit="share")
 
 
 def _input(case: Case, time: StepTime) -> Cause:
@@ -228,7 +241,7 @@ def _host(case: Case) -> Cause:
 
 
 def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
-    """Return the finding for the device itself: memory bandwidth if a counter shows it, else compute."""
+    """Return the finding for the device itself: what its time is spent on as far as that is known, else compute."""
     facts: dict[str, float | None] = {
         name: None
         if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
@@ -236,9 +249,36 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
         for name in ("dram", "sm", "tensor")
     }
     facts["peak"] = use.of_measured if use else None
+    share = _share(time, Part.COMPUTE)
+    bits, fix = case.metric(BASELINE, COMPUTE_BITS), case.ratio(RatioKind.OVER_BASELINE, PRECISION_FIX)
+    if bits == (64 if case.on_gpu else 16) and (fix is None or fix.median >= WORTH):
+        return _finding(case, Cause.PRECISION, (Part.COMPUTE,), share, {"bits": bits})
+    if (update := _update(case, time)) is not None:
+        return update
     by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
-    return _finding(case, cause, (Part.COMPUTE,), _share(time, Part.COMPUTE), facts)
+    return _finding(case, cause, (Part.COMPUTE,), share, facts)
+
+
+def _update(case: Case, time: StepTime) -> Finding | None:
+    """Return the finding for an optimizer's pass over the weights that takes most of the step; None if it does not.
+
+    It takes the same time for a larger batch while the device is busy, and has a variable large enough for that.
+    """
+    model, larger = case.speed(MODEL_ONLY), case.speed(f"{BATCH_PREFIX}{BATCH_FACTOR}")
+    name, elements = case.largest_variable()
+    if not model or not larger or not name:
+        return None
+    slope = (BATCH_FACTOR * model / larger - 1.0) / (
+        BATCH_FACTOR - 1
+    )  # of the model's step, as a share of it
+    launch, compute = time.share(Part.LAUNCH), time.share(Part.COMPUTE)
+    share = min(compute, (1.0 - min(1.0, slope)) * (compute + launch) - launch)
+    if share < MIN_UPDATE_SHARE or elements * UPDATE_BYTES < MIN_UPDATE_RATE * share * time.total.median:
+        return None
+    known = replace(_share(time, Part.COMPUTE), median=share, low=share, high=share)
+    found = _finding(case, Cause.UPDATE, (Part.COMPUTE,), known, {"elements": elements})
+    return replace(found, stages=(name,))
 
 
 def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation | None:
@@ -251,7 +291,12 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
     for variant, parts in ABLATIONS.items():
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
-            predicted = speedup_without(_removed_share(case, time, parts))
+            share, removed = _share(time, *parts), _removed_share(case, time, parts)
+            down, up = share.median - share.low, share.high - share.median
+            predicted = Estimate(
+                median=speedup_without(removed), low=speedup_without(max(0.0, removed - down)),
+                high=speedup_without(removed + up), n=share.n, unit="ratio",
+            )  # fmt: skip
             return Ablation(variant=variant, predicted=predicted, gain=gain)
     return None
 

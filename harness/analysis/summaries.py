@@ -13,9 +13,9 @@ from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
 from harness.model.analysis import Key, Summary
-from harness.model.run import Run, VariantInfo
+from harness.model.run import CPU, Run, VariantInfo
 from harness.model.workload import Workload
-from workloads.protocol import EVALUATE, STEADY, measures_speed
+from workloads.protocol import DEVICE_MEMORY, EVALUATE, HOST_MEMORY, STEADY, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 ACCURACY = "accuracy"
@@ -72,6 +72,7 @@ def _summary(
         training_samples=samples,
         cold_start=_cold_start(group),
         telemetry=_medians(means),
+        memory_bytes=_median(_metric_values(group, HOST_MEMORY if key.device == CPU else DEVICE_MEMORY)),
         energy_j_per_sample=energy,
         energy_source=energy_source,
         accuracy=accuracy,

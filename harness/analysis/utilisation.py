@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.analysis.align import core_mean
 from harness.analysis.case import Case
+from harness.model.analysis import GPU_UTILISATION
 
 
 def device_activity(case: Case, variant: str) -> float | None:
@@ -12,8 +13,7 @@ def device_activity(case: Case, variant: str) -> float | None:
     For a GPU this is an upper bound of its real utilisation.
     """
     if case.on_gpu:
-        choices = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
-        values = case.gpu_values(variant, *choices)
+        values = case.gpu_values(variant, *GPU_UTILISATION)
         return sum(values) / len(values) / 100 if values else None
     used, cpus = cpus_used(case, variant), case.cpus
     return min(1.0, used / cpus) if used is not None and cpus else None

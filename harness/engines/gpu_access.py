@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from harness.engines import GpuAccess
-from harness.engines.cdi import cdi_names
-from harness.engines.daemon import PODMAN
-from harness.engines.gpu_files import CONTAINER_LIBRARIES, device_nodes, driver_folder, driver_mounts
+import psutil
+import yaml
+
+from harness.engines import GpuAccess, Mount
+from harness.engines.docker_client import PODMAN
 from harness.errors import GpuError
 from harness.model.platform import EngineInfo, Gpu
 
 _HOOKS = ("usr/bin/nvidia-container-runtime-hook", "usr/local/bin/nvidia-container-runtime-hook")
+KIND = "nvidia.com/gpu"
+# Folder in a container; NVIDIA's images search it too.
+CONTAINER_LIBRARIES = "/usr/local/nvidia/lib64"
+# What libnvidia-container mounts for "compute" and "utility".
+_LIBRARIES = (
+    "cuda", "cudadebugger", "nvidia-allocator", "nvidia-cfg", "nvidia-compiler", "nvidia-fatbinaryloader",
+    "nvidia-gpucomp", "nvidia-ml", "nvidia-nvvm", "nvidia-nvvm70", "nvidia-pkcs11*", "nvidia-ptxjitcompiler",
+)  # fmt: skip
+_LIBRARIES_HINT = (
+    "Install the driver's compute libraries (libnvidia-compute or nvidia-driver-cuda), or add their folder "
+    "to LD_LIBRARY_PATH."
+)
 
 
 def choose_access(
@@ -54,3 +70,87 @@ def choose_access(
 
 def _has_toolkit(info: EngineInfo, root: Path) -> bool:
     return "nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS)
+
+
+def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[tuple[str, ...], str]:
+    """Return the qualified CDI name of each GPU, or () and the reason.
+
+    Args:
+        folders: the engine's specification folders; empty if it does not support CDI.
+    """
+    if not folders:
+        return (), "the engine does not support CDI"
+    available = {name for folder in folders for name in _devices(root / folder.lstrip("/"))}
+    if not available:
+        return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
+    names = []
+    for gpu in gpus:
+        matching = [name for name in _possible_names(gpu) if name in available]
+        if not matching:
+            missing = gpu.cuda_id
+            return (), f"the CDI specification does not list {missing} (update it: nvidia-ctk cdi generate)"
+        names.append(f"{KIND}={matching[0]}")
+    return tuple(names), ""
+
+
+def _possible_names(gpu: Gpu) -> tuple[str, ...]:
+    """Return the names under nvidia-ctk's naming strategies (uuid, index)."""
+    return (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
+
+
+def _devices(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*")):
+        if path.suffix not in (".json", ".yaml", ".yml"):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            # PyYAML does not accept JSON with tabs.
+            spec: Any = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        except (OSError, ValueError, yaml.YAMLError):
+            # The engine ignores invalid files too.
+            continue
+        if isinstance(spec, dict) and spec.get("kind") == KIND:
+            yield from (str(device["name"]) for device in spec.get("devices") or () if "name" in device)
+
+
+def device_nodes(gpus: Sequence[Gpu], root: Path) -> tuple[str, ...]:
+    """Return the device nodes of these GPUs; raise GpuError if one is missing or is a MIG instance."""
+    for gpu in gpus:
+        if gpu.mig_uuid or gpu.minor_number is None:
+            raise GpuError(
+                f"the device nodes of {gpu.cuda_id} are unknown",
+                hint="Install the NVIDIA Container Toolkit.",
+            )
+    nodes = [*(f"/dev/nvidia{gpu.minor_number}" for gpu in gpus), "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    for node in nodes:
+        if not (root / node.lstrip("/")).exists():
+            raise GpuError(
+                f"device node {node} is missing",
+                hint="Create it: sudo nvidia-modprobe -u -c 0, or run nvidia-smi as root once.",
+            )
+    return tuple(nodes)
+
+
+def driver_folder() -> Path:
+    """Return the folder in which the dynamic linker finds NVML; raise GpuError if there is none."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        raise GpuError(f"cannot load the driver's library: {error}", hint=_LIBRARIES_HINT) from error
+    loaded = (Path(library.path) for library in psutil.Process().memory_maps())
+    return next(path.parent for path in loaded if path.name.startswith("libnvidia-ml.so"))
+
+
+def driver_mounts(folder: Path) -> tuple[Mount, ...]:
+    """Return mounts of the driver's libraries in `folder`; raise GpuError if libcuda.so.1 is missing.
+
+    The whole folder cannot be mounted: the host's C library, if in it, would break the container.
+    """
+    if not (folder / "libcuda.so.1").exists():
+        raise GpuError(f"{folder} contains NVML but no libcuda.so.1", hint=_LIBRARIES_HINT)
+    files = sorted({file for name in _LIBRARIES for file in folder.glob(f"lib{name}.so*")})
+    return tuple(
+        Mount(container=f"{CONTAINER_LIBRARIES}/{file.name}", host=file.resolve())
+        for file in files
+        if file.resolve().is_file()
+    )

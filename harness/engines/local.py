@@ -18,8 +18,8 @@ import psutil
 
 from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container import oom_kills
 from harness.engines.container_settings import NO_GPU, init_source
+from harness.engines.docker import oom_kills
 from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo

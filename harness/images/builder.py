@@ -1,4 +1,4 @@
-"""Build images, unless they are up to date, and build contexts for docker-compose."""
+"""Build images, unless they are up to date, and build contexts for docker-compose; get their base image."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import io
 import json
 import os
 import re
+import subprocess
 import tarfile
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import ImageNotFound, NotFound
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.models.images import Image
 from docker.types import Mount
+from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_calls import engine_call
+from harness.engines.docker_client import engine_call
 from harness.errors import EngineError, ImageError, last_lines
-from harness.images.base_image import obtain, pull_missing
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.sbom import sbom
 from harness.images.wheels import wheel_hashes
@@ -27,6 +30,8 @@ from harness.progress import Progress
 
 # Timeout of a commit, which copies gigabytes.
 _COMMIT_S = 3600
+# Timeout of a registry's first response.
+RESPONSE_S = 10
 
 
 class ImageBuilder:
@@ -222,4 +227,79 @@ def _build_error(target: str, log: Path) -> ImageError:
         f"Could not build the {target} image:\n{tail}\n",
         hint=f"See the full log in {log}. Another base needs Python {PYTHON_VERSION} with venv; the CUDA image "
         "needs 12 GB on the engine's disk (`docker system df`).",
+    )
+
+
+def obtain(
+    client: docker.DockerClient, pinned: str, bootstrapped: str, script: Path, progress: Progress
+) -> str:
+    """Return the pinned base or, if it cannot be pulled, the one that `script` (images/base.sh) builds."""
+    for base in (pinned, bootstrapped):
+        with suppress(ImageNotFound):
+            client.images.get(base)
+            return base
+    try:
+        pull_missing(client, pinned, progress)
+    except ImageError as error:
+        progress.line(
+            f"{error.message} Building a base image from this host's distribution packages instead, with "
+            "mmdebstrap; apt installs it if it is missing."
+        )
+        _bootstrap(client, bootstrapped, script, progress)
+        return bootstrapped
+    return pinned
+
+
+def _bootstrap(client: docker.DockerClient, reference: str, script: Path, progress: Progress) -> None:
+    repository, _, tag = reference.rpartition(":")
+    with (
+        tempfile.TemporaryDirectory(prefix="tfbench-base-") as folder,
+        progress.task("base image from distribution packages", None),
+    ):
+        tar = str(Path(folder) / "base.tar")
+        result = subprocess.run([script, tar], capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode != 0:
+            raise ImageError(
+                f"The base image could be neither pulled nor built:\n{last_lines(result.stderr)}",
+                hint=f"Pull or load a Python {PYTHON_VERSION} image and name it in images/Dockerfile (ARG BASE).",
+            )
+        client.api.import_image_from_file(tar, repository=repository, tag=tag, changes=['CMD ["python3"]'])
+
+
+def pull_missing(
+    client: docker.DockerClient, reference: str, progress: Progress, response_s: int = RESPONSE_S
+) -> Image:
+    """Return an image, pulled if the engine does not have it.
+
+    Raises:
+        ImageError: the registry does not respond in time, or does not have the image.
+    """
+    with suppress(ImageNotFound):
+        return client.images.get(reference)
+    api, name = client.api, reference.partition("@")[0]
+    default_timeout = api.timeout
+    try:
+        # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
+        api.timeout = response_s
+        with suppress(APIError):
+            api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+        api.timeout = default_timeout
+        with progress.task(f"pulling {name}", None) as spinner:
+            for event in api.pull(reference, stream=True, decode=True):
+                if "error" in event:
+                    raise _pull_error(name, str(event["error"]))
+                spinner.note(f"{event.get('status')} {event.get('progress', '')}")
+    except ReadTimeout as error:
+        raise _pull_error(name, f"no response for {response_s} s") from error
+    except APIError as error:
+        raise _pull_error(name, str(error.explanation or error)) from error
+    finally:
+        api.timeout = default_timeout
+    return client.images.get(reference)
+
+
+def _pull_error(name: str, reason: str) -> ImageError:
+    return ImageError(
+        f"Could not pull the image {name}: {reason.strip().rstrip('.')}.",
+        hint="Check the name and the engine's access to the registry, or load the image with `docker load`.",
     )

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import ImageError
-from harness.images.lock_files import Pin, read_lock
-from harness.images.wheels import MACHINE, fetch_wheels
+from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
 from harness.progress import Progress
 from harness.system.file_locks import filling

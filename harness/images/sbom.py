@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from harness import __version__
-from harness.images.lock_files import Pin
+from harness.images.wheels import Pin
 from harness.model.platform import ImageInfo
 
 _INSTALLED = "install ok installed"

@@ -1,4 +1,4 @@
-"""Download the wheels of the locks with the host's pip and keep them in the cache.
+"""The wheels that lock files pin by hash: downloaded with the host's pip and kept in the cache.
 
 pip's configuration applies: index, proxy, certificates. Without network, copy the wheels to any place below
 the cache's folder `wheels`. Hashes are verified at every use.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -21,12 +23,14 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from harness.digests import file_sha256
 from harness.errors import ImageError
-from harness.images.lock_files import Pin
 from harness.progress import Progress, Task
-from harness.system.kept import working_folder
+from harness.system.kept import file_sha256, working_folder
 
+_PIN = re.compile(r"^([\w.-]+)==(\S+)((?: \\\n +--hash=sha256:\w+)+)", re.MULTILINE)
+_SHA256 = re.compile(r"sha256:(\w+)")
+# Written by images/lock.sh.
+_SIZE = re.compile(r"^# (\S+): (\d+) bytes$", re.MULTILINE)
 MACHINE = platform.machine()
 # Those with locks.
 MACHINES = ("x86_64", "aarch64")
@@ -39,6 +43,35 @@ _TAGS = (
 )
 _PARALLEL = 4
 _POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One pinned requirement: version, SHA-256 of each allowed file, and size of the wheel in bytes."""
+
+    name: str
+    version: str
+    sha256: frozenset[str]
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The pin in the format of pip's requirements files."""
+        return f"{self.name}=={self.version} " + " ".join(f"--hash=sha256:{h}" for h in sorted(self.sha256))
+
+
+def read_lock(text: str) -> tuple[Pin, ...]:
+    """Parse a lock written by images/lock.sh."""
+    sizes = dict(_SIZE.findall(text))
+    return tuple(
+        Pin(
+            name=name,
+            version=version,
+            sha256=frozenset(_SHA256.findall(hashes)),
+            size=int(sizes.get(name, 0)),
+        )
+        for name, version, hashes in _PIN.findall(text)
+    )
 
 
 def fetch_wheels(

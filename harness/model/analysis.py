@@ -79,6 +79,7 @@ class Summary(Keyed):
         training_samples: samples of these epochs.
         cold_start: (phase, seconds) of everything before steady state, in order.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
+        memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
         energy_j_per_sample: as measured by `energy_source`, or None.
         accuracy: on held-out data, or None.
         trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
@@ -94,6 +95,7 @@ class Summary(Keyed):
     training_samples: int | None
     cold_start: tuple[tuple[str, float], ...]
     telemetry: Mapping[str, float]
+    memory_bytes: float | None
     energy_j_per_sample: Estimate | None
     energy_source: str
     accuracy: float | None
@@ -245,6 +247,8 @@ class Cause(StrEnum):
     STEAL = "steal"
     OTHER_PROGRAMS = "other programs"
     COMPUTE = "compute"
+    PRECISION = "precision"  # computes in a precision in which the device is slow
+    UPDATE = "optimizer update"  # time that does not grow with the batch although the device is busy
     MEMORY_BANDWIDTH = "memory bandwidth"
     HEAT = "heat"
     POWER = "power limit"
@@ -252,6 +256,12 @@ class Cause(StrEnum):
     NOT_LEARNING = "not learning"
     UNEXPLAINED = "unexplained"
     IMPOSSIBLE = "impossible measurement"
+
+
+# Series (source, metric) of a GPU's utilisation and power, best first. On Ampere and newer, power usage may be an
+# average over the last second.
+GPU_UTILISATION = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
+GPU_POWER = (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +273,7 @@ class Ablation:
     """
 
     variant: str
-    predicted: float
+    predicted: Estimate
     gain: Estimate
 
 

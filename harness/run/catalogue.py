@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import workloads
-from harness.digests import file_sha256
 from harness.errors import UsageError, unknown
 from harness.model.workload import Workload
 from harness.run.scripts import MAX_NAME, read_workloads
+from harness.system.kept import file_sha256
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"

@@ -18,8 +18,8 @@ import pynvml
 from harness.cpuset import cpu_numbers
 from harness.model.platform import HOST, Gpu, Health, State, Xid
 from harness.system.machine import text
-from harness.telemetry.gpu_source import Fields
-from harness.telemetry.nvml_errors import GPU_LOST, UNSUPPORTED, explain
+from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
+from harness.telemetry.nvml import XidEvents
 
 Values = Mapping[str, float | str]
 _FIELDS: Mapping[str, tuple[int, float]] = {
@@ -28,7 +28,6 @@ _FIELDS: Mapping[str, tuple[int, float]] = {
     "nvlink_replays": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 1),
     "thermal_s": (pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, 1e-9),
 }
-_MAX_EVENTS = 1_000
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 _KERNEL_LOG = Path("/dev/kmsg")
 
@@ -63,13 +62,15 @@ def _watts(values: Sequence[int]) -> Values:
 
 
 def _numa_node(gpu: Any) -> float:
-    bus = pynvml.nvmlDeviceGetPciInfo(gpu).busId
-    node = text(
-        Path("/sys/bus/pci/devices") / _bus(bus.decode() if isinstance(bus, bytes) else bus) / "numa_node"
-    )
+    node = text(Path("/sys/bus/pci/devices") / _bus_of(gpu) / "numa_node")
     if not node:
         raise RuntimeError("The kernel does not say which NUMA node the GPU is on.")
     return float(node)
+
+
+def _bus_of(gpu: Any) -> str:
+    bus = pynvml.nvmlDeviceGetPciInfo(gpu).busId
+    return _bus(bus.decode() if isinstance(bus, bytes) else bus)
 
 
 def _bus(name: str) -> str:
@@ -162,25 +163,6 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
     return {name: value for name, value in values.items() if value is not None}
 
 
-class _XidEvents:
-    """Xid events of one GPU since the object was made."""
-
-    def __init__(self, uuid: str) -> None:
-        self._events = pynvml.nvmlEventSetCreate()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, self._events)
-
-    def codes(self) -> list[int]:
-        """Return the codes of new events, and free the event set."""
-        codes: list[int] = []
-        with suppress(pynvml.NVMLError):
-            while len(codes) < _MAX_EVENTS:
-                codes.append(int(pynvml.nvmlEventSetWait_v2(self._events, 0).eventData))
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(self._events)
-        return codes
-
-
 def kernel_xids(path: Path = _KERNEL_LOG) -> tuple[tuple[str, int], ...]:
     """Return (PCI address, code) of the Xids in the kernel log.
 
@@ -202,7 +184,7 @@ def kernel_xids(path: Path = _KERNEL_LOG) -> tuple[tuple[str, int], ...]:
             records.append(record.decode(errors="replace"))
     finally:
         os.close(file)
-    return tuple((f"{_bus(bus)}", int(code)) for bus, code in _XID.findall("".join(records)))
+    return tuple((_bus(bus), int(code)) for bus, code in _XID.findall("".join(records)))
 
 
 class HealthWatch:
@@ -217,7 +199,7 @@ class HealthWatch:
         self._gpus = {f"gpu{position}": gpu.cuda_id for position, gpu in enumerate(gpus)}
         self._cpus, self._data, self._log = cpus, data, log
         self._buses: dict[str, str] = {}
-        self._events: dict[str, _XidEvents] = {}
+        self._events: dict[str, XidEvents] = {}
         self._unwatched: dict[str, str] = {}
         self._before: tuple[tuple[str, int], ...] = ()
 
@@ -226,12 +208,10 @@ class HealthWatch:
         for device, uuid in self._gpus.items():
             try:
                 pynvml.nvmlInit()
+                gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
                 with suppress(pynvml.NVMLError):
-                    bus = pynvml.nvmlDeviceGetPciInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).busId
-                    self._buses[_bus(bus.decode() if isinstance(bus, bytes) else bus).partition(".")[0]] = (
-                        device
-                    )
-                self._events[device] = _XidEvents(uuid)
+                    self._buses[_bus_of(gpu).partition(".")[0]] = device
+                self._events[device] = XidEvents(gpu)
             except pynvml.NVMLError as error:
                 self._unwatched[device] = explain(error, uuid)
         state = self._state()
@@ -241,7 +221,7 @@ class HealthWatch:
 
     def end(self, health: Health) -> Health:
         """Read the state after the run and add its Xids."""
-        events = [(device, code) for device, watch in self._events.items() for code in watch.codes()]
+        events = [(device, code) for device, watch in self._events.items() for code in watch.new()]
         xids = [Xid(device=device, code=code, during=True) for device, code in events]
         with suppress(OSError):
             new = kernel_xids(self._log)[len(self._before) :]
@@ -249,7 +229,8 @@ class HealthWatch:
                 each for each in self._logged(new, during=True) if (each.device, each.code) not in events
             ]
         ended = replace(health, after=self._state(), xids=(*health.xids, *xids))
-        for _ in self._events:
+        for watch in self._events.values():
+            watch.close()
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
         return ended

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import msgspec
 
-from harness.digests import file_sha256
 from harness.errors import StoreError
 from harness.progress import Progress
 from harness.untrusted import read_file
@@ -29,6 +28,12 @@ from workloads.protocol import boot_id
 _RECORD, _PARTIAL = ".content", ".partial-"
 # A record of 25,000 pictures takes 3 MB.
 _MAX_RECORD = 256 << 20
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hex sha256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

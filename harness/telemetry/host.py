@@ -1,14 +1,18 @@
-"""The source "host": metrics of the whole machine, from /proc."""
+"""The sources about the machine: "host" (/proc), "cpufreq" (CPU clocks) and "rapl" (energy of CPU packages)."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from harness.telemetry import GapSink, Sample, Target
-from harness.telemetry.kernel_files import FileReading, FileSource, Values, pressure
+from harness.telemetry.kernel_files import FileReading, FileSource, KernelFile, Values, pressure
 
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel provides no pressure information (boot it with psi=1)."
@@ -16,6 +20,8 @@ _MEMORY = re.compile(rb"^(MemTotal|MemAvailable|Buffers|Cached|SwapTotal|SwapFre
 # In memory, optical, or layered over other disks, whose traffic would be counted twice.
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
 _SECTOR_BYTES = 512  # the kernel's unit for all devices
+_CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
+_THROTTLE = "cpu_throttle_events"
 
 
 class HostSource(FileSource):
@@ -167,3 +173,102 @@ def _any_of(line: str, names: Collection[str]) -> re.Pattern[bytes]:
 
 def _names(folder: Path, included: Callable[[Path], bool]) -> list[str]:
     return [entry.name for entry in folder.iterdir() if included(entry)] if folder.is_dir() else []
+
+
+def _clocks_mhz() -> Sequence[float]:
+    return [each.current for each in psutil.cpu_freq(percpu=True)]
+
+
+class FrequencySource:
+    """Clocks of all logical CPUs in MHz, read once a second with `clocks`, and throttling events."""
+
+    name = "cpufreq"
+    interval_s: float | None = 1.0
+
+    def __init__(self, root: Path = Path("/"), clocks: Callable[[], Sequence[float]] = _clocks_mhz) -> None:
+        self._root = root
+        self._clocks = clocks
+        self._throttle: list[KernelFile] = []
+
+    def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
+        """Find the available files; virtual machines often hide clocks and throttling."""
+        paths = sorted(
+            (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
+        )
+        for path in paths:
+            with suppress(OSError):
+                self._throttle.append(KernelFile(path))
+        values = self._values()
+        for metric in {*_CLOCKS, _THROTTLE} - values.keys():
+            gap("host", metric, "This machine does not report CPU clocks or throttling.")
+        return {"host": tuple(values)}
+
+    def read(self) -> Iterable[Sample]:
+        """Read all clocks and counters."""
+        now_ns = time.monotonic_ns()
+        if values := self._values():
+            yield Sample(t_ns=now_ns, device="host", values=values)
+
+    def _values(self) -> Mapping[str, float]:
+        try:
+            clocks = [clock for clock in self._clocks() if clock > 0]
+        except (OSError, NotImplementedError, AttributeError):
+            clocks = []
+        result = (sum(clocks) / len(clocks), min(clocks), max(clocks)) if clocks else ()
+        values = dict(zip(_CLOCKS, (round(mhz, 1) for mhz in result), strict=False))
+        if self._throttle:
+            values[_THROTTLE] = sum(int(file.read()) for file in self._throttle)
+        return values
+
+    def stop(self) -> None:
+        """Close the files."""
+        for file in self._throttle:
+            file.close()
+        self._throttle = []
+
+
+class _Counter:
+    """Joules since the first reading. Handles the kernel counter's overflow, within minutes on some CPUs."""
+
+    def __init__(self, range_uj: int) -> None:
+        self._range_uj = range_uj
+        self._last_uj: int | None = None
+        self._total_uj = 0
+
+    def parse(self, content: bytes) -> Values:
+        now_uj = int(content)
+        last_uj = now_uj if self._last_uj is None else self._last_uj
+        self._total_uj += (now_uj - last_uj) % (self._range_uj + 1)
+        self._last_uj = now_uj
+        return {"energy_j": self._total_uj / 1e6}
+
+
+class RaplSource(FileSource):
+    """Energy counters: one device per package ("package0") and per domain in it ("package0_dram")."""
+
+    name = "rapl"
+
+    def readings(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[FileReading]]:
+        """Return the counters that this user may read."""
+        # AMD CPUs use the same name.
+        folders = sorted((self._root / "sys/class/powercap").glob("intel-rapl:*"))
+        if not folders:
+            gap("*", "*", "This machine has no RAPL counters; virtual machines hide them.")
+        names: dict[str, str] = {}
+        result: dict[str, Sequence[FileReading]] = {}
+        for folder in folders:
+            path = folder / "energy_uj"
+            try:
+                name = (folder / "name").read_text(encoding="ascii").strip().replace("-", "")
+                parent = names.get(folder.name.rpartition(":")[0], "")
+                names[folder.name] = device = f"{parent}_{name}" if parent else name
+                counter = _Counter(int((folder / "max_energy_range_uj").read_text(encoding="ascii")))
+                path.read_bytes()
+            except PermissionError:
+                device = names.get(folder.name, folder.name.replace("-", ""))
+                gap(device, "energy_j", f"Only root may read {path}. Run: chmod o+r {path}.")
+            except (OSError, ValueError) as error:
+                gap(folder.name.replace("-", ""), "energy_j", f"{folder} cannot be read: {error}.")
+            else:
+                result[device] = (FileReading(path=path, metrics=("energy_j",), parse=counter.parse),)
+        return result

@@ -15,7 +15,7 @@ from docker.errors import ImageNotFound
 from harness.engines import Container, ContainerSpec, Exit
 from harness.engines.docker import DockerEngine
 from harness.model.platform import ImageInfo
-from harness.system.device_proof import run_to_end
+from harness.system.doctor_checks import run_to_end
 from tests.builders import container_spec, image
 
 BASE = "tfbench-base:test"

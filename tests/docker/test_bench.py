@@ -108,12 +108,11 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     bodies = {
         "good": "",
         "raises": "raise RuntimeError('no such layer')",
-        "garbage": "open('/tfbench/out/events.jsonl', 'a').write('garbage\\n')",
         "vanishes": "os._exit(0)",
         "hog": "hog = [b'x' * (64 << 20) for _ in range(100)]",
         "hangs": "time.sleep(3600)",
     }
-    arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "25"]
+    arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "20"]
     for name, body in bodies.items():
         arguments.append(script(files, name, body))
     with Tfbench(folder=tmp_path, engine="docker", arguments=tuple(arguments)) as bench:
@@ -123,7 +122,6 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     assert bench.statuses == {
         "good.cpu.0": Status.OK,
         "raises.cpu.0": Status.FAILED,
-        "garbage.cpu.0": Status.BAD_EVENTS,
         "vanishes.cpu.0": Status.BAD_EVENTS,
         "hog.cpu.0": Status.OUT_OF_MEMORY,
         "hangs.cpu.0": Status.TIMEOUT,
@@ -131,8 +129,8 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     messages = {trial.workload: trial.message for trial in bench.read().trials}
     assert "raises.py:9: RuntimeError: no such layer." in messages["raises"]
     assert "limit of 1.0 GiB. Raise --memory" in messages["hog"]
-    assert "No event for 25 s" in messages["hangs"]
-    assert "5 of 6 trials failed" in err
+    assert "No event for 20 s" in messages["hangs"]
+    assert "4 of 5 trials failed" in err
     assert all(message in err for message in messages.values())
     log = (bench.run_path / "trials/raises.cpu.0/log.txt").read_text(encoding="utf-8")
     assert "Traceback" in log
@@ -162,7 +160,7 @@ def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> N
 
 
 def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:
-    options = one_script(tmp_path, "--trials", "3")
+    options = one_script(tmp_path, "--trials", "2")
     with Tfbench(folder=tmp_path, engine="docker", arguments=options) as bench:
         bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
         first = bench.run_path
@@ -185,7 +183,7 @@ def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: 
 
 
 def test_lost_engine(tmp_path: Path) -> None:
-    options = one_script(tmp_path, "--trials", "3")
+    options = one_script(tmp_path, "--trials", "2")
     with (
         engine_proxy() as (url, proxy),
         Tfbench(
@@ -203,5 +201,5 @@ def test_lost_engine(tmp_path: Path) -> None:
     resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", bench.run_path))
     with resumed:
         assert resumed.finish()[0] == 0
-    assert list(resumed.statuses.values()) == [Status.OK] * 3
+    assert list(resumed.statuses.values()) == [Status.OK] * 2
     assert containers(resumed, "--all") == [], "including those left when the engine was lost"

@@ -10,7 +10,7 @@ from docker.errors import NotFound
 
 from harness.engines import Exit, Mount
 from harness.engines.container_settings import OWNER
-from harness.engines.docker_calls import remove_container
+from harness.engines.docker_client import remove_container
 from harness.engines.owner import current_owner, start_ticks
 from harness.errors import EngineError
 from tests.docker.conftest import BASE, wait_for

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,10 +29,7 @@ def engine_proxy() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def serve(path: str, target: str) -> None:
-    """Forward connections from the socket at `path` to the one at `target`, forever.
-
-    Answers drip, a byte per second, while there is a file named like the socket with the suffix .drip.
-    """
+    """Forward connections from the socket at `path` to the one at `target`, forever."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -42,17 +38,12 @@ def serve(path: str, target: str) -> None:
         server = socket.socket(socket.AF_UNIX)
         server.connect(target)
         for source, sink in ((client, server), (server, client)):
-            drip = Path(f"{path}.drip") if source is server else None
-            threading.Thread(target=_copy, args=(source, sink, drip), daemon=True).start()
+            threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
 
 
-def _copy(source: socket.socket, sink: socket.socket, drip: Path | None) -> None:
+def _copy(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(2**16):
-            while drip and drip.exists() and data:
-                sink.sendall(data[:1])
-                data = data[1:]
-                time.sleep(1.0)
             sink.sendall(data)
     with suppress(OSError):
         sink.shutdown(socket.SHUT_WR)

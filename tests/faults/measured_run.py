@@ -16,7 +16,7 @@ from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder
 from harness.run.trial_container import spec_for
-from harness.telemetry.sources import default_sources
+from harness.telemetry.sampler import default_sources
 from tests.builders import container_spec, image, manifest, small_workload
 from workloads.protocol import BASELINE
 

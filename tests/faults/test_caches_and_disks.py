@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.cli.rendering import charts_code
 from harness.data.datasets import ensure_data
-from harness.digests import file_sha256
 from harness.model.workload import Data
+from harness.system.kept import file_sha256
 from tests.conftest import ROOT
 from tests.fakes import RecordingProgress
 from tests.faults.injecting import FILE_DAMAGES, LIMIT_S, faults, time_limit
@@ -57,7 +57,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
     return home / "cache", use(home / "cache", RecordingProgress())
 
 
-@faults(share=0.03, default=20)
+@faults(share=0.03, default=10)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_file_of_the_cache(intact, tmp_path_factory, chance: random.Random):
     pristine, expected = intact
@@ -91,7 +91,7 @@ def on_small_disk(folder: Path, size_kib: int, *command: object) -> subprocess.C
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size_kib", [4, 64, 1_000, 8_000, 12_000, 64_000])
+@pytest.mark.parametrize("size_kib", [4, 1_000, 12_000, 64_000])
 @pytest.mark.parametrize("kind", ["array", "jpeg"])
 def test_data_on_a_small_disk(tmp_path: Path, size_kib: int, kind: str):
     """The arrays take 13.5 MB. A process that writes to a mapped file on a full disk dies of SIGBUS."""
@@ -104,7 +104,7 @@ def test_data_on_a_small_disk(tmp_path: Path, size_kib: int, kind: str):
     assert ".partial" not in done.stdout
 
 
-@pytest.mark.parametrize("size_kib", [4, 8, 12, 20, 40, 80, 160, 320])
+@pytest.mark.parametrize("size_kib", [4, 20, 80, 320])
 def test_run_on_a_small_disk(tmp_path: Path, size_kib: int):
     run = (sys.executable, "-m", "tests.faults.faked_run", tmp_path / "disk/run", 2, 0.1)
     done = on_small_disk(tmp_path / "disk", size_kib, *run)

@@ -63,7 +63,7 @@ def render(run: Run, *, html: bool) -> None:
         render_html(analysis, record="", code="").encode("utf-8", "replace")
 
 
-@faults(share=0.25, default=60)
+@faults(share=0.25, default=30)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_run_folder(intact, tmp_path_factory, chance):
     path = tmp_path_factory.mktemp("damaged") / "run"
@@ -87,7 +87,7 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
     shutil.rmtree(path)
 
 
-@faults(share=0.2, default=55)
+@faults(share=0.2, default=20)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_page(document, tmp_path_factory, chance):
     damage_run = chance.random() < 0.75

@@ -63,7 +63,7 @@ def temporary_working_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         yield
 
 
-@faults(share=0.15, default=60)
+@faults(share=0.15, default=40)
 @given(options=st.lists(OPTIONS, min_size=1, max_size=3), names=st.lists(WORDS, max_size=2))
 def test_options_of_bench(options: list[tuple[str, str]], names: list[str]) -> None:
     words = [f"{name}={word}" for name, word in options]

@@ -60,7 +60,7 @@ STATEMENTS = st.tuples(
 SCRIPTS = st.lists(STATEMENTS.map(" = ".join), max_size=4)
 
 
-@faults(share=0.1, default=100)
+@faults(share=0.1, default=40)
 @given(
     metadata=LINES,
     code=SCRIPTS,
@@ -125,7 +125,7 @@ def run() -> Run:
     return builders.cpu_run(trials=2)
 
 
-@faults(share=0.05, default=40)
+@faults(share=0.05, default=15)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_events(run, tmp_path_factory, chance):
     folder = write_run(tmp_path_factory.mktemp("events") / "run", run)

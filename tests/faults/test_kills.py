@@ -19,8 +19,8 @@ from tests.faults.measured_run import PLANNED, ROOT
 
 pytestmark = pytest.mark.docker
 
-KILLS = round(ALL * 0.05) if ALL else 20
-KILLS_PER_TEST = 10
+KILLS = round(ALL * 0.05) if ALL else 8
+KILLS_PER_TEST = 8
 TIMEOUT_S = 240.0
 # A busy engine may still start a requested container after the kill; that container ends at once.
 ENGINE_S = 40.0

@@ -6,11 +6,14 @@ from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
     BASELINE,
     CALLBACKS,
+    COMPUTE_BITS,
     CUSTOM_LOOP,
+    HOST_MEMORY,
     PYTHON_IN_STEP,
     RETRACES,
     RETRACING,
     RUN_EAGERLY,
+    VARIABLE_PREFIX,
     WITHOUT_FRAMEWORK,
 )
 
@@ -64,6 +67,9 @@ def test_plain_fit_has_no_framework_metrics_and_needs_no_ablation(drive):
     assert done.metric(BASELINE, RUN_EAGERLY) == 0
     assert not names(done) & {CALLBACKS, PYTHON_IN_STEP}
     assert [event["variant"] for event in done.of("needless")] == [WITHOUT_FRAMEWORK]
+    assert done.metric(BASELINE, COMPUTE_BITS) == 32
+    assert len([name for name in names(done) if name.startswith(VARIABLE_PREFIX)]) == 1
+    assert 100e6 < done.metric(BASELINE, HOST_MEMORY) < 100e9
 
 
 def test_callbacks_are_timed_and_removed_by_the_ablation(drive):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import NoGpuError
+from workloads.protocol import DEVICE_MEMORY, HOST_MEMORY, NoGpuError
 
 
 def select(device: str, gpus: int) -> list[str]:
@@ -61,6 +63,23 @@ def prove(names: list[str]) -> None:
         raise NoGpuError(f"A matrix product on a GPU failed: {error.message}") from error
     finally:
         tf.config.set_soft_device_placement(soft)
+
+
+def reset_peak_memory(names: Sequence[str]) -> None:
+    """Begin to record anew how much memory is in use at most."""
+    for name in names:
+        if name.startswith("GPU"):
+            tf.config.experimental.reset_memory_stats(name)
+    with suppress(OSError):  # a container may not allow it: then the peak is that of the whole process so far
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_memory(names: Sequence[str]) -> Mapping[str, float]:
+    """Return the largest memory in use since `reset_peak_memory`, in bytes, as metrics."""
+    peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names if name.startswith("GPU")]
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    host = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    return {HOST_MEMORY: host, **({DEVICE_MEMORY: max(peaks)} if peaks else {})}
 
 
 def synchronise() -> None:

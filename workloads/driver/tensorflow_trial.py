@@ -271,7 +271,10 @@ class Trial:
         )
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
         measure = training.as_written if "epochs" in call.arguments else inference.as_written
+        devices.reset_peak_memory(self._names)
         result = measure(job, call)
+        for name, size in devices.peak_memory(self._names).items():
+            job.metric(name, size)
         if self._spec.evaluate and measures_speed(job.variant):
             self._report_flops(job, call)
         return result

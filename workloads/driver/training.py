@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -21,8 +22,10 @@ from workloads.protocol import (
     BASELINE,
     BETWEEN_EPOCHS,
     CALLBACKS,
+    COMPUTE_BITS,
     PYTHON_IN_STEP,
     RUN_EAGERLY,
+    VARIABLE_PREFIX,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
@@ -168,6 +171,7 @@ def as_written(job: Job, call: Call) -> Any:
         history, boundaries = _fit(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
+        _report_variables(job, call.model)
     _report_training(job)
     if boundaries.between_epochs_s is None and job.spec.evaluate and measures_speed(job.variant):
         _time_short_epochs(job, call, own, stride)
@@ -275,6 +279,21 @@ def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: 
     for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
         if stopwatch.wrapped and not (eager and stopwatch is in_python):
             job.metric(name, stopwatch.total_ns / 1e9 / max(1, job.meter.steps))
+
+
+def _report_variables(job: Job, model: Any) -> None:
+    """Write the width of the numbers in which most weights are used, and the largest trained variable."""
+    weights: dict[int, int] = {}
+    for layer in model._flatten_layers():
+        bits = 8 * tf.as_dtype(layer.compute_dtype).size
+        weights[bits] = weights.get(bits, 0) + sum(
+            math.prod(each.shape) for each in layer._trainable_variables
+        )
+    if not any(weights.values()):
+        return
+    job.metric(COMPUTE_BITS, max(weights, key=lambda bits: weights[bits]))
+    largest = max(model.trainable_variables, key=lambda each: math.prod(each.shape))
+    job.metric(f"{VARIABLE_PREFIX}{largest.path}", math.prod(largest.shape))
 
 
 def ablation(job: Job) -> None:

@@ -1,0 +1,229 @@
+"""Connect to an engine with Docker's API: its socket, its properties, and calls that raise EngineError."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import docker
+import psutil
+from docker.errors import APIError, DockerException, NotFound
+from requests import PreparedRequest, Response
+from requests.exceptions import RequestException, Timeout
+from urllib3.exceptions import HTTPError
+
+from harness.errors import EngineError
+from harness.model.platform import EngineInfo
+
+# Timeout after a request that was not answered, so that requests to a dead engine do not add up.
+_SILENT_S = 2.0
+LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
+CONNECT_S = 10
+# Timeout of a request that may copy an image.
+REQUEST_S = 120
+_UNIX = "unix://"
+HINT = (
+    "Install and start an engine with `make engine` (Podman: `systemctl --user start podman.socket`). If access "
+    "is denied, run `sudo usermod -aG docker $USER` and log in again. If it uses another socket, set "
+    "DOCKER_HOST=unix:///path/to/socket. To run without containers, use --engine local (make bench ENGINE=local)."
+)
+ELSEWHERE_HINT = (
+    "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
+    "this machine's engine, unset DOCKER_HOST."
+)
+PODMAN = "podman"
+# Limit -> field that reports whether the engine supports it; rootless engines often do not.
+_LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
+
+
+class _Client(docker.DockerClient):
+    def __init__(self, base_url: str, timeout_s: int) -> None:
+        self.api = _Api(base_url=base_url, version="auto", timeout=timeout_s)
+
+
+class _Api(docker.APIClient):
+    """An API whose requests after one that was not answered have a short timeout."""
+
+    _silent = False
+
+    def send(self, request: PreparedRequest, **options: Any) -> Response:
+        if (limit_s := options.get("timeout")) is None:
+            return super().send(request, **options)
+        if self._silent:
+            options["timeout"] = min(limit_s, _SILENT_S)
+        try:
+            response = super().send(request, **options)
+        except Timeout:
+            self._silent = True
+            raise
+        self._silent = False
+        return response
+
+
+@contextmanager
+def engine_call(action: str) -> Iterator[None]:
+    """Convert errors of the docker package to EngineError; `action` completes "could not ..."."""
+    try:
+        yield
+    except APIError as error:
+        raise EngineError(
+            f"The container engine could not {action}: {error.explanation or error}",
+            hint="See its log (journalctl -u docker), or run `tfbench doctor`.",
+        ) from error
+    except LOST as error:
+        raise EngineError(
+            f"Lost the connection to the container engine; could not {action}: {error}",
+            hint="Restart the engine (`make engine`), then continue with --resume.",
+        ) from error
+
+
+def remove_container(client: docker.DockerClient, container_id: str) -> None:
+    """Kill and remove a container; no error if it is gone or being removed."""
+    with engine_call(f"remove container {container_id[:12]}"), suppress(NotFound):
+        try:
+            client.api.remove_container(container_id, force=True, v=True)
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+            # It is already being removed.
+            client.api.wait(container_id, condition="removed")
+
+
+def signal_start(stream: Any) -> None:
+    """Write the line that container_init.py waits for to a container's standard input."""
+    with suppress(OSError):  # it has already ended
+        getattr(stream, "_sock", stream).sendall(b"\n")
+
+
+def close_stream(stream: Any) -> None:
+    """Close an attached stream and its socket, to which the docker package keeps references."""
+    with suppress(*LOST):
+        inner = getattr(stream, "_sock", None)
+        if inner is not None:
+            inner.close()
+        stream.close()
+
+
+def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
+    """Return the sockets to try, in order, with their names; only DOCKER_HOST if it is set.
+
+    Args:
+        environment: environment variables; DOCKER_HOST and XDG_RUNTIME_DIR are used.
+
+    Raises:
+        EngineError: DOCKER_HOST refers to another machine.
+    """
+    if url := environment.get("DOCKER_HOST"):
+        if not url.startswith(_UNIX):
+            raise EngineError(
+                f"DOCKER_HOST refers to another machine, {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
+            )
+        return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
+    runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
+    return {
+        Path("/var/run/docker.sock"): "Docker",
+        runtime / "docker.sock": "rootless Docker",
+        runtime / "podman/podman.sock": "Podman",
+        Path("/run/podman/podman.sock"): "system Podman",
+    }
+
+
+def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
+    """Return a client for the first socket that responds.
+
+    Raises:
+        EngineError: none responds; the message gives the reason for each.
+    """
+    failures = []
+    for socket, name in sockets.items():
+        try:
+            if not socket.exists():
+                raise FileNotFoundError("no such socket")
+            client = _Client(f"{_UNIX}{socket}", CONNECT_S)
+        except (DockerException, RequestException, OSError) as error:
+            failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
+        else:
+            client.api.timeout = REQUEST_S
+            return client
+    raise EngineError(f"No container engine is available. Tried {'; '.join(failures)}.", hint=HINT)
+
+
+def _reason(error: Exception) -> str:
+    """Describe the innermost cause; the outer exceptions only repeat it."""
+    cause: BaseException = error
+    while (
+        inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    ) is not None:
+        cause = inner
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return str(cause) or type(cause).__name__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """Properties of the engine that affect container options.
+
+    Attributes:
+        user_namespaces: container users are remapped by default (userns-remap).
+        selinux: containers get SELinux labels.
+        limits: supported limits: "memory", "pids", "cpu_quota", "cpuset".
+        image_folder: folder of its images; / if unknown.
+    """
+
+    info: EngineInfo
+    user_namespaces: bool = False
+    selinux: bool = False
+    limits: frozenset[str] = frozenset(_LIMITS)
+    image_folder: Path = Path("/")
+
+
+def describe(client: docker.DockerClient) -> Daemon:
+    """Describe the engine; raise EngineError if it does not share this machine's files and process ids."""
+    version: dict[str, Any] = client.version()
+    info: dict[str, Any] = client.info()
+    _check_shared(info)
+    components = [part.get("Name", "") for part in version.get("Components") or ()]
+    podman = any(name.startswith("Podman") for name in components)
+    security = [option.removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()]
+    cgroup = str(info.get("CgroupVersion") or "")
+    folders = tuple(info.get("CDISpecDirs") or ())
+    return Daemon(
+        info=EngineInfo(
+            name=PODMAN if podman else "docker",
+            version=str(version.get("Version", "")),
+            isolated=True,
+            rootless="rootless" in security,
+            cgroup_version=int(cgroup) if cgroup.isdigit() else None,
+            runtimes=tuple(sorted(info.get("Runtimes") or {})),
+            # Podman always supports CDI but does not report the folders.
+            cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
+        ),
+        user_namespaces="userns" in security,
+        selinux="selinux" in security,
+        limits=frozenset(name for name, key in _LIMITS.items() if info.get(key, True)),
+        image_folder=Path(info.get("DockerRootDir", "/")),
+    )
+
+
+def _check_shared(info: Mapping[str, Any]) -> None:
+    """Check that the engine shares this machine's kernel and files.
+
+    Docker Desktop's engine runs in a virtual machine with a different kernel. A container with access to the
+    host's socket has a different host name.
+    """
+    if (info.get("Name"), info.get("KernelVersion"), info.get("MemTotal")) != (
+        platform.node(),
+        platform.release(),
+        psutil.virtual_memory().total,
+    ):
+        raise EngineError(
+            "The container engine runs on another machine, in a virtual machine or outside this container.",
+            hint="Run tfbench where the engine runs: it mounts local folders and reads local telemetry.",
+        )
