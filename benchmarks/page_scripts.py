@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import docker
+import msgspec
 
 from benchmarks.tables import markdown
 from harness.analysis import analyse
@@ -24,6 +25,7 @@ from harness.model.run import Run
 from harness.paths import paths_here
 from harness.run.recording import open_run
 from harness.run.scripts import script_text
+from harness.system.kept import Content
 from workloads.protocol import BASELINE
 
 # Prints the samples per second of the script's fit, from after WARM_UP_S for MEASURE_S.
@@ -129,10 +131,8 @@ def data_folders(run: Run) -> dict[str, Path]:
     """Return the cached folder of each data set of a run, found by its content's hash."""
     folders: dict[str, Path] = {}
     for record in (paths_here().cache / "data").glob("*/.content"):
-        text = record.read_text(encoding="utf-8")
-        folders |= {
-            data.name: record.parent for data in run.manifest.data if data.sha256 and data.sha256 in text
-        }
+        found = msgspec.json.decode(record.read_bytes(), type=Content).sha256
+        folders |= {data.name: record.parent for data in run.manifest.data if data.sha256 == found}
     return folders
 
 
