@@ -17,9 +17,11 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
+    RARE_CALLBACKS,
     RUN_EAGERLY,
     TUNED,
     VARIABLE_PREFIX,
+    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
 )
@@ -114,15 +116,31 @@ def test_the_gain_of_an_ablation_matches_the_prediction() -> None:
     assert finding.ablation.predicted.median == pytest.approx(finding.ablation.gain.median, rel=0.25)
 
 
-@pytest.mark.parametrize(("input_ms", "python_s", "left_ms"), [(1, 0.0, 3), (5, 0.0, 7), (1, 0.004, 7)])
-def test_several_steps_per_call_still_fetch_their_batches_and_run_their_python(
-    input_ms: float, python_s: float, left_ms: float
+def test_without_callbacks_the_loop_of_keras_stays() -> None:
+    speeds = {**FRAMEWORK, CUSTOM_LOOP: _speed(10, wait_share=0.0), WITHOUT_FRAMEWORK: _speed(15)}
+    played = run({"gpu0": speeds}, noise=0.001, min_accuracy=0)
+    finding = first(with_metrics(played, **{CALLBACKS: 0.025}))
+    assert finding.cause is Cause.CALLBACKS
+    assert finding.ablation.predicted.median == pytest.approx(40 / 15, rel=0.02)
+    finding = first(with_metrics(played, **{CALLBACKS: 0.025, RUN_EAGERLY: 1.0}))
+    assert finding.ablation.predicted.median == pytest.approx(40 / 10, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("input_ms", "python_s", "rare_s", "left_ms"),
+    [(1, 0.0, 0.0, 3), (5, 0.0, 0.0, 7), (1, 0.004, 0.0, 7), (1, 0.0, 0.004, 7)],
+)
+def test_several_steps_per_call_still_fetch_their_batches_save_and_run_their_python(
+    input_ms: float, python_s: float, rare_s: float, left_ms: float
 ) -> None:
     idle = replace(_speed(10), load=GpuLoad(util=5, power_w=120))
     speeds = {BASELINE: idle, MODEL_ONLY: idle, CUSTOM_LOOP: replace(idle, wait_share=0.0),
               INPUT_ONLY: _speed(input_ms), "batch:4": replace(idle, batch=128),
               "calls:10": _speed(2 + python_s * 1e3), WITHOUT_LAUNCH: _speed(5)}  # fmt: skip
-    played = with_metrics(run({"gpu0": speeds}, noise=0.001, min_accuracy=0), **{PYTHON_IN_STEP: python_s})
+    played = with_metrics(
+        run({"gpu0": speeds}, noise=0.001, min_accuracy=0),
+        **{PYTHON_IN_STEP: python_s, RARE_CALLBACKS: rare_s},
+    )
     findings = analyse(played).findings
     ablation = next(each.ablation for each in findings if each.cause is Cause.LAUNCH)
     assert ablation.predicted.median == pytest.approx(10 / left_ms, rel=0.03)

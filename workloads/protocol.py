@@ -47,9 +47,15 @@ CALLS_PREFIX = "calls:"  # model-only with N steps per call
 THREADS_PREFIX = "threads:"  # input-only with N threads
 
 # Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's
-# callbacks; number of retraces during measurement and their seconds per step; whether Keras runs eagerly (1
-# or 0); and the size of a batch in host memory.
-PYTHON_IN_STEP, CALLBACKS, RETRACES, RETRACING = "python_in_step_s", "callbacks_s", "retraces", "retracing_s"
+# callbacks, and in their calls of every so many batches; number of retraces during measurement and their seconds
+# per step; whether Keras runs eagerly (1 or 0); and the size of a batch in host memory.
+PYTHON_IN_STEP, CALLBACKS, RARE_CALLBACKS, RETRACES, RETRACING = (
+    "python_in_step_s",
+    "callbacks_s",
+    "rare_callbacks_s",
+    "retraces",
+    "retracing_s",
+)
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 # Bits in which most of the baseline's weights are used, and the elements of its largest trained variable, whose path
 # follows the prefix.

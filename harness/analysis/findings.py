@@ -39,6 +39,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
+    RARE_CALLBACKS,
     RETRACING,
     RUN_EAGERLY,
     TUNED,
@@ -305,20 +306,25 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     """Return the share of the step that an ablation removes.
 
     Only the launch time that multiple steps per call save is removed, no Python inside the step, and only as much
-    copy time as the remaining step can hide. Keras' loop over the steps of a call fetches each batch between them,
-    so that the whole pipeline adds to the step.
+    copy time as the remaining step can hide. Callbacks that save every so many batches do so as often. Keras' loop
+    over the steps of a call fetches each batch between them, so that the whole pipeline adds to the step.
     """
-    removed = time.share(*parts)
+    removed, total_s = time.share(*parts), time.total.median
     if parts == (Part.COPY,):
         return min(removed, 1.0 - removed)
+    if parts == (Part.FRAMEWORK,) and not case.metric(BASELINE, RUN_EAGERLY):
+        callbacks = (case.metric(BASELINE, CALLBACKS) or 0.0) / total_s
+        # Keras' own loop stays; what callbacks do not take themselves is mostly that.
+        return callbacks if callbacks >= MIN_DETAIL_SHARE * removed else removed
     calls = [each.throughput.median for name, each in case.variants.items() if name.startswith(CALLS_PREFIX)]
     if Part.LAUNCH not in parts or not calls:
         return removed
     baseline, feed = case.speed(BASELINE), case.speed(INPUT_ONLY)
     fastest, fetched = (baseline / speed if baseline and speed else 0.0 for speed in (max(calls), feed))
-    python = (case.metric(BASELINE, PYTHON_IN_STEP) or 0.0) / time.total.median
+    python = (case.metric(BASELINE, PYTHON_IN_STEP) or 0.0) / total_s
     saved = max(0.0, time.share(Part.COMPUTE, Part.LAUNCH) + python - fastest)
     kept = python + max(0.0, time.share(Part.LAUNCH) - saved)
+    kept += (case.metric(BASELINE, RARE_CALLBACKS) or 0.0) / total_s
     # Hidden behind the baseline's step, but not behind these.
     kept += max(0.0, fetched - time.share(*INPUT_PARTS, Part.COPY))
     return max(0.0, removed - kept)

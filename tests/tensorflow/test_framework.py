@@ -112,6 +112,24 @@ print(json.dumps([timed(kinds.LambdaCallback(on_train_batch_end=print)), timed(k
 """
 
 
+RARE_CALLS = """
+import json, time
+from workloads.driver.python_calls import Stopwatch
+def watched(durations):
+    stopwatch, waits = Stopwatch(), iter(durations)
+    call = stopwatch.timed(lambda: time.sleep(next(waits)))
+    for _ in durations:
+        call()
+    return stopwatch.rare_ns / stopwatch.total_ns
+print(json.dumps([watched([0.002] * 9 + [0.2]), watched([0.02] * 5)]))
+"""
+
+
+def test_calls_that_save_now_and_then_are_told_from_equal_ones(execute):
+    saving, equal = execute(RARE_CALLS)
+    assert saving > 0.7 and equal < 0.3
+
+
 def test_callbacks_made_of_functions_are_timed(execute):
     assert execute(CALLBACK_KINDS) == [True, False, True, False]
 

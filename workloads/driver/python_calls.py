@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -15,16 +16,40 @@ import tensorflow as tf
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
+# Calls this many times as long as the function's median are those of every so many batches, such as saving.
+_LONG = 5
+
+
 class Stopwatch:
-    """Sum the duration of calls in nanoseconds; `wrapped` is true once a function is timed."""
+    """Time the calls of functions."""
 
     def __init__(self) -> None:
-        self.total_ns = 0
-        self.wrapped = False
+        self._calls_ns: list[list[int]] = []
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether a function is timed."""
+        return bool(self._calls_ns)
+
+    @property
+    def total_ns(self) -> int:
+        """Duration of all calls."""
+        return sum(map(sum, self._calls_ns))
+
+    @property
+    def rare_ns(self) -> float:
+        """Duration of the calls that are much longer than most of their function."""
+        return sum(
+            sum(each for each in calls if each > limit)
+            for calls in self._calls_ns
+            if calls
+            for limit in [_LONG * median(calls)]
+        )
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function` with timed calls."""
-        self.wrapped = True
+        calls: list[int] = []
+        self._calls_ns.append(calls)
 
         @wraps(function)
         def call(*args: Any, **named: Any) -> Any:
@@ -32,7 +57,7 @@ class Stopwatch:
             try:
                 return function(*args, **named)
             finally:
-                self.total_ns += time.monotonic_ns() - start
+                calls.append(time.monotonic_ns() - start)
 
         return call
 

@@ -24,6 +24,7 @@ from workloads.protocol import (
     CALLBACKS,
     COMPUTE_BITS,
     PYTHON_IN_STEP,
+    RARE_CALLBACKS,
     RUN_EAGERLY,
     VARIABLE_PREFIX,
     WITHOUT_COPY,
@@ -276,6 +277,8 @@ def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: 
     eager = bool(getattr(model, "run_eagerly", False))
     job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
     job.metric(RUN_EAGERLY, float(eager))
+    if in_callbacks.wrapped:
+        job.metric(RARE_CALLBACKS, in_callbacks.rare_ns / 1e9 / max(1, job.meter.steps))
     for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
         if stopwatch.wrapped and not (eager and stopwatch is in_python):
             job.metric(name, stopwatch.total_ns / 1e9 / max(1, job.meter.steps))
