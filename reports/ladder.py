@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from harness.fixes import note
 from harness.model.analysis import Analysis, Estimate, Key
+from harness.model.platform import target_for
 from harness.model.run import VariantScript
-from reports.names import variant_name
+from reports.names import is_gpu, variant_name
 from reports.overview import Row
-from workloads.protocol import FIX_PREFIX, TUNED
+from workloads.protocol import FIX_PREFIX, TENSORFLOW, TUNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Ladder:
 
     Attributes:
         file, script: name and text of the tuned script; "" without one.
+        command: runs the tuned script in the image that measured it, beside nothing else; "" without an image.
         components: further files that the tuned script imports: name -> text.
         parts: the remedies that tuned consists of, by name; () for a script of its own.
     """
@@ -47,6 +49,7 @@ class Ladder:
     tuned: Step | None
     file: str = ""
     script: str = ""
+    command: str = ""
     parts: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,8 +82,22 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         tuned=next((step for step in steps if step.variant == TUNED), None),
         file=f"{row.workload}-tuned.py" if tuned else "",
         script=tuned.text if tuned else "",
+        command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=next(components, {}) if tuned else {},
+    )
+
+
+def _command(analysis: Analysis, row: Row) -> str:
+    """Return the command that runs the tuned script of a row in its image, in the current folder."""
+    declared = (each.image for each in analysis.run.workloads if each.name == row.workload)
+    target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.device))
+    image = next((each.reference for each in analysis.run.manifest.images if each.target == target), "")
+    gpus = " --gpus all" if is_gpu(row.device) else ""
+    return (
+        f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.workload}-tuned.py'
+        if image
+        else ""
     )
 
 

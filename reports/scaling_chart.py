@@ -6,9 +6,9 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Analysis, Key, RatioKind, Summary, find_by_key
+from harness.model.analysis import Analysis, RatioKind, Summary, find_by_key
 from reports import numbers
-from reports.charts import COLOUR, INK_2, Figure, Table, panel, rows, stacked
+from reports.charts import COLOUR, INK_2, Figure, Key, Table, panel, rows, stacked
 from reports.names import device_name, is_gpu, titles_of, variant_name
 from reports.palette import gpu_colour
 from workloads.protocol import measures_speed
@@ -33,7 +33,8 @@ def scaling_figure(analysis: Analysis) -> Figure | None:
         table=Table(
             header=("Workload, device, variant", "Speed", "Efficiency", "Grew most"), rows=tuple(table)
         ),
-        reserve_px=_LABELS_PX + 90,
+        reserve_px=_LABELS_PX + 20,
+        legend=tuple(dict.fromkeys(each["key"] for records in panels.values() for each in records)),
     )
 
 
@@ -43,14 +44,13 @@ def _layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
     x = alt.X("gpus:Q", scale=alt.Scale(padding=14, zero=False, nice=False), axis=axis)
     y = alt.Y("times:Q", axis=alt.Axis(title="times one GPU", values=counts, minExtent=_LABELS_PX))
     ideal = alt.Chart(rows([{"gpus": each, "times": each, "colour": INK_2} for each in counts]))
-    base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
-    last = alt.Chart(rows([each for each in records if each["gpus"] == counts[-1]])).encode(x=x, y=y)
+    drawn = [{name: value for name, value in each.items() if name != "key"} for each in records]
+    base = alt.Chart(rows(drawn)).encode(x=x, y=y, color=COLOUR)
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("where", "speed", "share", "grew")]
     return [
         ideal.mark_line(strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y, color=COLOUR),
         base.mark_line(),
         base.mark_point(filled=True, size=56).encode(tooltip=tooltip),
-        last.mark_text(align="left", dx=8).encode(text="label:N"),
     ]
 
 
@@ -79,28 +79,30 @@ def _record(analysis: Analysis, each: Summary, colour: str) -> dict[str, Any]:
         "where": f"{each.workload}, {device_name(each.device)}, {variant}",
         "speed": numbers.speed(each.throughput),
         "share": numbers.percent(share.median if share else None),
-        "grew": _grew(analysis, each.key),
-        "label": f"{variant} {numbers.percent(share.median)}" if share else "",
+        "grew": _grew(analysis, each),
+        "key": Key(colour=colour, shape="line", name=variant),
         "colour": colour,
     }
 
 
-def _grew(analysis: Analysis, key: Key) -> str:
+def _grew(analysis: Analysis, each: Summary) -> str:
     """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to."""
     one = next(
         (
-            each
-            for each in analysis.step_times
-            if is_gpu(each.device) and "+" not in each.device and each.key == key._replace(device=each.device)
+            time
+            for time in analysis.step_times
+            if is_gpu(time.device)
+            and "+" not in time.device
+            and time.key == each.key._replace(device=time.device)
         ),
         None,
     )
-    several = find_by_key(analysis.step_times, key)
+    several = find_by_key(analysis.step_times, each.key)
     if one is None or several is None or several is one:
         return ""
     added = {
         part: value.median - (one.parts[part].median if part in one.parts else 0.0)
         for part, value in several.parts.items()
     }
-    part = max(added, key=lambda each: added[each])
+    part = max(added, key=lambda name: added[name])
     return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
