@@ -1,6 +1,7 @@
-"""Compute in the precision that the device is fast in: mixed_float16 on GPUs, float32 on CPUs.
+"""Compute in the precision in which the device is fast.
 
-Why: tensor cores are several times faster in half precision, and it halves the memory traffic. CPUs emulate it.
+Why: mixed_float16 on GPUs, whose tensor cores are several times faster in it, with half the memory traffic; float32 on
+CPUs, which emulate half precision.
 Safety: changes numerics; Keras scales the loss. Compare the accuracy.
 """
 
