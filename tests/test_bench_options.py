@@ -1,16 +1,12 @@
 import datetime
-import json
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model.run import Options
-from harness.run.json_values import from_plain, to_plain
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from tests.commands import output_of
@@ -21,16 +17,6 @@ CPU = Options(device="cpu")
 
 
 SCRIPT = "rate = 0.1\nBATCH_SIZE = 8\n"
-
-
-def names(options: Options) -> list[str]:
-    return [entry.workload.name for entry in resolve(options).entries]
-
-
-def test_scripts_run_alone_or_with_named_workloads(tmp_path: Path) -> None:
-    script = str(write_files(tmp_path, {"mine.py": SCRIPT}) / "mine.py")
-    assert names(replace(CPU, workloads=(script,))) == ["mine"]
-    assert names(replace(CPU, workloads=("cifar10-mlp", script))) == ["cifar10-mlp", "mine"]
 
 
 @pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
@@ -65,22 +51,6 @@ def test_params_of_a_script_without_constants(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no constants in mine\.py") as caught:
         resolve(replace(CPU, workloads=(script,), params={"rate": "0.5"}))
     assert "BATCH_SIZE = 32" in caught.value.hint
-
-
-paths, numbers = st.text(max_size=12).map(Path), st.floats(0, 1e9)
-texts = st.dictionaries(st.text(), st.text(), max_size=2)
-special = {
-    "out": paths, "mounts": st.lists(paths, max_size=2).map(tuple), "environment": texts, "rate_hz": numbers,
-    "soak_s": numbers,
-    "cpu_quota": st.none() | numbers, "memory_gib": st.none() | numbers, "stall_s": st.none() | numbers,
-    "images": texts, "params": texts,
-}  # fmt: skip
-any_options = st.builds(Options, **{field.name: special.get(field.name, ...) for field in fields(Options)})
-
-
-@given(options=any_options)
-def test_options_round_trip_through_json(options: Options) -> None:
-    assert from_plain(json.loads(json.dumps(to_plain(options))), Options) == options
 
 
 def test_run_ids_are_unique_and_sort_by_time() -> None:

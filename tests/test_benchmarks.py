@@ -1,14 +1,11 @@
 """The benchmark of sampling overhead, without an engine or a GPU."""
 
 import math
-import os
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from benchmarks.sampling import Turn, UnavailableError, running, speed, table, take_turns
+from benchmarks.sampling import Turn, speed, table, take_turns
 
 pytestmark = pytest.mark.slow
 
@@ -33,22 +30,6 @@ def test_rounds_rotate_samplers_and_skip_unavailable_ones() -> None:
     assert unavailable["broken"] == "no driver"
     assert "No such file" in unavailable["missing"]
     assert all(each.memory_bytes > 1 << 20 for each in turns if each.sampler == "asleep")
-
-
-def test_a_sampler_that_exits_during_its_turn_is_unavailable(tmp_path: Path) -> None:
-    command = ("sh", "-c", "sleep 0.3; echo 'no driver' >&2; exit 1")
-    with (
-        pytest.raises(UnavailableError, match="no driver"),
-        running(command, tmp_path / "log", settle_s=0.1),
-    ):
-        time.sleep(0.6)
-
-
-def test_tfbench_sampler_runs_until_killed() -> None:
-    arguments = ("-m", "benchmarks.samplers", "tfbench", "--pid", str(os.getpid()), "--rate-hz", "50")
-    (turn,), unavailable = take_turns({"tfbench": (sys.executable, *arguments)}, 1, turn_s=0.5, settle_s=2.0)
-    assert unavailable == {}
-    assert 0 < turn.cpu_s < 0.5
 
 
 def test_only_windows_entirely_within_a_turn_count() -> None:

@@ -11,10 +11,7 @@ from harness.analysis.extract import extract
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.model.analysis import Analysis, Capability
-from harness.run.json_values import to_plain
 from harness.run.plan import machine_trials
-from harness.run.recording import ExtractFile, read_extract_file
-from harness.untrusted import MAX_BYTES
 from reports import compared_machines, machine
 from reports.csv_table import render_csv
 from reports.page import render_markdown
@@ -73,15 +70,6 @@ def test_normal_is_said_of_machines_of_the_same_kind_only():
         replace(each, capabilities=[replace(one, kind="x") for one in each.capabilities]) for each in others
     ]
     assert compared(analyse(builders.measured_machine_run()), foreign).normality == ()
-
-
-def test_an_extract_keeps_what_the_machine_can_do(tmp_path):
-    import json  # noqa: PLC0415
-
-    made = extract(analyse(builders.measured_machine_run()))
-    text = json.dumps(to_plain(ExtractFile(extract=made)))
-    assert len(text) < MAX_BYTES
-    assert read_extract_file(text).capabilities == made.capabilities
 
 
 def test_csv_and_markdown_have_it():

@@ -164,11 +164,6 @@ def test_notice_of_the_end(name: str, path: str, answer: str, notice: str) -> No
         assert ending() == notice
 
 
-def test_nothing_is_asked_without_a_cloud() -> None:
-    with watching_for_end("", "http://127.0.0.1:9") as ending:
-        assert ending() == ""
-
-
 @pytest.mark.parametrize("name", ["hyper-v at home", "lab"])
 def test_no_request_outside_a_cloud(tmp_path: Path, name: str) -> None:
     root = firmware(tmp_path, name)

@@ -136,13 +136,6 @@ class TestBaseline:
         ):
             assert self.check(tfbench, run, baseline, *limit).code == 0
 
-    def test_junit_has_the_failures_of_the_exit_code(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        for limit, code in (("5%", 10), ("30%", 0)):
-            words = ("--fail-if-slower", limit, "-f", "junit", "-o", tmp_path)
-            assert tfbench("compare", pair[1], "--baseline", pair[0], *words).code == code
-            text = (tmp_path / "comparison.xml").read_text(encoding="utf-8")
-            assert ("<failure" in text) == bool(code)
-
     def test_machines_without_a_common_workload_do_not_fail_a_check(
         self, tfbench: Call, tmp_path: Path
     ) -> None:

@@ -1,14 +1,11 @@
 import ast
-import keyword
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.model.workload import Rung
-from harness.run.scripts import assigned, check_params, constants, params_for, script_text, with_values
+from harness.run.scripts import check_params, constants, params_for, script_text, with_values
 from tests.builders import small_workload
 
 
@@ -61,38 +58,6 @@ def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, obje
 )
 def test_only_the_literal_is_replaced(before: str, values: dict[str, object], after: str) -> None:
     assert with_values(before, values) == after
-
-
-names = st.from_regex(r"[A-Za-zäß][A-Za-z_0-9ä]{0,8}", fullmatch=True).filter(
-    lambda name: not keyword.iskeyword(name)
-)
-scalars = st.one_of(
-    st.booleans(), st.integers(-(2**53), 2**53), st.text(max_size=20), st.none(),
-    st.floats(-(2.0**53), 2.0**53, allow_nan=False),
-)  # fmt: skip
-values = scalars | st.lists(scalars, max_size=4).map(tuple)
-# How a literal may stand in a script; each keeps its lines.
-layouts = st.sampled_from(("{name} = {value}", "{name}={value}  # ä {name}", "{name}: object = (\n\t{value}\n)",
-                           "{name} = {value}; _other = 'ö'"))  # fmt: skip
-
-
-@given(
-    written=st.dictionaries(names, st.tuples(values, layouts), min_size=1, max_size=4),
-    data=st.data(),
-)
-def test_the_rewritten_script_has_the_value_and_all_other_lines(
-    written: dict[str, tuple[object, str]], data: st.DataObject
-) -> None:
-    statements = [layout.format(name=name, value=repr(value)) for name, (value, layout) in written.items()]
-    text = "# ß\n" + "\n".join(statements) + "\nprint('end')\n"
-    before = found(text)
-    name, wanted = data.draw(st.sampled_from(sorted(before))), data.draw(values)
-    result = with_values(text, {name: wanted})
-    assert found(result) == {**before, name: wanted}
-    node = assigned(ast.parse(text))[name]
-    own = range(node.lineno - 1, node.end_lineno)
-    pairs = list(zip(text.split("\n"), result.split("\n"), strict=True))
-    assert all(old == new for number, (old, new) in enumerate(pairs) if number not in own)
 
 
 ONE = small_workload(

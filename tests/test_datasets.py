@@ -84,13 +84,6 @@ class TestReal:
         few, _ = prepare(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
 
-    @pytest.mark.parametrize("record", ["", "{"])
-    def test_folder_with_a_damaged_record_is_prepared_again(self, tmp_path: Path, record: str) -> None:
-        table = available(cifar_archive(tmp_path / "data/archives/small.tar.gz"))
-        folder, info = prepare(tmp_path, table)
-        (folder / ".content").write_text(record)
-        assert prepare(tmp_path, table) == (folder, info)
-
     def test_truncated_archive_is_replaced_and_downloaded_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
         truncated = tmp_path / "cache/data/archives/small.tar.gz"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.host_periods import host_speeds, slow_trials
+from harness.analysis.host_periods import slow_trials
 from harness.defaults import PROFILES
 from harness.model.analysis import CaveatKind
 from harness.model.run import Metric, PlannedTrial, Run, Trial
@@ -62,10 +62,6 @@ def test_slow_workloads_on_a_steady_host_count() -> None:
 )
 def test_enough_trials_remain(speeds: list[float], left_out: int) -> None:
     assert len(slow_trials(run_with(speeds).trials)) == left_out
-
-
-def test_old_runs_have_no_probe() -> None:
-    assert host_speeds(builders.cpu_run().trials) == {}
 
 
 def test_the_trial_is_repeated_at_most_twice() -> None:

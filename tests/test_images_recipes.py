@@ -45,9 +45,6 @@ class TestTag:
         assert Recipes(other).tag("cpu", BASE) != recipes.tag("cpu", BASE)
         assert (Recipes(other).tag("cuda", BASE) != recipes.tag("cuda", BASE)) == (file != "cpu.lock")
 
-    def test_changes_with_target_and_base(self, recipes):
-        assert len({recipes.tag("cpu", BASE), recipes.tag("cuda", BASE), recipes.tag("cpu", "python:y")}) == 3
-
     @pytest.mark.parametrize("file", ["base.sh", "base.lock"])
     def test_bootstrapped_base_is_named_by_its_script_and_lock(self, recipes, checkout, file):
         before = recipes.bootstrapped_base()

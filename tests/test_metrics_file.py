@@ -122,11 +122,6 @@ def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path
     assert "--metrics-file" in progress.lines[0]
 
 
-def test_off_by_default(prepared: Prepared) -> None:
-    with live_metrics(None, prepared, RecordingProgress()) as on_trial_end:
-        assert on_trial_end is None
-
-
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("mine")

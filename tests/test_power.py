@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
-from benchmarks.power import measure, rate, slowed, trials_needed
+from benchmarks.power import measure, trials_needed
 from harness.defaults import PROFILES
 from harness.model.comparison import Extract
 from harness.run.runner import Stopping
 from tests.comparisons import again, whole
 from tests.test_stopping import planned, trial
-
-
-def test_rates_have_clopper_pearson_intervals() -> None:
-    assert rate(8, 10) == "80.0% (44.4% to 97.5%)"
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
@@ -28,12 +24,6 @@ def test_simulated_runs_stop_after_the_same_trial_as_real_ones(noise: float) -> 
             stopping.add(planned(index), trial(value * 1e6))
             count += 1
         assert trials_needed(values.tolist(), profile) == count
-
-
-def test_only_one_speed_is_slowed() -> None:
-    run = whole()
-    (changed,) = set(run.speeds) - set(slowed(run, 0.05).speeds)
-    assert changed.variant == "baseline"
 
 
 def test_a_slowdown_far_above_the_noise_is_always_detected() -> None:

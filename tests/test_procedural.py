@@ -50,15 +50,6 @@ class TestEveryKind:
         again, _ = ensure_data(data, tmp_path / "a", "procedural", 1, progress)
         assert (again, progress.tasks) == (folder, [])
 
-    def test_truncated_file_is_regenerated(self, tmp_path: Path, data: Data) -> None:
-        folder, info = generate(tmp_path, data)
-        files = [path for path in folder.rglob("*.*") if path.suffix in (".npy", ".jpg")]
-        assert info.size_bytes == sum(path.stat().st_size for path in files)
-        content = files[0].read_bytes()
-        files[0].write_bytes(content[:-100])
-        assert generate(tmp_path, data) == (folder, info)
-        assert files[0].read_bytes() == content
-
     def test_train_and_test_are_disjoint(self, tmp_path: Path, data: Data) -> None:
         folder, _ = generate(tmp_path, data)
         if data.kind == "jpeg":

@@ -13,11 +13,10 @@ from harness.analysis import analyse
 from harness.errors import StoreError
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack, verify
-from harness.run.store import read_run
 from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
-from tests.folders import comparable, write_run
+from tests.folders import comparable
 from tests.report_pages import RUNS, javascript
 
 pytestmark = pytest.mark.slow
@@ -40,12 +39,6 @@ def written(path: Path, run) -> Path:
     text, analysis = pack_for_page(analyse(run), whole=True)
     path.write_text(render_html(analysis, record=text, code=javascript()), encoding="utf-8")
     return path
-
-
-def test_a_report_can_be_opened_like_a_run_folder(tmp_path: Path) -> None:
-    run = read_run(write_run(tmp_path / "run", builders.bare_run()).path)
-    assert comparable(open_run(written(tmp_path / "report.html", run))) == comparable(run)
-    assert comparable(open_run(tmp_path / "run")) == comparable(run)
 
 
 def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> None:

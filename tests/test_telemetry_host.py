@@ -98,12 +98,6 @@ def test_unavailable_metrics_are_gaps(root):
     assert not reasons.keys() & set(columns["host"])
 
 
-def test_missing_proc_gives_only_gaps(tmp_path):
-    columns, gaps = start(HostSource(tmp_path))
-    assert columns["host"] == ()
-    assert {"cpu_util_pct", "mem_used_bytes", "net_recv_bytes"} <= {gap[1] for gap in gaps}
-
-
 def test_clocks_are_mean_minimum_and_maximum(tmp_path):
     for core, count in enumerate((3, 4)):
         file = f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count"

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 from tests.folders import write_files
 from workloads.driver import script
-from workloads.driver.loader_profile import profile
 from workloads.driver.script import ScriptError, Taken
 from workloads.protocol import Script
 
@@ -148,30 +147,3 @@ def test_a_failure_is_one_sentence_and_what_to_try(
     assert message in str(caught.value)
     assert advice in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_loader_is_profiled_by_the_functions_in_which_its_work_divides() -> None:
-    def slow(count: int) -> int:
-        total = 0
-        for number in range(count):
-            total += number * number
-        return total
-
-    def decode() -> int:
-        return slow(20_000)
-
-    def augment() -> int:
-        return slow(20_000)
-
-    def encode() -> int:
-        return slow(20_000)
-
-    def batches() -> Iterator[list[int]]:
-        while True:
-            yield [decode(), augment(), encode()]
-
-    costs = profile(batches(), rows=4, seconds=0.6)
-    assert {name.partition(",")[0] for name in costs} == {"decode", "augment", "encode"}
-    assert all(0 < each < 0.1 for each in costs.values())
-    assert list(costs.values()) == sorted(costs.values(), reverse=True)
-    assert profile(iter(()), rows=4, seconds=0.1) == {}

@@ -141,12 +141,6 @@ def test_variants_of_the_step_time_breakdown(drive):
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
 
 
-def test_the_breakdown_needs_no_measured_baseline(drive):
-    done = drive(piped(), variants=[MODEL_ONLY, INPUT_ONLY])
-    assert done.per_step() == {MODEL_ONLY: 4, INPUT_ONLY: 4}
-    assert done.of("metric", variant=BASELINE, name="accuracy") == []
-
-
 def test_input_wait_of_a_slow_pipeline_with_and_without_prefetching(drive):
     """8 ms of input per batch and 12 ms per step."""
     waits = {}

@@ -25,19 +25,6 @@ def test_inference_on_several_devices_is_rejected(drive):
     assert "--device gpu0" in error["message"]
 
 
-def test_an_exception_in_a_script_is_logged_with_its_line(drive):
-    done = drive(HEAD + "def load():\n    raise KeyError('no labels here')\nload()\n", code=1)
-    assert "train.py:17: KeyError: 'no labels here'" in done.message
-    assert "in load" in done.log
-
-
-def test_an_exception_in_fit_is_that_of_the_script(drive):
-    done = drive(HEAD + "made().fit(x, y[:, None, None].repeat(3, 1))", code=1)
-    (error,) = done.of("error")
-    assert error["message"]
-    assert not done.of("end")
-
-
 @pytest.mark.parametrize("failing", [TUNED, BASELINE])
 def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}

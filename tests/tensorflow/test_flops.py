@@ -39,20 +39,6 @@ print(json.dumps([forward(model, (4, 224, 224, 3)) / 4, by_hand, step(model, (4,
     assert trained == pytest.approx(3 * by_hand - first, rel=0.001)
 
 
-def test_multilayer_perceptron(execute):
-    counted = execute(
-        STEP
-        + """
-layers = keras.layers
-dense = [layers.Dense(512, "relu"), layers.Dense(256, "relu"), layers.Dense(100)]
-model = keras.Sequential([keras.Input((3072,)), *dense])
-print(json.dumps(step(model, (32, 3072), (32,))))
-"""
-    )
-    weights = 3072 * 512 + 512 * 256 + 256 * 100
-    assert counted == pytest.approx(2 * 32 * (3 * weights - 3072 * 512), rel=0.001)
-
-
 def test_transformer(execute):
     """Twelve products of width squared a block and token, two of the length; the embedding multiplies nothing."""
     counted = execute(
