@@ -1,5 +1,3 @@
-"""What a machine can do: values over trials, data sheets, machines of its kind, and their words."""
-
 import csv
 import io
 from dataclasses import replace
@@ -7,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse, compared
+from harness.analysis.data_sheets import _SHEETS, data_sheet
 from harness.analysis.extract import extract
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES
@@ -105,3 +104,31 @@ def test_comparisons_say_what_the_machines_explain() -> None:
     rows = {name: cells for name, *cells in compared_machines.table(same, (0, 1))}
     assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
     assert "reading the data" not in " ".join(rows)
+
+
+RENTED = (
+    "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",
+    "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S", "NVIDIA H100 PCIe",
+    "NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA B200",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RENTED)
+def test_what_clouds_rent_is_known_by_the_name_that_nvml_gives(name):
+    assert data_sheet(name) is not None
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""])
+def test_other_names_are_not_guessed(name):
+    assert data_sheet(name) is None
+
+
+@pytest.mark.parametrize("sheet", _SHEETS.values(), ids=_SHEETS)
+def test_rates_are_dense_and_consistent(sheet):
+    assert sheet.source
+    assert sheet.bf16 in (0, sheet.fp16)
+    # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
+    if sheet.tf32:
+        assert sheet.tf32 == pytest.approx(sheet.fp16 / 2, rel=0.02)
+    assert sheet.fp64 <= sheet.fp32 <= sheet.fp16
+    assert 300 <= sheet.memory <= 8000

@@ -11,7 +11,7 @@ from harness.engines.docker_client import remove_container
 from harness.errors import EngineError
 from tests.docker.conftest import make_spec
 from tests.docker.unix_proxy import engine_proxy
-from tests.test_engines_container_init import wait_until_ended
+from tests.test_engines_local import wait_until_ended
 
 pytestmark = pytest.mark.docker
 __all__ = ["make_spec"]

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from tests.conftest import ROOT
-from tests.tensorflow.texts import HEAD, piped
+from tests.tensorflow.texts import FIT, HEAD, piped
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
@@ -11,13 +11,12 @@ from workloads.protocol import (
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
+    NO_GPU_EXIT,
     STAGES,
     TUNED,
     VARIANTS,
     WITHOUT_INPUT,
 )
-
-pytestmark = pytest.mark.tensorflow
 
 CLASSES, STEPS, WINDOWS = 100, 150, 2
 PUBLISHED = (ROOT / "workloads/cifar100-mlp/published.py").read_text(encoding="utf-8")
@@ -34,6 +33,7 @@ def outcome(drive, arrays):
     )
 
 
+@pytest.mark.tensorflow
 def test_the_start_event_precedes_the_import_of_tensorflow_and_end_is_last(outcome):
     kinds = [event["kind"] for event in outcome.events]
     assert (kinds[0], kinds[-1]) == ("start", "end")
@@ -44,6 +44,7 @@ def test_the_start_event_precedes_the_import_of_tensorflow_and_end_is_last(outco
     assert event["facts"]["tensorflow"].startswith("2.")
 
 
+@pytest.mark.tensorflow
 def test_cold_start_is_separate_from_steady_state(outcome):
     for variant in VARIANTS:
         names = [event["name"] for event in outcome.of("phase", variant=variant)]
@@ -54,6 +55,7 @@ def test_cold_start_is_separate_from_steady_state(outcome):
         assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
 
 
+@pytest.mark.tensorflow
 def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
     windows = outcome.of("window")
     assert [(window["variant"], window["index"]) for window in windows] == [
@@ -69,6 +71,7 @@ def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
         assert all(value > 0 for value in single["step_ns"])
 
 
+@pytest.mark.tensorflow
 def test_input_wait_is_reported_where_it_is_known(outcome):
     assert all(event["wait_ns"] == -1 for event in outcome.of("window", variant=BASELINE))
     assert all(event["wait_ns"] == 0 for event in outcome.of("window", variant=MODEL_ONLY))
@@ -77,6 +80,7 @@ def test_input_wait_is_reported_where_it_is_known(outcome):
         assert 0.3 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
 
 
+@pytest.mark.tensorflow
 def test_training_reaches_accuracy_far_above_chance(outcome):
     chance = 1 / CLASSES
     assert outcome.metric(BASELINE, "accuracy") > 5 * chance
@@ -84,6 +88,7 @@ def test_training_reaches_accuracy_far_above_chance(outcome):
     assert outcome.metric(TUNED, "final_loss") < 5
 
 
+@pytest.mark.tensorflow
 def test_what_the_scripts_chose_and_how_they_differ(outcome):
     chosen = {each["variant"]: each["params"] for each in outcome.of("variant")}
     assert chosen[BASELINE] == {
@@ -101,6 +106,7 @@ def test_what_the_scripts_chose_and_how_they_differ(outcome):
     assert "+from many_steps import ManySteps, shuffled\n" in script["diff"]
 
 
+@pytest.mark.tensorflow
 def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arrays):
     text = PUBLISHED.replace("EPOCHS = 100", "EPOCHS = 3").replace("cifar100", "cifar10")
     text += "print('scored', round(model.evaluate(x_test, y_test, verbose=0)[1], 1) > 0.3)\n"
@@ -113,6 +119,7 @@ def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arra
     assert len(done.of("window", variant=MODEL_ONLY)) == 2
 
 
+@pytest.mark.tensorflow
 def test_the_example_runs_with_its_stages(drive, arrays):
     text = (ROOT / "examples/train.py").read_text().replace("SIDE = 64", "SIDE = 16")
     done = drive(
@@ -125,6 +132,7 @@ def test_the_example_runs_with_its_stages(drive, arrays):
     assert 0 <= done.metric(BASELINE, "accuracy") <= 1
 
 
+@pytest.mark.tensorflow
 def test_variants_of_the_step_time_breakdown(drive):
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:2", "batch:4", "calls:10", HOST_FED, WITHOUT_INPUT,
@@ -141,6 +149,7 @@ def test_variants_of_the_step_time_breakdown(drive):
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
 
 
+@pytest.mark.tensorflow
 def test_input_wait_of_a_slow_pipeline_with_and_without_prefetching(drive):
     """8 ms of input per batch and 12 ms per step."""
     waits = {}
@@ -189,6 +198,7 @@ made().fit(x, y, 8, callbacks=[Told()])
 """
 
 
+@pytest.mark.tensorflow
 def test_every_variant_starts_from_the_same_weights(drive):
     changed = EQUAL.replace("made()", "made(loss='sparse_categorical_crossentropy', jit_compile=True)")
     done = drive(
@@ -201,3 +211,72 @@ def test_every_variant_starts_from_the_same_weights(drive):
     told = [line.split()[1] for line in done.log.splitlines() if line.startswith("weights")]
     assert len(told) == 3
     assert len(set(told)) == 1
+
+
+FAILING = HEAD + "raise RuntimeError('not for this GPU')"
+
+
+@pytest.mark.tensorflow
+def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
+    done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
+    (error,) = done.of("error")
+    assert error["type"] == "NoGpuError"
+    assert "registered 0 of 1 requested GPUs" in error["message"]
+    assert not done.of("window")
+    assert not done.of("end")
+
+
+@pytest.mark.tensorflow
+def test_inference_on_several_devices_is_rejected(drive):
+    requests = {"batch_sizes": [1]}
+    done = drive(FIT, device="gpu", requests=requests, code=NO_GPU_EXIT, gpus=2)
+    (error,) = done.of("error")
+    assert error["message"].startswith("2 GPUs were")
+    assert "--device gpu0" in error["message"]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("failing", [TUNED, BASELINE])
+def test_a_failed_variant_does_not_stop_the_others(drive, failing):
+    texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}
+    # The trial fails with its baseline.
+    code = int(failing == BASELINE)
+    done = drive(
+        texts[BASELINE], others={TUNED: texts[TUNED]}, variants=[BASELINE, TUNED, INPUT_ONLY], code=code
+    )
+    left_out = {event["variant"]: event["reason"] for event in done.of("left-out")}
+    assert "not for this GPU" in left_out[failing]
+    # Without a baseline there is no call to break down.
+    assert left_out.keys() == {failing} | ({INPUT_ONLY} if code else set())
+    for variant in {BASELINE, TUNED, INPUT_ONLY} - left_out.keys():
+        assert len(done.of("window", variant=variant)) == 2
+    assert len(done.of("error")) == code
+
+
+@pytest.mark.tensorflow
+def test_a_script_cannot_hide_that_measuring_failed(drive):
+    text = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
+    done = drive(text, code=1)
+    assert len(done.of("error")) == 1
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("variant", [BASELINE, TUNED])
+def test_a_non_finite_loss_is_an_error(drive, variant):
+    text = HEAD + (
+        "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
+        "model.compile(keras.optimizers.SGD(1e38), 'mse')\nmodel.fit(x, y, 8)"
+    )
+    done = drive(text, others={TUNED: text}, variants=[variant], code=1)
+    (error,) = done.of("error")
+    assert error["type"] == "LossError"
+    assert "try a smaller learning rate" in error["message"]
+
+
+@pytest.mark.tensorflow
+def test_a_variant_out_of_memory_is_left_out(drive):
+    text = HEAD + "raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor')"
+    done = drive(FIT, others={"opt:huge": text})
+    (left_out,) = done.of("left-out")
+    assert left_out["variant"] == "opt:huge"
+    assert "ResourceExhaustedError" in left_out["reason"]

@@ -1,12 +1,19 @@
+import os
+import re
 import threading
 import time
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from harness.errors import EngineError, StoreError
 from harness.telemetry import Sample, Target
-from harness.telemetry.csvfile import read_series
-from harness.telemetry.sampler import GapTracker, TickLoop, sample
+from harness.telemetry.csvfile import TelemetryWriter, read_series
+from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
+from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
+from harness.telemetry.sampler import Clock, GapTracker, TickLoop, default_sources, sample
+from tests.conftest import ROOT
 
 TARGET = Target(pid=None, gpus={})
 MS = 1_000_000
@@ -192,3 +199,116 @@ def test_write_error_is_raised_unless_body_raises(tmp_path):
         raise EngineError("gone", hint="start it")
     assert source.stopped
     assert sampling.cost["ticks"] == source.reads
+
+
+def make_sample(t_ns, device="gpu0", **values):
+    return Sample(t_ns=t_ns, device=device, values=values)
+
+
+def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu-1a": ("energy_j",), "gpu2": ()})
+        samples = [make_sample(1, energy_j=0.1 + 0.2, pids=2**53), make_sample(2, "gpu-1a", energy_j=5)]
+        writer.write("nvml_slow", samples)
+        writer.write("nvml_slow", [make_sample(4, pids=7), make_sample(3, pids=6)])
+        # Read before the file is closed, as after a kill.
+        frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
+    second, first = read_series(tmp_path)
+    assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
+    assert first.t_ns.dtype == np.int64
+    np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "sorted by time")
+    np.testing.assert_array_equal(first.columns["energy_j"], [0.1 + 0.2, np.nan, np.nan])
+    np.testing.assert_array_equal(first.columns["pids"], [2.0**53, 6, 7])
+    assert frame["t_ns"].tolist() == [1, 4, 3]
+    assert frame["energy_j"].isna().tolist() == [False, True, True]
+
+
+def test_truncated_last_line_is_ignored(tmp_path):
+    path = tmp_path / "host-host.csv"
+    path.write_text("t_ns,load1\n1,0.5\n2,0.25\n3,0.1")
+    (series,) = read_series(tmp_path)
+    np.testing.assert_array_equal(series.columns["load1"], [0.5, 0.25])
+    for content, columns in (("t_ns,lo", []), ("t_ns,load1\n", ["load1"])):
+        path.write_text(content)
+        (series,) = read_series(tmp_path)
+        assert (len(series.t_ns), list(series.columns)) == (0, columns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["t_ns,load1\n,0.5\n", "t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n", "\0\0\n"],
+)
+def test_invalid_file_is_an_error(tmp_path, text):
+    (tmp_path / "host-host.csv").write_text(text)
+    with pytest.raises(StoreError, match=r"host-host\.csv"):
+        read_series(tmp_path)
+
+
+def test_write_errors_are_store_errors(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Not a directory"), TelemetryWriter(tmp_path / "file/x"):
+        pass
+    (tmp_path / "host-host.csv").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="disk is full"), TelemetryWriter(tmp_path) as writer:
+        writer.begin("host", {"host": ("load1",)})
+
+
+LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
+SOURCES = default_sources()
+
+
+def documented() -> dict[str, tuple[str, str, set[str]]]:
+    table = (ROOT / "docs/telemetry.md").read_text().partition("## Metrics")[2]
+    rows = {}
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            names, unit, sources, _ = line.strip("| ").split(" | ")
+            *units, kind = unit.split(", ")
+            for name in re.findall("`(.+?)`", names):
+                rows[name] = ("".join(units), kind, set(sources.split(", ")))
+    return rows
+
+
+METRICS = documented()
+
+
+def documented_name(metric: str) -> str:
+    return re.sub(r"^core\d+_", "core{n}_", metric)
+
+
+def test_metrics_of_this_host_are_documented():
+    sources, writer = default_sources(), RecordingWriter()
+    for source in sources:
+        stop = threading.Event()
+        stop.set()
+        loop = TickLoop([source], 0.1, writer, Clock())
+        loop.run(Target(pid=os.getpid(), gpus=LOST_GPU), stop)
+        for gap in loop.close(0):
+            assert gap.metric == "*" or gap.metric in METRICS
+            assert gap.reason.endswith((".", ")")), gap.reason
+    for source, columns in writer.columns.items():
+        for metrics in columns.values():
+            for metric in metrics:
+                assert source in METRICS[documented_name(metric)][2], (source, metric)
+    for each in writer.samples:
+        declared = (set(columns.get(each.device, ())) for columns in writer.columns.values())
+        assert any(each.values.keys() <= metrics for metrics in declared)
+    assert {"host", "container"} <= {each.device for each in writer.samples}
+
+
+def test_nvml_metrics_are_documented():
+    for source in (NvmlSource(), NvmlSlowSource()):
+        readings = source.readings("", Target(pid=None, gpus={}))
+        for metric in (name for reading in readings for name in reading.metrics):
+            assert source.name in METRICS[metric][2], metric
+
+
+def test_documented_sources_and_kinds_match_code():
+    names = {source.name for source in SOURCES}
+    assert len(names) == len(SOURCES)
+    assert not [name for name in names if "-" in name], "the hyphen separates source and device in file names"
+    for metric, (unit, kind, sources) in METRICS.items():
+        assert sources <= names, metric
+        assert (kind == "counter") == (metric in COUNTERS), metric
+        assert (unit == "bits") == (metric in BIT_MASKS), metric
+    assert METRICS.keys() >= COUNTERS | BIT_MASKS
