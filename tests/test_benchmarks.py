@@ -1,12 +1,11 @@
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
 from benchmarks.power import measure, trials_needed
-from benchmarks.sampling import Turn, speed, table, take_turns
+from benchmarks.sampling import Turn, speed, table
 from harness.cli.list import FOOTPRINTS
 from harness.defaults import PROFILES
 from harness.model.comparison import Extract
@@ -16,27 +15,12 @@ from tests.comparisons import again, whole
 from tests.test_runner import planned, trial
 
 SECOND = 1_000_000_000
-ASLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
-# A shell, because Python's start can take longer than a turn.
-BROKEN = ("sh", "-c", "echo 'Traceback\nno driver' >&2; exit 1")
 
 
 def turn(sampler: str, number: int, **changed: object) -> Turn:
     defaults = {"sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
              "memory_bytes": 3 << 20, "speed": 1000.0}  # fmt: skip
     return Turn(**{**defaults, **changed})
-
-
-@pytest.mark.slow
-def test_rounds_rotate_samplers_and_skip_unavailable_ones() -> None:
-    samplers = {"none": (), "asleep": ASLEEP, "broken": BROKEN, "missing": ("/no/such/program",)}
-    turns, unavailable = take_turns(samplers, 3, turn_s=0.05, settle_s=0.3)
-    names = [each.sampler for each in turns]
-    assert names == ["none", "asleep", "asleep", "none", "none", "asleep"]
-    assert [each.round for each in turns] == [0, 0, 1, 1, 2, 2]
-    assert unavailable["broken"] == "no driver"
-    assert "No such file" in unavailable["missing"]
-    assert all(each.memory_bytes > 1 << 20 for each in turns if each.sampler == "asleep")
 
 
 @pytest.mark.slow

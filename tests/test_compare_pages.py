@@ -172,11 +172,7 @@ def test_unnamed_runs_are_labelled_by_machine() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "figures"),
-    [
-        ("two", {"figure-step-time"}),
-        ("eight", {"figure-step-time", "figure-ratios"}),
-        ("nothing", set()),
-    ],
+    [("two", {"figure-step-time"}), ("eight", {"figure-step-time", "figure-ratios"}), ("nothing", set())],
 )
 def test_figures(name: str, figures: set[str]) -> None:
     assert set(figures_of(comparison(name))) == figures

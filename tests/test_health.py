@@ -12,7 +12,7 @@ from harness.errors import UnhealthyError
 from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
-from harness.system.health_readings import HealthWatch, host_state, kernel_xids, watching
+from harness.system.health_readings import HealthWatch, host_state, watching
 from reports import machine
 from tests import builders
 from tests.nvml_standin import ONE_GPU, UUID, Standin
@@ -142,14 +142,6 @@ def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
     line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
     other = line.replace("3b", "af")
     assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
-
-
-def test_kernel_log_is_read_to_its_end(tmp_path):
-    path = tmp_path / "log"
-    path.write_text("NVRM: Xid (PCI:0000:3b:00): 31, x\nother\nNVRM: Xid (PCI:0000:af:00): 13\n")
-    assert kernel_xids(path) == (("0000:3b:00", 31), ("0000:af:00", 13))
-    with pytest.raises(OSError):
-        kernel_xids(tmp_path / "none")
 
 
 def test_the_host_is_read(tmp_path):

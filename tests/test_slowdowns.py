@@ -59,8 +59,7 @@ def test_every_variant_says_what_lowered_its_clock(column, cause):
 
 
 @pytest.mark.parametrize(
-    ("share", "column", "mhz"),
-    [(0.0, "throttle_sw_thermal", 1200.0), (1.0, "throttle_sw_power_cap", 1975.0)],
+    ("share", "column", "mhz"), [(0.0, "throttle_sw_thermal", 1200.0), (1.0, "throttle_sw_power_cap", 1975.0)]
 )
 def test_a_reason_without_loss_is_not_said(share, column, mhz):
     analysis = analyse(lowered(share, column, mhz))
@@ -83,8 +82,7 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
 
 
 @pytest.mark.parametrize(
-    ("speeds", "steady"),
-    [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)],
+    ("speeds", "steady"), [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)]
 )
 def test_steady_from_the_start_or_never(speeds, steady):
     (result,) = analyse(builders.soaked_run(speeds)).endurance

@@ -67,12 +67,6 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_in_place_of_a_folder_is_named(tmp_path):
-    (tmp_path / "notes").touch()
-    with pytest.raises(StoreError, match="notes exists already"):
-        write_atomic(tmp_path / "notes" / "report.html", "<p>")
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [

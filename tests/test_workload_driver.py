@@ -121,18 +121,6 @@ def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_pa
     assert (Path(seen["cwd"]) / "model.txt").read_text() == "x"
 
 
-def test_components_are_importable(run: Run) -> None:
-    spec = "importlib.util.find_spec('many_steps').origin"
-    assert run(f"import importlib.util; seen['x'] = {spec}")["x"].endswith("components/many_steps.py")
-
-
-def test_functions_have_source_code(run: Run) -> None:
-    """As autograph needs."""
-    assert run("import inspect\ndef f():\n    return 1\nseen['x'] = inspect.getsource(f)")["x"].startswith(
-        "def f"
-    )
-
-
 def test_the_end_of_a_measurement_passes_except_clauses(tmp_path: Path) -> None:
     text = "def fit():\n    raise END\ntry:\n    fit()\nexcept Exception:\n    seen['caught'] = 1\nseen['on'] = 1"
     seen: dict[str, Any] = {}
@@ -278,17 +266,6 @@ def test_remedies_that_gained_are_combined_from_the_largest_gain_on():
     times = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert ladder.candidates(fixes, times) == ["fix:b", "fix:a"]
     assert ladder.together(["fix:b", "fix:a"]) == "fix:b+a"
-
-
-def test_the_diff_of_a_script_applies_to_it():
-    after = ladder.applied(TEXT, [XLA])
-    diff = ladder.difference(TEXT, after, "train.py", "tuned.py").splitlines()
-    assert diff[:2] == ["--- train.py", "+++ tuned.py"]
-    assert [line for line in diff[3:] if line[0] != " "] == [
-        f"-{TEXT.splitlines()[0]}",
-        f"+{after.splitlines()[0]}",
-    ]
-    assert ladder.difference(TEXT, TEXT, "a", "b") == ""
 
 
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
