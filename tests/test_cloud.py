@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
+from tests.commands import serve
 from tests.conftest import ROOT
 from tests.folders import write_files
-from tests.web_server import serve
 
 DMI = {
     "aws": {"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"},

@@ -29,8 +29,8 @@ from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Silent
 from harness.system.kept import file_sha256
+from tests.commands import serve
 from tests.fakes import RecordingProgress
-from tests.web_server import serve
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
 RANDOM = np.random.default_rng(7)

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.engines import Exit
 from harness.errors import EngineError
@@ -62,18 +60,6 @@ def test_every_kind_of_event_is_read(file):
     assert log.left_out["opt:xla"].startswith("InvalidArgumentError: no kernel xx")
     assert len(log.left_out["opt:xla"]) == LONGEST_REASON
     assert log.warnings == ["tuned: test_loss is nan and is left out.", "slow disk"]
-
-
-@given(cut=st.integers(min_value=0, max_value=2000))
-def test_truncated_file_keeps_complete_events(tmp_path_factory, cut):
-    file = tmp_path_factory.mktemp("cut") / "events.jsonl"
-    text = "".join(good_events())[:cut]
-    file.write_text(text, encoding="utf-8")
-    log = read_log(file)
-    whole = text.split("\n")[:-1]
-    assert len(log.windows) == sum('"window"' in each for each in whole)
-    assert log.ended == any('"end"' in each for each in whole)
-    assert (log.problem == "") == bool(whole)
 
 
 @pytest.mark.parametrize(

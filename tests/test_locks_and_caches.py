@@ -180,15 +180,6 @@ def test_damaged_record(cached: Cached, record: str) -> None:
     assert cached.made == 2
 
 
-@pytest.mark.parametrize("field", ["boot", "remark", "files"])
-@pytest.mark.parametrize("value", [None, [], 7, {"x.npy": [1]}, {"x.npy": {"size": "a"}}])
-def test_record_with_a_wrong_field(cached: Cached, field: str, value: object) -> None:
-    path = cached.folder / ".content"
-    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    assert cached.keep().files.keys() == FILES.keys()
-    assert cached.made == 2
-
-
 def test_files_are_hashed_once_per_boot(cached: Cached) -> None:
     path = cached.folder / ".content"
     record = json.loads(path.read_text())

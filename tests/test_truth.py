@@ -1,10 +1,15 @@
+import json
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
+from benchmarks.power import measure, trials_needed
+from benchmarks.sampling import Turn, speed, table
 from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case, Environment
@@ -15,16 +20,22 @@ from benchmarks.truth.running import SCRIPTS, Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
+from harness.cli.list import FOOTPRINTS
+from harness.defaults import PROFILES
 from harness.engines import DATA_DIR, ContainerSpec, Mount
 from harness.errors import EngineError
 from harness.model.analysis import Cause
-from harness.run.catalogue import select
+from harness.model.comparison import Extract
+from harness.run.catalogue import built_in, select
+from harness.run.runner import Stopping
 from harness.run.scripts import check_params
 from harness.run.store import read_run
 from tests import builders
+from tests.comparisons import again, whole
 from tests.conftest import ROOT
 from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
+from tests.test_runner import planned, trial
 
 REFUSING = Script(start_error=EngineError("No.", hint="Try."))
 CASES = tuple(case for suite in SUITES.values() for case in suite)
@@ -144,3 +155,59 @@ class TestRecorded:
         text = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
         for line in (*scoring.summary(replayed[suite]), *scoring.by_cause(replayed[suite])):
             assert line in text
+
+
+SECOND = 1_000_000_000
+
+
+def turn(sampler: str, number: int, **changed: object) -> Turn:
+    defaults = {"sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
+             "memory_bytes": 3 << 20, "speed": 1000.0}  # fmt: skip
+    return Turn(**{**defaults, **changed})
+
+
+@pytest.mark.slow
+def test_only_windows_entirely_within_a_turn_count() -> None:
+    windows = [(0, 2, 1000), (2, 4, 10), (4, 6, 30), (6, 9, 1000)]
+    assert speed(windows, 2, 8) == pytest.approx(40e9 / 4)
+    assert math.isnan(speed([(0, 2, 10)], 1, 9))
+
+
+@pytest.mark.slow
+def test_slowdown_is_relative_to_the_same_round_and_needs_windows() -> None:
+    turns = [
+        turn("none", 0), turn("x", 0, speed=800.0), turn("none", 1, speed=500.0), turn("x", 1, speed=400.0),
+        turn("y", 0, speed=float("nan")),
+    ]  # fmt: skip
+    lines = list(table(turns, {"z": "no driver."}))
+    assert lines[2:4] == ["| x | +25.00 (+25.00 to +25.00) | 1.00 | 3 |", "| y | - | 1.00 | 3 |"]
+    assert lines[-1] == "Left out: z, no driver."
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
+def test_simulated_runs_stop_after_the_same_trial_as_real_ones(noise: float) -> None:
+    profile = PROFILES["quick"]
+    for seed in range(6):
+        values = np.exp(np.random.default_rng(seed).normal(0, noise, profile.max_trials))
+        stopping = Stopping(profile)
+        count = 0
+        for index, value in enumerate(values):
+            if not stopping.should_run(planned(index)):
+                break
+            stopping.add(planned(index), trial(value * 1e6))
+            count += 1
+        assert trials_needed(values.tolist(), profile) == count
+
+
+def test_a_slowdown_far_above_the_noise_is_always_detected() -> None:
+    def draw(random: np.random.Generator) -> Extract:
+        return again(whole(), int(random.integers(1 << 30)))
+
+    rates = measure(draw, 20, 0.2)
+    assert rates.detected == 20
+    assert rates.no_difference >= 17
+    assert rates.trials == 5
+
+
+def test_the_table_has_only_existing_workloads() -> None:
+    assert set(json.loads(FOOTPRINTS.read_text())) <= {entry.workload.name for entry in built_in()}

@@ -81,14 +81,6 @@ def test_input_wait_is_reported_where_it_is_known(outcome):
 
 
 @pytest.mark.tensorflow
-def test_training_reaches_accuracy_far_above_chance(outcome):
-    chance = 1 / CLASSES
-    assert outcome.metric(BASELINE, "accuracy") > 5 * chance
-    assert outcome.metric(TUNED, "accuracy") > 5 * chance
-    assert outcome.metric(TUNED, "final_loss") < 5
-
-
-@pytest.mark.tensorflow
 def test_what_the_scripts_chose_and_how_they_differ(outcome):
     chosen = {each["variant"]: each["params"] for each in outcome.of("variant")}
     assert chosen[BASELINE] == {

@@ -1,5 +1,3 @@
-"""A run killed at any time loses no finished trial, leaves no containers, and can be resumed."""
-
 import os
 import random
 import signal
@@ -10,14 +8,44 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines import docker, docker_client
 from harness.engines.container_settings import RUN
-from harness.errors import Interrupted
+from harness.engines.docker import DockerEngine
+from harness.engines.docker_client import remove_container
+from harness.errors import EngineError, Interrupted
 from harness.model.run import Status
 from harness.run.store import RunFolder, read_run
+from tests.docker.conftest import make_spec
+from tests.docker.unix_proxy import engine_proxy
 from tests.faults.injecting import ALL
 from tests.faults.measured_run import PLANNED, ROOT
+from tests.test_engines_local import wait_until_ended
 
-pytestmark = pytest.mark.docker
+__all__ = ["make_spec"]
+REQUEST_S = 3
+
+
+@pytest.mark.docker
+def test_requests_to_a_silent_engine_share_a_deadline(make_spec, monkeypatch):
+    monkeypatch.setattr(docker, "_REQUEST_S", REQUEST_S)
+    monkeypatch.setattr(docker_client, "_SILENT_S", 0.5)
+    with engine_proxy() as (url, proxy):
+        engine = DockerEngine.connect({"DOCKER_HOST": url})
+        container = engine.start(make_spec("sleep", "1000"))
+        proxy.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        for call in (container.kill, container.log, container.kill, container.remove):
+            with pytest.raises(EngineError):
+                call()
+        assert not engine.answers()
+        # The others wait half a second each.
+        assert time.monotonic() - begun < REQUEST_S + 4
+        wait_until_ended(container.pid)
+        proxy.send_signal(signal.SIGCONT)
+    engine = DockerEngine.connect()
+    remove_container(engine.client, container.id)
+    engine.close()
+
 
 KILLS = round(ALL * 0.05) if ALL else 8
 KILLS_PER_TEST = 8
@@ -38,6 +66,7 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.docker
 @pytest.mark.parametrize("seed", range(max(1, KILLS // KILLS_PER_TEST)))
 def test_kills_at_random_moments(tmp_path, engine, base_image, seed):
     (tmp_path / "tmp").mkdir()

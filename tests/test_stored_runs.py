@@ -1,6 +1,10 @@
 import base64
 import hashlib
+import json
 import lzma
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,17 +15,173 @@ import pytest
 
 from harness.analysis import analyse
 from harness.errors import StoreError
+from harness.model.run import Gap, PlannedTrial, Status, Trial
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack, verify
+from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
 from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
-from tests.folders import comparable
+from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
+from tests.fakes import good_events, line, start_line, window_line
+from tests.folders import comparable, write_run
 from tests.report_pages import RUNS, javascript
+from workloads.protocol import Spec
 
-pytestmark = pytest.mark.slow
+RUN = cpu_run(trials=2)
+SPEC = Spec(scripts={})
 
 
+def trial_record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
+    return replace(
+        planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=5,
+        gaps=(Gap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
+        sampling={"ticks": 4.0},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "runs" / "one")
+    made.create(RUN)
+    return made
+
+
+def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Status.OK) -> None:
+    trial = folder.open_trial(planned, SPEC)
+    trial.events.write_text("".join(good_events()), encoding="utf-8")
+    (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n1,50.0\n2,\n", encoding="utf-8")
+    folder.close_trial(trial_record(planned, status), "last words\n")
+
+
+def test_trial_without_record_is_interrupted(folder):
+    write_trial(folder, RUN.planned[0])
+    trial = folder.open_trial(RUN.planned[1], SPEC)
+    trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
+    (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n7,50.0\n9,60.", encoding="utf-8")
+    run = read_run(folder.path)
+    assert [item.status for item in run.trials] == [Status.OK, Status.INTERRUPTED]
+    cut = run.trials[1]
+    assert len(cut.windows) == 2
+    assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
+    assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
+    assert not run.ended
+
+
+def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
+    path = tmp_path / "report.html"
+    for text in ("<p>one</p>", "<p>two</p>"):
+        assert write_atomic(path, text).read_text(encoding="utf-8") == text
+    (tmp_path / "report.html.partial").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="The disk is full") as caught:
+        write_atomic(path, "<p>" * 100)
+    assert "finished trials are kept" in caught.value.hint
+    assert path.read_text(encoding="utf-8") == "<p>two</p>"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("there", "exists already"),
+        ("file/one", "Not a directory"),
+        ("/sys/tfbench", "Cannot write /sys/tfbench"),  # not writable, even for root
+    ],
+)
+def test_run_folder_that_cannot_be_created(tmp_path, path, message):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=message) as caught:
+        RunFolder(tmp_path / path).create(RUN)
+    assert "--out" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("manifest.json", None, "is not a run"),
+        *(("manifest.json", text, "is not a run") for text in ("", "{", "[]", "null", '"x"')),
+        *(("manifest.json", {"schema": version}, "schema version") for version in (None, 0, 1, "2")),
+        ("manifest.json", {"engine": 7}, "not a complete run"),
+        ("plan.json", None, "is not a run"),
+        ("plan.json", "{}", "not a complete run"),
+    ],
+)
+def test_invalid_run_folder(folder, name, content, message):
+    path = folder.path / name
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | content)
+    path.unlink()
+    if content is None:
+        os.mkfifo(path)  # reading it must not block
+    else:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match=message) as caught:
+        read_run(folder.path)
+    assert caught.value.hint
+
+
+def replace_record(trial: TrialFolder, by: Callable[[Path], object]) -> None:
+    trial.record.unlink()
+    by(trial.record)
+
+
+DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
+    "cut record": lambda trial: trial.record.write_text('{"status": "ok", "exit_'),
+    "nested record": lambda trial: trial.record.write_text('{"gaps":' + "[" * 90_000 + "]" * 90_000 + "}"),
+    "foreign": lambda trial: trial.record.write_text(trial.record.read_text().replace(trial.path.name, "x")),
+    "pipe": lambda trial: replace_record(trial, os.mkfifo),
+    "link to itself": lambda trial: replace_record(trial, lambda path: path.symlink_to(path)),
+    "folder": lambda trial: replace_record(trial, Path.mkdir),
+    "telemetry": lambda trial: (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\nx,y\n"),
+    "cut events": lambda trial: os.truncate(trial.events, trial.events.stat().st_size // 2),
+    "forged events": lambda trial: trial.events.write_text(start_line() + window_line(1e14) + line("end")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_trial_does_not_affect_the_others(folder, damage):
+    for planned in RUN.planned:
+        write_trial(folder, planned)
+    damage(folder.trial(RUN.planned[0].id))
+    first, second = read_run(folder.path).trials
+    assert (first.status, second.status) == (Status.BAD_EVENTS, Status.OK)
+    assert "damaged" in first.message
+    again = folder.open_trial(RUN.planned[0], SPEC)
+    assert not os.path.lexists(again.record)
+    assert not again.events.exists()
+    assert list(again.telemetry.iterdir()) == []
+
+
+@pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
+def test_runs_round_trip_through_the_store(build, tmp_path):
+    run = replace(build(), ended=True)
+    back = read_run(write_run(tmp_path / "run", run).path)
+    assert back.manifest == run.manifest
+    assert (back.workloads, back.planned, back.ended) == (run.workloads, run.planned, True)
+    assert len(back.trials) == len(run.trials)
+    for then, now in zip(run.trials, back.trials, strict=True):
+        assert comparable(normalized(now)) == comparable(normalized(then))
+
+
+def normalized(trial: Trial) -> Trial:
+    """Sort telemetry, and drop what is not stored for interrupted trials."""
+    trial = replace(trial, telemetry=sorted(trial.telemetry, key=lambda each: (each.source, each.device)))
+    if trial.status is not Status.INTERRUPTED:
+        return trial
+    unknown = {"message": "", "started_ns": 0, "ended_ns": 0, "facts": {}, "sampling": {}}
+    return replace(trial, metrics=(), warnings=(), gaps=(), **unknown)
+
+
+def test_folder_with_half_a_run_does_not_hide_the_others(tmp_path):
+    run = write_run(tmp_path / "1", RUN).path
+    for name in ("manifest.json", "plan.json"):
+        (tmp_path / f"2-{name}").mkdir()
+        shutil.copy(run / name, tmp_path / f"2-{name}")
+    assert newest_run(tmp_path) == run
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
 def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
     analysis = analyse(RUNS[name]())
@@ -41,6 +201,7 @@ def written(path: Path, run) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> None:
     run = as_read(builders.long_run(seconds=1200, gpus=4))
     analysis = analyse(run)
@@ -54,6 +215,7 @@ def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> Non
     assert again == page.read_text(encoding="utf-8"), "a report made from a report is identical"
 
 
+@pytest.mark.slow
 def test_downsampling_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
     run = builders.long_run(seconds=600, gpus=1)
     short = downsample_run(run, 20_000)
@@ -88,6 +250,7 @@ def content() -> bytes:
     return lzma.decompress(base64.b64decode(record()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -117,6 +280,7 @@ def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message
     assert error.value.hint
 
 
+@pytest.mark.slow
 def test_decompression_is_limited() -> None:
     text = base64.b64encode(lzma.compress(bytes(1 << 20))).decode()
     with pytest.raises(StoreError, match="too large"):
@@ -125,6 +289,7 @@ def test_decompression_is_limited() -> None:
         unpack(text, max_bytes=1 << 21)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -140,6 +305,7 @@ def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, mess
         unpack(packed_bytes(document))
 
 
+@pytest.mark.slow
 def test_check_accepts_every_type_that_is_written() -> None:
     numbers = [sign * (1 << power) + add for power in range(63) for sign in (1, -1) for add in (0, -1)]
     texts = ["x" * length for length in (0, 31, 32, 255, 256, 65_535, 65_536)]
@@ -166,6 +332,7 @@ SERIES_DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", SERIES_DAMAGES.values(), ids=SERIES_DAMAGES)
 def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None:
     document = msgspec.msgpack.decode(content())
@@ -174,6 +341,7 @@ def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None
         unpack(packed_bytes(msgspec.msgpack.encode(document)))
 
 
+@pytest.mark.slow
 class TestVerify:
     def written(self, path: Path, **changes: str) -> Path:
         record, shown = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
