@@ -3,14 +3,14 @@
 Runs are reproducible: equal seeds give equal runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.defaults import PROFILES
+from harness.defaults import PROFILES, Profile
 from harness.engines import ContainerSpec
 from harness.model.platform import HOST, EngineInfo, Gpu, Health, ImageInfo, State, Xid
 from harness.model.run import (
@@ -29,6 +29,8 @@ from harness.model.run import (
     Window,
 )
 from harness.model.workload import Data, Published, Workload
+from harness.run.runner import Job
+from harness.run.trial_container import spec_for
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
 from workloads.protocol import (
     BASELINE,
@@ -142,6 +144,20 @@ def container_spec(**changes: object) -> ContainerSpec:
         image=image(), command=("true",), environment={}, out=Path("/out"), mounts=(), trial_id="a-trial", run_id="run"
     )  # fmt: skip
     return replace(plain, **changes)
+
+
+def jobs(
+    planned: Sequence[PlannedTrial], workload: Workload, profile: Profile, **container: object
+) -> tuple[Job, ...]:
+    """Return the jobs of these trials, in containers like `container_spec(**container)`."""
+    return tuple(
+        Job(
+            planned=each,
+            spec=spec_for(each, workload, profile, Options(), folder="/script", data={}),
+            container=container_spec(**container, trial_id=each.id),
+        )
+        for each in planned
+    )
 
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:

@@ -262,12 +262,6 @@ class TestTokens:
         assert 0.65 < right.mean() < 0.99
 
 
-@pytest.mark.parametrize(("columns", "classes"), [(1, 2), (3, 5)])
-def test_tables_of_other_shapes(tmp_path: Path, columns: int, classes: int) -> None:
-    result = arrays(tmp_path, replace(TABLE, shape=(columns,), classes=classes, train=5_000))
-    assert set(np.unique(result["y_train"])) == set(range(classes))
-
-
 def test_nearest_neighbours_predict_table_class(tmp_path: Path) -> None:
     """In a table of noise the neighbours would agree half of the time."""
     result = arrays(tmp_path, TABLE)

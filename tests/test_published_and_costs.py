@@ -138,18 +138,8 @@ def test_amounts(text: str, wanted: Prices) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "0,526",
-        "cpu=1,cpu=2",
-        "currency=EUR",
-        "cheap",
-        "gpu=-1",
-        "gpu=nan",
-        "tpu=1",
-        "currency=",
-        "prices.toml",
-    ],
-)
+    ["0,526", "cpu=1,cpu=2", "currency=EUR", "cheap", "gpu=-1", "gpu=nan", "tpu=1", "currency=", "prices.toml"],
+)  # fmt: skip
 def test_mistakes_name_what_to_try(text: str) -> None:
     with pytest.raises(UsageError) as error:
         read_prices(text)

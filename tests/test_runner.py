@@ -9,14 +9,13 @@ import pytest
 
 from harness.defaults import OUT_FILES, PROFILES, Profile
 from harness.errors import EngineError, Interrupted, StoreError
-from harness.model.run import Options, PlannedTrial, Point, Run, Status, Trial, Window
+from harness.model.run import PlannedTrial, Point, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
-from harness.run.runner import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Job, Runner, Stopping
+from harness.run.runner import BUDGET_SPENT, EXHAUSTED, NARROW, NO_MEMORY, NO_SUCCESS, Runner, Stopping
 from harness.run.store import RunFolder, read_run
-from harness.run.trial_container import spec_for
 from harness.telemetry import Source
 from reports.messages import banners
-from tests.builders import container_spec, manifest, small_workload
+from tests.builders import jobs, manifest, small_workload
 from tests.fakes import (
     FakeEngine,
     FakeSource,
@@ -58,7 +57,7 @@ class Bench:
             engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
             interval_s=0.01, progress=self.progress, poll_s=POLL_S, ending=self.ending,
         )  # fmt: skip
-        return runner.run(tuple(self._job(planned) for planned in self.planned))
+        return runner.run(jobs(self.planned, WORKLOAD, self.profile, memory_bytes=2 << 30))
 
     def read(self) -> Run:
         return read_run(self.folder.path)
@@ -77,11 +76,6 @@ class Bench:
     def _sources(self) -> Sequence[Source]:
         self.sources.append(FakeSource())
         return self.sources[-1:]
-
-    def _job(self, planned: PlannedTrial) -> Job:
-        spec = spec_for(planned, WORKLOAD, self.profile, Options(), folder="/script", data={})
-        container = container_spec(trial_id=planned.id, memory_bytes=2 << 30)
-        return Job(planned=planned, spec=spec, container=container)
 
 
 @pytest.fixture
@@ -305,16 +299,6 @@ def test_resume_keeps_a_sweep_point_that_ran_out_of_memory(bench):
     bench.run()
     assert bench.engine.started == ["mlp.cpu.p02.0", "mlp.cpu.p02.1", "mlp.cpu.p02.2"]
     assert bench.reasons == [NO_MEMORY, EXHAUSTED]
-
-
-@pytest.mark.parametrize(("budget_s", "trials", "reason"), [(0.0, 3, BUDGET_SPENT), (60.0, 5, EXHAUSTED)])
-def test_trials_repeat_until_the_budget_is_spent_or_all_have_run(bench, budget_s, trials, reason):
-    bench.profile = replace(THREE, max_trials=5, budget_s=budget_s)
-    speeds = (1000.0, 2000.0, 500.0, 900.0, 3000.0)
-    run_all(bench, *(Script(writes=good_events(speed)) for speed in speeds))
-    assert len(bench.engine.started) == trials
-    assert bench.reasons == [reason]
-    assert [task.label for task in bench.progress.tasks[3:]] == ["Extra trial"] * (trials - 3)
 
 
 PROFILE = replace(PROFILES["quick"], trials=3, max_trials=7, target_interval=0.05, budget_s=100.0)

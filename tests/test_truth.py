@@ -1,20 +1,15 @@
 import json
-import math
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 
 from benchmarks.power import measure, trials_needed
-from benchmarks.sampling import Turn, speed, table
 from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
-from benchmarks.truth.case import Case, Environment
+from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
-from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.recordings import archive, unpack
 from benchmarks.truth.running import SCRIPTS, Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
@@ -22,27 +17,18 @@ from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
 from harness.cli.list import FOOTPRINTS
 from harness.defaults import PROFILES
-from harness.engines import DATA_DIR, ContainerSpec, Mount
-from harness.errors import EngineError
 from harness.model.analysis import Cause
 from harness.model.comparison import Extract
 from harness.run.catalogue import built_in, select
 from harness.run.runner import Stopping
 from harness.run.scripts import check_params
 from harness.run.store import read_run
-from tests import builders
 from tests.comparisons import again, whole
 from tests.conftest import ROOT
-from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
 from tests.test_runner import planned, trial
 
-REFUSING = Script(start_error=EngineError("No.", hint="Try."))
 CASES = tuple(case for suite in SUITES.values() for case in suite)
-
-
-def container_spec(out: Path) -> ContainerSpec:
-    return builders.container_spec(out=out, mounts=(Mount(container=f"{DATA_DIR}/own", host=out),))
 
 
 class TestCases:
@@ -86,31 +72,6 @@ class TestJudging:
 
 
 class TestPlanting:
-    def test_neighbours_start_before_the_trial_and_stop_on_close(self, tmp_path):
-        inner = FakeEngine(Script(), Script())
-        engine = PlantingEngine(inner, Environment(neighbours=3))
-        container = engine.start(container_spec(tmp_path))
-        assert [each.spec.command[0] for each in inner.containers] == ["python3", "true"]
-        assert "range(2)" in inner.containers[0].spec.command[-1]
-        own = inner.containers[0].spec.out
-        assert own.is_dir()
-        container.kill()
-        container.remove()
-        engine.close()
-        assert inner.left_behind == []
-        assert not own.exists()
-
-    @pytest.mark.parametrize("scripts", [(Script(), REFUSING), (REFUSING,)])
-    def test_neighbours_are_removed_if_a_start_fails(self, tmp_path, monkeypatch, scripts):
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        inner = FakeEngine(*scripts)
-        engine = PlantingEngine(inner, Environment(neighbours=1))
-        with pytest.raises(EngineError):
-            engine.start(container_spec(tmp_path))
-        engine.close()
-        assert inner.left_behind == []
-        assert list(tmp_path.iterdir()) == []
-
     def test_planted_readings_replace_recorded_ones(self, tmp_path):
         readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
@@ -155,33 +116,6 @@ class TestRecorded:
         text = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
         for line in (*scoring.summary(replayed[suite]), *scoring.by_cause(replayed[suite])):
             assert line in text
-
-
-SECOND = 1_000_000_000
-
-
-def turn(sampler: str, number: int, **changed: object) -> Turn:
-    defaults = {"sampler": sampler, "round": number, "start_ns": 0, "end_ns": 2 * SECOND, "cpu_s": 0.02,
-             "memory_bytes": 3 << 20, "speed": 1000.0}  # fmt: skip
-    return Turn(**{**defaults, **changed})
-
-
-@pytest.mark.slow
-def test_only_windows_entirely_within_a_turn_count() -> None:
-    windows = [(0, 2, 1000), (2, 4, 10), (4, 6, 30), (6, 9, 1000)]
-    assert speed(windows, 2, 8) == pytest.approx(40e9 / 4)
-    assert math.isnan(speed([(0, 2, 10)], 1, 9))
-
-
-@pytest.mark.slow
-def test_slowdown_is_relative_to_the_same_round_and_needs_windows() -> None:
-    turns = [
-        turn("none", 0), turn("x", 0, speed=800.0), turn("none", 1, speed=500.0), turn("x", 1, speed=400.0),
-        turn("y", 0, speed=float("nan")),
-    ]  # fmt: skip
-    lines = list(table(turns, {"z": "no driver."}))
-    assert lines[2:4] == ["| x | +25.00 (+25.00 to +25.00) | 1.00 | 3 |", "| y | - | 1.00 | 3 |"]
-    assert lines[-1] == "Left out: z, no driver."
 
 
 @pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])

@@ -16,16 +16,8 @@ from workloads.protocol import (
 
 pytestmark = pytest.mark.tensorflow
 
-BREAKDOWN = [
-    BASELINE,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    CUSTOM_LOOP,
-    "batch:4",
-    "calls:10",
-    WITHOUT_LAUNCH,
-    WITHOUT_INPUT,
-]
+PARTS = [INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:4", "calls:10", WITHOUT_LAUNCH, WITHOUT_INPUT]
+BREAKDOWN = [BASELINE, *PARTS]
 TWO_INPUTS = """
 a, b = (keras.layers.Input((4,), name=name) for name in "ab")
 model = keras.Model({"a": a, "b": b}, keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()([a, b])))
