@@ -109,13 +109,6 @@ def test_what_the_runs_could_show_and_could_not_decide_is_noted() -> None:
     assert second.startswith("1 of 1 speed may be slower by 5.0 % or more")
 
 
-def test_the_same_recording_fails_a_check_and_is_named() -> None:
-    made = versus([BASE, replace(BASE, label="copy")], reference=0)
-    check, copy = warnings(made, gate(made))
-    assert check == "Check failed: copy: the same recording as a."
-    assert copy.startswith("copy is the same recording as a")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_pages_are_well_formed_and_small(name: str) -> None:

@@ -184,18 +184,6 @@ def test_spec() -> None:
     assert all(measures_speed(variant) for variant in second.scripts)
 
 
-def test_values_by_device() -> None:
-    one = workload(
-        "a", SCRIPT, params={"BATCH_SIZE": 32, "FOLDER": ""}, device_params={"gpu": {"BATCH_SIZE": 64}}
-    )
-    planned = plan_trials([one], ("cpu", "gpu0"), SMOKE, {"a": (BASELINE,)}, {})
-    specs = [spec_for(each, one, SMOKE, Options(), folder="/s", data={}) for each in planned]
-    assert [spec.scripts[BASELINE].text.split("\n")[0] for spec in specs] == [
-        "BATCH_SIZE = 32",
-        "BATCH_SIZE = 64",
-    ]
-
-
 def names(entries: tuple[Entry, ...]) -> list[str]:
     return [entry.workload.name for entry in entries]
 
@@ -300,9 +288,6 @@ def test_the_example_is_a_short_script() -> None:
 CPU = Options(device="cpu")
 
 
-TWO_CONSTANTS = "rate = 0.1\nBATCH_SIZE = 8\n"
-
-
 @pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
 def test_impossible_mounts(path: str) -> None:
     with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
@@ -320,14 +305,6 @@ def test_options_override_the_profile() -> None:
     assert set(VARIANTS) < set(resolved.planned[0].variants)
     assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
     assert resolved.targets == ("cpu",)
-
-
-def test_params_apply_only_to_workloads_that_have_them(tmp_path: Path) -> None:
-    script = str(write_files(tmp_path, {"mine.py": TWO_CONSTANTS}) / "mine.py")
-    params = {"rate": "0.5", "batch_size": "16"}
-    options = replace(CPU, workloads=(script, "cifar10-mlp"), profile="smoke", params=params, machine=False)
-    planned = {trial.workload: trial.params for trial in resolve(options).planned}
-    assert planned == {"mine": {"rate": 0.5, "BATCH_SIZE": 16}, "cifar10-mlp": {"BATCH_SIZE": 16}}
 
 
 def test_params_of_a_script_without_constants(tmp_path: Path) -> None:

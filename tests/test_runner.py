@@ -371,13 +371,3 @@ def test_without_baseline_the_first_variant_decides():
     for index in range(3):
         stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
     assert not stopping.should_run(planned(3, variants=(TUNED,)))
-
-
-def test_only_points_that_ran_out_of_memory_are_not_repeated():
-    stopping = Stopping(PROFILE)
-    small, large = (replace(planned(0), point=(("batch_size", size),)) for size in (32, 4096))
-    stopping.add(small, trial(1000))
-    stopping.add(large, trial(1000, status=Status.OUT_OF_MEMORY))
-    assert stopping.should_run(replace(small, index=1))
-    assert not stopping.should_run(replace(large, index=1))
-    assert {stop["point"]: stop["reason"] for stop in stopping.stops()}[large.point] == NO_MEMORY

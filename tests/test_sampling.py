@@ -244,15 +244,6 @@ def test_invalid_file_is_an_error(tmp_path, text):
         read_series(tmp_path)
 
 
-def test_write_errors_are_store_errors(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="Not a directory"), TelemetryWriter(tmp_path / "file/x"):
-        pass
-    (tmp_path / "host-host.csv").symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="disk is full"), TelemetryWriter(tmp_path) as writer:
-        writer.begin("host", {"host": ("load1",)})
-
-
 LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 SOURCES = default_sources()
 

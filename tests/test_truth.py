@@ -11,7 +11,7 @@ from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
 from benchmarks.truth.recordings import archive, unpack
-from benchmarks.truth.running import SCRIPTS, Settings, run_case, script_of
+from benchmarks.truth.running import Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
@@ -40,13 +40,6 @@ class TestCases:
         assert {name: value for name, (value,) in values.items()} == case.params
         # The copy to a GPU is no stage of the script.
         assert case.stage in ("", "copy") or f"def {case.stage}(" in script_of(case).read_text("utf-8")
-
-    def test_all_scripts_are_used(self):
-        files = {path.relative_to(SCRIPTS).with_suffix("").as_posix(): path for path in SCRIPTS.rglob("*.py")}
-        texts = {name: path.read_text("utf-8") for name, path in files.items()}
-        used = {case.script for case in CASES if case.script}
-        imported = {name for name in texts if any(f"from {name} import" in texts[each] for each in used)}
-        assert used | imported == texts.keys()
 
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
     def test_a_control_is_the_same_workload_without_bottleneck(self, case):

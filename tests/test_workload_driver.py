@@ -55,16 +55,8 @@ def run(tmp_path: Path) -> Run:
 def state() -> tuple[Any, ...]:
     handlers = tuple(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM))
     modules = {name for name in sys.modules if name in ("helper", "__main__")}
-    return (
-        Path.cwd(),
-        sys.argv,
-        sys.path[:],
-        sys.stdout,
-        sys.stderr,
-        sys.modules["__main__"],
-        handlers,
-        modules,
-    )
+    streams = (sys.stdout, sys.stderr)
+    return (Path.cwd(), sys.argv, sys.path[:], streams, sys.modules["__main__"], handlers, modules)
 
 
 UNRULY = """

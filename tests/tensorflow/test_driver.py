@@ -263,12 +263,3 @@ def test_a_non_finite_loss_is_an_error(drive, variant):
     (error,) = done.of("error")
     assert error["type"] == "LossError"
     assert "try a smaller learning rate" in error["message"]
-
-
-@pytest.mark.tensorflow
-def test_a_variant_out_of_memory_is_left_out(drive):
-    text = HEAD + "raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor')"
-    done = drive(FIT, others={"opt:huge": text})
-    (left_out,) = done.of("left-out")
-    assert left_out["variant"] == "opt:huge"
-    assert "ResourceExhaustedError" in left_out["reason"]
