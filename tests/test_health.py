@@ -14,7 +14,7 @@ from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
 from harness.system.health_readings import HealthWatch, host_state, watching
 from reports import machine
-from tests import builders
+from tests import builders, special_runs
 from tests.nvml_standin import ONE_GPU, UUID, Standin
 
 GPU = replace(builders.gpu(), uuid=UUID)
@@ -205,12 +205,12 @@ def test_a_run_without_recorded_health_says_nothing():
 
 
 def test_the_first_line_names_the_worst_finding():
-    text, level = machine.verdict(analyse(builders.unhealthy_run()))
+    text, level = machine.verdict(analyse(special_runs.unhealthy_run()))
     assert "Xid 48" in text
     assert "2 other findings" in text
     assert level == "alert"
     with pytest.raises(UnhealthyError, match="memory errors"):
-        raise_for_health(analyse(builders.unhealthy_run()))
-    healthy = replace(builders.gpu_run(), health=builders.health())
+        raise_for_health(analyse(special_runs.unhealthy_run()))
+    healthy = replace(builders.gpu_run(), health=special_runs.health())
     raise_for_health(analyse(healthy))
     assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")

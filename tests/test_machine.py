@@ -31,7 +31,7 @@ from reports import compared_machines, machine, messages
 from reports.csv_table import render_csv
 from reports.figures import figures_of
 from reports.page import render_markdown
-from tests import builders
+from tests import builders, special_runs
 from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.protocol import (
@@ -50,7 +50,7 @@ def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
 
 
 def test_values_are_medians_over_trials_beside_the_data_sheet():
-    gpu = able(analyse(builders.measured_machine_run()))
+    gpu = able(analyse(special_runs.measured_machine_run()))
     assert tuple(gpu) == GPU_CAPABILITIES
     half = gpu["fp16"]
     assert half.value.median == pytest.approx(7.23e14 * 1.004)
@@ -64,7 +64,7 @@ def test_values_are_medians_over_trials_beside_the_data_sheet():
 
 
 def test_unknown_gpus_get_no_percentage():
-    run = builders.measured_machine_run()
+    run = special_runs.measured_machine_run()
     unknown = replace(run.manifest.gpus[0], name="NVIDIA Rubin R100")
     analysis = analyse(replace(run, manifest=replace(run.manifest, gpus=(unknown,))))
     assert {each.sheet for each in analysis.capabilities if each.name in ("fp16", "memory")} == {None}
@@ -72,7 +72,7 @@ def test_unknown_gpus_get_no_percentage():
 
 
 def test_the_machine_is_no_workload():
-    analysis = analyse(builders.measured_machine_run())
+    analysis = analyse(special_runs.measured_machine_run())
     assert MACHINE not in {each.workload for each in analysis.summaries}
     assert {each.key for each in analysis.summaries} == {
         each.key for each in analyse(builders.gpu_run()).summaries
@@ -80,26 +80,26 @@ def test_the_machine_is_no_workload():
 
 
 def test_normal_is_said_of_machines_of_the_same_kind_only():
-    others = [extract(analyse(builders.measured_machine_run(scale=scale))) for scale in (0.99, 1.01)]
+    others = [extract(analyse(special_runs.measured_machine_run(scale=scale))) for scale in (0.99, 1.01)]
     (gpu, cpu) = sorted(
-        compared(analyse(builders.measured_machine_run(scale=0.85)), others).normality,
+        compared(analyse(special_runs.measured_machine_run(scale=0.85)), others).normality,
         key=lambda each: each.device == "cpu",
     )
     assert (gpu.machines, gpu.kind) == (2, "NVIDIA H200")
     assert gpu.ratio == pytest.approx(0.85, rel=0.001)
     assert not gpu.normal
     assert cpu.kind == "AMD EPYC 9354, 16 vCPU"
-    same = compared(analyse(builders.measured_machine_run(scale=0.95)), others)
+    same = compared(analyse(special_runs.measured_machine_run(scale=0.95)), others)
     assert all(each.normal for each in same.normality)
     assert "95\u202f% of an NVIDIA H200 (2 machines)" in machine.verdict(same)[0]
     foreign = [
         replace(each, capabilities=[replace(one, kind="x") for one in each.capabilities]) for each in others
     ]
-    assert compared(analyse(builders.measured_machine_run()), foreign).normality == ()
+    assert compared(analyse(special_runs.measured_machine_run()), foreign).normality == ()
 
 
 def test_csv_and_markdown_have_it():
-    analysis = analyse(builders.measured_machine_run())
+    analysis = analyse(special_runs.measured_machine_run())
     rows = list(csv.DictReader(io.StringIO(render_csv(analysis))))
     (half,) = (row for row in rows if (row["workload"], row["variant"]) == (MACHINE, "fp16"))
     assert float(half["capability"]) == pytest.approx(7.26e14, rel=0.01)
@@ -119,7 +119,7 @@ def test_devices_alone_and_groups_together_are_planned():
 
 
 def test_comparisons_say_what_the_machines_explain() -> None:
-    runs = [extract(analyse(builders.measured_machine_run(scale=scale))) for scale in (1.0, 0.8)]
+    runs = [extract(analyse(special_runs.measured_machine_run(scale=scale))) for scale in (1.0, 0.8)]
     runs = [replace(each, label=name, run_id=name) for each, name in zip(runs, "ab", strict=True)]
     slower = tuple(
         replace(each, throughput=tuple(0.8 * value for value in each.throughput)) for each in runs[1].speeds
@@ -208,7 +208,7 @@ def test_a_reason_without_loss_is_not_said(share, column, mhz):
 
 def test_a_device_that_heats_up_is_told_from_its_cold_self():
     speeds = np.concatenate([np.full(40, 700.0), np.linspace(700, 600, 40), np.full(120, 600.0)])
-    analysis = analyse(builders.soaked_run(speeds))
+    analysis = analyse(special_runs.soaked_run(speeds))
     (result,) = analysis.endurance
     assert result.device == "gpu0"
     assert result.cold == pytest.approx(700e12, rel=0.01)
@@ -224,13 +224,13 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     ("speeds", "steady"), [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)]
 )
 def test_steady_from_the_start_or_never(speeds, steady):
-    (result,) = analyse(builders.soaked_run(speeds)).endurance
+    (result,) = analyse(special_runs.soaked_run(speeds)).endurance
     assert (result.steady_s == 0) is steady
     assert (result.steady_s is None) is not steady
 
 
 def test_too_short_a_load_says_nothing():
-    assert analyse(builders.soaked_run(np.full(8, 500.0))).endurance == ()
+    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
 
 
 def test_each_device_is_saturated_alone_for_so_long():

@@ -25,7 +25,7 @@ from reports import numbers
 from reports.messages import PART_TEXTS, caveat_lines, explanation, fix, gain, gain_alone, limit, trust
 from reports.overview import rows
 from reports.verdict import verdict
-from tests import builders, builders_requests
+from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.protocol import BASELINE, TUNED
 
@@ -189,7 +189,7 @@ def test_no_gain_is_said() -> None:
 
 
 def test_requests_within_the_bound_that_was_kept() -> None:
-    text = said(analyse(builders_requests.serving_run()))
+    text = said(analyse(special_runs.serving_run()))
     assert "requests a second within" in text
 
 

@@ -13,8 +13,8 @@ from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from reports.messages import banners
 from tests import builders
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
-from tests.builders_sweep import sweep_run
 from tests.builders_telemetry import without_columns
+from tests.special_runs import sweep_run
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 
