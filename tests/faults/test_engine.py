@@ -21,11 +21,12 @@ from tests.faults.injecting import ALL
 from tests.faults.measured_run import PLANNED, ROOT
 from tests.test_engines_local import wait_until_ended
 
+pytestmark = pytest.mark.docker
+
 __all__ = ["make_spec"]
 REQUEST_S = 3
 
 
-@pytest.mark.docker
 def test_requests_to_a_silent_engine_share_a_deadline(make_spec, monkeypatch):
     monkeypatch.setattr(docker, "_REQUEST_S", REQUEST_S)
     monkeypatch.setattr(docker_client, "_SILENT_S", 0.5)
@@ -66,7 +67,6 @@ def start(path: Path, image: str, run_id: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.docker
 @pytest.mark.parametrize("seed", range(max(1, KILLS // KILLS_PER_TEST)))
 def test_kills_at_random_moments(tmp_path, engine, base_image, seed):
     (tmp_path / "tmp").mkdir()

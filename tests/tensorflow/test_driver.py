@@ -18,6 +18,8 @@ from workloads.protocol import (
     WITHOUT_INPUT,
 )
 
+pytestmark = pytest.mark.tensorflow
+
 CLASSES, STEPS, WINDOWS = 100, 150, 2
 PUBLISHED = (ROOT / "workloads/cifar100-mlp/published.py").read_text(encoding="utf-8")
 TUNED_TEXT = (
@@ -33,7 +35,6 @@ def outcome(drive, arrays):
     )
 
 
-@pytest.mark.tensorflow
 def test_the_start_event_precedes_the_import_of_tensorflow_and_end_is_last(outcome):
     kinds = [event["kind"] for event in outcome.events]
     assert (kinds[0], kinds[-1]) == ("start", "end")
@@ -44,7 +45,6 @@ def test_the_start_event_precedes_the_import_of_tensorflow_and_end_is_last(outco
     assert event["facts"]["tensorflow"].startswith("2.")
 
 
-@pytest.mark.tensorflow
 def test_cold_start_is_separate_from_steady_state(outcome):
     for variant in VARIANTS:
         names = [event["name"] for event in outcome.of("phase", variant=variant)]
@@ -55,7 +55,6 @@ def test_cold_start_is_separate_from_steady_state(outcome):
         assert all(a["end_ns"] <= b["start_ns"] for a, b in itertools.pairwise(phases))
 
 
-@pytest.mark.tensorflow
 def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
     windows = outcome.of("window")
     assert [(window["variant"], window["index"]) for window in windows] == [
@@ -71,7 +70,6 @@ def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
         assert all(value > 0 for value in single["step_ns"])
 
 
-@pytest.mark.tensorflow
 def test_input_wait_is_reported_where_it_is_known(outcome):
     assert all(event["wait_ns"] == -1 for event in outcome.of("window", variant=BASELINE))
     assert all(event["wait_ns"] == 0 for event in outcome.of("window", variant=MODEL_ONLY))
@@ -80,7 +78,6 @@ def test_input_wait_is_reported_where_it_is_known(outcome):
         assert 0.3 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
 
 
-@pytest.mark.tensorflow
 def test_what_the_scripts_chose_and_how_they_differ(outcome):
     chosen = {each["variant"]: each["params"] for each in outcome.of("variant")}
     assert chosen[BASELINE] == {
@@ -98,7 +95,6 @@ def test_what_the_scripts_chose_and_how_they_differ(outcome):
     assert "+from many_steps import ManySteps, shuffled\n" in script["diff"]
 
 
-@pytest.mark.tensorflow
 def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arrays):
     text = PUBLISHED.replace("EPOCHS = 100", "EPOCHS = 3").replace("cifar100", "cifar10")
     text += "print('scored', round(model.evaluate(x_test, y_test, verbose=0)[1], 1) > 0.3)\n"
@@ -111,7 +107,6 @@ def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arra
     assert len(done.of("window", variant=MODEL_ONLY)) == 2
 
 
-@pytest.mark.tensorflow
 def test_the_example_runs_with_its_stages(drive, arrays):
     text = (ROOT / "examples/train.py").read_text().replace("SIDE = 64", "SIDE = 16")
     done = drive(
@@ -124,7 +119,6 @@ def test_the_example_runs_with_its_stages(drive, arrays):
     assert 0 <= done.metric(BASELINE, "accuracy") <= 1
 
 
-@pytest.mark.tensorflow
 def test_variants_of_the_step_time_breakdown(drive):
     variants = [
         BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:2", "batch:4", "calls:10", HOST_FED, WITHOUT_INPUT,
@@ -141,7 +135,6 @@ def test_variants_of_the_step_time_breakdown(drive):
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
 
 
-@pytest.mark.tensorflow
 def test_input_wait_of_a_slow_pipeline_with_and_without_prefetching(drive):
     """8 ms of input per batch and 12 ms per step."""
     waits = {}
@@ -190,7 +183,6 @@ made().fit(x, y, 8, callbacks=[Told()])
 """
 
 
-@pytest.mark.tensorflow
 def test_every_variant_starts_from_the_same_weights(drive):
     changed = EQUAL.replace("made()", "made(loss='sparse_categorical_crossentropy', jit_compile=True)")
     done = drive(
@@ -208,7 +200,6 @@ def test_every_variant_starts_from_the_same_weights(drive):
 FAILING = HEAD + "raise RuntimeError('not for this GPU')"
 
 
-@pytest.mark.tensorflow
 def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
     done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
     (error,) = done.of("error")
@@ -218,7 +209,6 @@ def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
     assert not done.of("end")
 
 
-@pytest.mark.tensorflow
 def test_inference_on_several_devices_is_rejected(drive):
     requests = {"batch_sizes": [1]}
     done = drive(FIT, device="gpu", requests=requests, code=NO_GPU_EXIT, gpus=2)
@@ -227,7 +217,6 @@ def test_inference_on_several_devices_is_rejected(drive):
     assert "--device gpu0" in error["message"]
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("failing", [TUNED, BASELINE])
 def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}
@@ -245,14 +234,12 @@ def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     assert len(done.of("error")) == code
 
 
-@pytest.mark.tensorflow
 def test_a_script_cannot_hide_that_measuring_failed(drive):
     text = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
     done = drive(text, code=1)
     assert len(done.of("error")) == 1
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("variant", [BASELINE, TUNED])
 def test_a_non_finite_loss_is_an_error(drive, variant):
     text = HEAD + (

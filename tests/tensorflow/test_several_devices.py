@@ -4,6 +4,8 @@ import pytest
 
 from tests.tensorflow.conftest import Outcome
 
+pytestmark = pytest.mark.tensorflow
+
 TOGETHER = """
 import json, tempfile
 from pathlib import Path
@@ -47,7 +49,6 @@ def together(execute, text, others=None, variants=("baseline",), steps=4):
     return Outcome(execute(TOGETHER.replace("WHAT", repr(what)), devices=2), "")
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("x", ["model.fit(x, y, batch_size=16)", f"model.fit({PIPELINE})"])
 def test_each_device_takes_a_batch_of_the_scripts_size(execute, x):
     variants = ("baseline", "model-only", "input-only", "without:input")
@@ -57,7 +58,6 @@ def test_each_device_takes_a_batch_of_the_scripts_size(execute, x):
     assert done.of("variant", variant="baseline")[0]["params"]["batch_size"] == 32
 
 
-@pytest.mark.tensorflow
 def test_training_on_two_devices_learns(execute):
     tuned = f"model.fit({PIPELINE})\nmodel.evaluate(x, y)"
     plain = "model.fit(x, y, batch_size=16)\nmodel.evaluate(x, y)"
@@ -76,12 +76,10 @@ model.fit(x, y, batch_size=64)
 """
 
 
-@pytest.mark.tensorflow
 def test_a_script_with_a_strategy_of_its_own_keeps_its_batches(execute):
     assert together(execute, OWN_STRATEGY).per_step() == {"baseline": 64}
 
 
-@pytest.mark.tensorflow
 def test_python_loaders_are_rejected_with_advice(execute):
     code = "def endless():\n    while True:\n        yield x[:16], y[:16]\nmodel.fit(endless(), steps_per_epoch=4)"
     what = ({"baseline": FIT + code}, ("baseline",), 4)
@@ -130,7 +128,6 @@ print(json.dumps([samples, sorted(placements)]))
 """
 
 
-@pytest.mark.tensorflow
 def test_a_drained_batch_is_split_among_the_devices(execute):
     seen, copied, samples = execute(SPLIT_BATCHES, devices=3)
     # The first number of each share, plus the scalar 0.5 once per device.
@@ -139,7 +136,6 @@ def test_a_drained_batch_is_split_among_the_devices(execute):
     assert samples == 14
 
 
-@pytest.mark.tensorflow
 def test_draining_to_host_memory_uses_no_other_device(execute):
     samples, placements = execute(ON_THE_HOST, devices=2)
     assert samples == [4 * 16, 5 + 2 + 5 + 2]
@@ -162,7 +158,6 @@ print(json.dumps({"dispatched": dispatched, "waited": waited, "idle": idle}))
 """
 
 
-@pytest.mark.tensorflow
 def test_synchronise_waits_for_dispatched_work(execute):
     result = execute(SYNC)
     assert result["dispatched"] < result["waited"] / 2
