@@ -3,16 +3,16 @@
 Runs are reproducible: equal seeds give equal runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.defaults import PROFILES
+from harness.defaults import PROFILES, Profile
 from harness.engines import ContainerSpec
-from harness.model.platform import HOST, EngineInfo, Gpu, Health, ImageInfo, State, Xid
+from harness.model.platform import EngineInfo, Gpu, ImageInfo
 from harness.model.run import (
     DataInfo,
     Gap,
@@ -29,19 +29,10 @@ from harness.model.run import (
     Window,
 )
 from harness.model.workload import Data, Published, Workload
+from harness.run.runner import Job
+from harness.run.trial_container import spec_for
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
-from workloads.protocol import (
-    BASELINE,
-    INPUT_ONLY,
-    MACHINE,
-    MODEL_ONLY,
-    RATE,
-    SOAK,
-    TUNED,
-    VARIANTS,
-    WORK,
-    Change,
-)
+from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS, Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +133,20 @@ def container_spec(**changes: object) -> ContainerSpec:
         image=image(), command=("true",), environment={}, out=Path("/out"), mounts=(), trial_id="a-trial", run_id="run"
     )  # fmt: skip
     return replace(plain, **changes)
+
+
+def jobs(
+    planned: Sequence[PlannedTrial], workload: Workload, profile: Profile, **container: object
+) -> tuple[Job, ...]:
+    """Return the jobs of these trials, in containers like `container_spec(**container)`."""
+    return tuple(
+        Job(
+            planned=each,
+            spec=spec_for(each, workload, profile, Options(), folder="/script", data={}),
+            container=container_spec(**container, trial_id=each.id),
+        )
+        for each in planned
+    )
 
 
 def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), seed: int = 1) -> Manifest:
@@ -318,75 +323,6 @@ def four_gpu_run(*, trials: int = 3) -> Run:
             for variant, speed in COMPUTE_BOUND.items()
         }
     return run(devices, name="resnet50", trials=trials, min_accuracy=0.0, accuracy=0.0)
-
-
-def health(**changed: float | str) -> Health:
-    """Return what a healthy H200 and its host report, with changed readings of the GPU after the run."""
-    gpu_values: dict[str, float | str] = {
-        "ecc_uncorrected": 0.0, "remapping_pending": 0.0, "remapping_failed": 0.0, "nvlinks": 18.0,
-        "nvlinks_active": 18.0, "pcie_max_gen": 5.0, "pcie_max_width": 16.0, "pcie_replays": 0.0,
-        "slowdown_c": 89.0, "temperature_c": 40.0, "power_limit_w": 700.0, "power_default_w": 700.0,
-        "clock_set_mhz": 1980.0, "clock_default_mhz": 1980.0, "persistence": 1.0, "mig": 0.0,
-        "confidential": 0.0, "processes": 0.0, "numa_node": 0.0,
-    }  # fmt: skip
-    host: dict[str, float | str] = {
-        "cpu_s": 0.0, "steal_s": 0.0, "swapped_bytes": 0.0, "governor": "performance",
-        "huge_pages": "madvise", "numa_nodes": "0", "memory_errors": 0.0, "disk_type": "ext4",
-        "disk_free_share": 0.6,
-    }  # fmt: skip
-    before = State(t_ns=0, values={"gpu0": gpu_values, HOST: host})
-    after = State(t_ns=60 * SECOND_NS, values={"gpu0": gpu_values | changed, HOST: host | {"cpu_s": 960.0}})
-    return Health(before=before, after=after)
-
-
-# What an H200 and a CPU of 16 could do: capability -> rate.
-ABLE: Mapping[str, Mapping[str, float]] = {
-    "cpu": {
-        "fp32-core": 1.2e11, "fp32": 1.7e12, "memory-core": 1.4e10, "memory": 2.1e11, "jpeg-core": 520.0,
-        "jpeg": 7900.0, "read": 1.9e9,
-    },
-    "gpu0": {
-        "fp64": 5.9e13, "fp32": 5.1e13, "tf32": 3.9e14, "bf16": 7.2e14, "fp16": 7.23e14, "memory": 4.1e12,
-        "to-device": 1.1e10, "to-device-pinned": 5.5e10, "from-device": 1.0e10, "from-device-pinned": 5.4e10,
-        "launch": 4.2e5,
-    },
-}  # fmt: skip
-
-
-def machine_trial(device: str, index: int, *, scale: float = 1.0) -> Trial:
-    """Simulate a trial that measures a device, at `scale` of its usual speed."""
-    rates = {name: rate * scale * (1 + 0.004 * index) for name, rate in ABLE[device].items()}
-    load = GpuLoad(util=99, power_w=698) if device != "cpu" else None
-    speeds = {name: VariantSpeed(step_s=0.05, batch=1, load=load) for name in rates}
-    simulated = trial(MACHINE, device, index, speeds=speeds, windows=1, accuracy=0)
-    metrics = tuple(Metric(variant=name, name=RATE, value=rate) for name, rate in rates.items())
-    return replace(simulated, metrics=metrics, steps=())
-
-
-def measured_machine_run(*, scale: float = 1.0) -> Run:
-    """Return a healthy GPU run with three trials of the machine on each device."""
-    whole = gpu_run()
-    machine = tuple(machine_trial(device, index, scale=scale) for index in range(3) for device in ABLE)
-    return replace(whole, trials=(*machine, *whole.trials), health=health())
-
-
-def soaked_run(speeds: NDArray[np.float64]) -> Run:
-    """Return a GPU run with a load without pause of windows of a second, whose speeds are given in steps/s."""
-    whole = gpu_run(trials=1)
-    load = VariantSpeed(step_s=0.01, batch=1, load=GpuLoad(util=100, power_w=690))
-    soak = trial(MACHINE, "gpu0", speeds={SOAK: load}, windows=len(speeds), accuracy=0)
-    windows = tuple(
-        replace(each, steps=round(speed * (each.end_ns - each.start_ns) / 1e9))
-        for each, speed in zip(soak.windows, speeds, strict=True)
-    )
-    metrics = (Metric(variant=SOAK, name=WORK, value=1e12),)
-    return replace(whole, trials=(*whole.trials, replace(soak, windows=windows, metrics=metrics, steps=())))
-
-
-def unhealthy_run() -> Run:
-    """Return a GPU run in which memory errors and a fallen NVLink appeared."""
-    seen = health(ecc_uncorrected=2.0, nvlinks_active=17.0)
-    return replace(gpu_run(), health=replace(seen, xids=(Xid(device="gpu0", code=48, during=True),)))
 
 
 def interrupted_run() -> Run:

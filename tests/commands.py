@@ -1,11 +1,14 @@
-"""Run tfbench commands in this process, and other programs."""
+"""Run tfbench commands in this process, other programs, and a web server."""
 
 import io
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness.cli import main
 from tests.conftest import ROOT
@@ -42,3 +45,13 @@ def output_of(*command: object, **environment: str) -> str:
 def loaded_by(code: str) -> set[str]:
     """Run code in a new Python and return the modules it imported."""
     return set(output_of(sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)").split())
+
+
+@contextmanager
+def serve(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

@@ -21,10 +21,9 @@ from harness.model.run import Prices, Run
 from harness.run.recording import pack_for_page
 from harness.run.store import read_run
 from reports.page import render_html
-from tests import builders
-from tests.builders_requests import serving_run
-from tests.builders_sweep import sweep_run
+from tests import builders, special_runs
 from tests.recordings import SUITE, recording
+from tests.special_runs import serving_run, sweep_run
 
 
 def recorded(name: str) -> Run:
@@ -46,9 +45,9 @@ RUNS = {
     "optimizations": partial(recorded, "h200-compute-bound"),
     "cpu": builders.cpu_run,
     "gpu": builders.gpu_run,
-    "unhealthy": builders.unhealthy_run,
-    "soaked": lambda: builders.soaked_run(np.linspace(700, 600, 60)),
-    "machine": builders.measured_machine_run,
+    "unhealthy": special_runs.unhealthy_run,
+    "soaked": lambda: special_runs.soaked_run(np.linspace(700, 600, 60)),
+    "machine": special_runs.measured_machine_run,
     "four-gpus": priced_run,
     "interrupted": builders.interrupted_run,
     "failed": builders.failed_run,

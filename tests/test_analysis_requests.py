@@ -7,7 +7,7 @@ from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.model.analysis import RatioKind
 from harness.model.run import RequestTimes, Run
 from reports.overview import rows
-from tests.builders_requests import offered, serving_run, single
+from tests.special_runs import offered, serving_run, single
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 
 

@@ -1,9 +1,111 @@
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.analysis.best import may_be_best
+from harness.analysis.ratios import Gap, gap, ratio, sample
 from harness.analysis.stats import drift, estimate, narrow_enough
+from harness.model.analysis import Estimate
+from harness.model.run import Point
+
+SWEEPS = 400
+
+
+def point(number: int) -> Point:
+    return (("batch_size", number),)
+
+
+def simulated(
+    random: np.random.Generator, speeds: Sequence[float], trials: int, noise: float, drift: float = 0.0
+) -> dict[Point, dict[int, float]]:
+    """Simulate trials on a machine whose speed drifts from index to index, equally for all points."""
+    machine = np.exp(random.normal(0.0, drift, trials))
+    values = np.outer(speeds, machine) * np.exp(random.normal(0.0, noise, (len(speeds), trials)))
+    return {point(number): dict(enumerate(own)) for number, own in enumerate(values.tolist())}
+
+
+def test_the_fastest_point_is_kept_in_95_percent_of_sweeps() -> None:
+    """All points are equally fast, which is the hardest case."""
+    random = np.random.default_rng(1)
+    for points, trials in ((3, 3), (9, 3), (12, 5)):
+        sweeps = (simulated(random, [100.0] * points, trials, 0.05) for _ in range(SWEEPS))
+        hits = sum(point(0) in may_be_best(speeds) for speeds in sweeps)
+        # Four standard errors below a proportion of 0.95.
+        assert hits / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
+
+
+def test_drift_common_to_all_points_cancels_out() -> None:
+    """Trials are interleaved, so even 20 % drift of the machine does not hide a difference."""
+    random = np.random.default_rng(3)
+    sweeps = [simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2) for _ in range(20)]
+    assert {may_be_best(speeds) for speeds in sweeps} == {frozenset({point(0)})}
+
+
+def test_points_may_have_different_numbers_of_trials() -> None:
+    speeds = {
+        point(0): {0: 100.0, 1: 101.0, 2: 100.5},
+        point(1): {0: 50.0, 1: 50.6},
+        point(2): {0: 100.2, 2: 100.1},
+        point(3): {},
+    }
+    assert may_be_best(speeds) == {point(0), point(2)}
+    assert may_be_best({point(0): {0: 100.0}, point(1): {0: 1.0}}) is None, "single trials are not enough"
+    assert may_be_best({}) is None
+
+
+def gap_between(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
+    numerator, denominator = (sample(values, adaptive=adaptive) for values in (top, bottom))
+    return gap(numerator, denominator)
+
+
+def covers(result: Estimate | None, truth: float) -> bool:
+    return result.low <= truth <= result.high
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_paired_ratios_cover_the_truth_on_a_machine_that_drifts(n: int) -> None:
+    random = np.random.default_rng(n)
+    hits, widths = [], []
+    for _ in range(1500):
+        machine = np.exp(random.normal(0, 0.2, n))
+        top = 3 * machine * np.exp(random.normal(0, 0.03, n))
+        bottom = machine * np.exp(random.normal(0, 0.03, n))
+        result = ratio(dict(enumerate(top.tolist())), dict(enumerate(bottom.tolist())))
+        hits.append(covers(result, 3.0))
+        widths.append(result.half_width if result else None)
+    assert 0.93 <= np.mean(hits) <= 0.97
+    if n == 10:
+        assert np.median(np.array(widths, dtype=float)) < 0.05  # drift of the machine cancels out
+
+
+def test_ratios_with_few_common_trials() -> None:
+    assert ratio({}, {0: 1.0}) is None
+    for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
+        result = ratio({0: 6.0}, bottom)
+        assert (result.median, result.n) == (pytest.approx(3.0), 1)
+
+
+def test_welch_interval_matches_a_hand_calculation() -> None:
+    """Formulas of Welch 1947, with a variance of 4e-4 for three values and 1e-4 for five."""
+    top, bottom = np.exp(np.array([-0.02, 0.0, 0.02])), np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
+    result = gap_between(top.tolist(), bottom.tolist())
+    assert result.error == pytest.approx(math.sqrt(4e-4 / 3 + 1e-4 / 5))
+    assert result.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
+    skewed = gap_between([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
+    assert skewed.median == pytest.approx(2.0) and skewed.low < 2 < skewed.high
+
+
+def test_single_trials_have_no_interval_and_invalid_speeds_are_ignored() -> None:
+    single = gap_between([3.0], [2.0, 2.1, 2.2]).estimate()
+    assert single.n == 1 and single.low == single.median == single.high
+    assert sample([0.0, -1.0, math.nan]) is None
+    only = sample([0.0, 5.0])
+    assert only.n == 1
+
 
 SPEEDS = st.lists(st.floats(min_value=1e-3, max_value=1e9), min_size=1, max_size=20)
 

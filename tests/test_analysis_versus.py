@@ -2,20 +2,17 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.compared_facts import facts
 from harness.analysis.extract import extract
 from harness.analysis.gate import gate
-from harness.analysis.stats import estimate
 from harness.analysis.versus import versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
 from harness.model.run import Options
-from harness.run.recording import read_extract_file, references
+from harness.run.recording import read_extract_file
 from reports.compare_charts import shown_runs
 from tests import builders
 from tests.comparisons import again, faster, fleet, whole
@@ -42,7 +39,7 @@ class TestExtract:
         extracted = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert extracted.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
-    @pytest.mark.parametrize("kind", ["gpu", "bare", "empty", "failed", "hostile"])
+    @pytest.mark.parametrize("kind", ["gpu", "machine", "bare", "empty", "failed", "hostile"])
     def test_survives_a_round_trip_through_its_file(self, kind):
         extracted = extract(analyse(RUNS[kind]()))
         assert len(versus((extracted, extracted)).runs) == 2
@@ -57,43 +54,14 @@ class TestExtract:
             with pytest.raises(StoreError, match="Not an extract of this version"):
                 read_extract_file(text)
 
-    def test_bundled_extracts_are_readable_and_named(self):
-        assert "h200" in references()
-        for name, path in references().items():
-            extracted = read_extract_file(path.read_bytes())
-            assert extracted.label == name
-            assert extracted.speeds
-            assert extracted.step_times
-
 
 class TestOutcomes:
-    @pytest.mark.parametrize(
-        ("factor", "trials", "outcome"),
-        [(1.0, 5, "SAME"), (0.8, 5, "SLOWER"), (1.3, 5, "FASTER"), (0.5, 1, "UNKNOWN")],
-    )
-    def test_planted_differences_are_detected(self, factor, trials, outcome):
-        runs = (again(whole(), 1, trials=trials), again(whole(), 2, factor=factor, trials=trials))
-        assert {each.outcome for each in versus(runs).results if each.ratio} == {Outcome[outcome]}
-
     def test_more_comparisons_widen_each_interval(self):
         few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
         assert many.tests == 7 * few.tests
         first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
         assert second.high - second.low > first.high - first.low
         assert second.median == first.median
-
-    @given(st.floats(0.1, 10), st.integers(0, 1000), st.integers(1, 6))
-    @settings(max_examples=25, deadline=None)
-    def test_speeds_match_the_report_and_ratios_match_the_speeds(self, factor, seed, trials):
-        runs = [again(whole(), seed + run, noise=0.2, trials=trials, factor=factor**run) for run in range(2)]
-        results = {(each.run, each.key): each for each in versus(runs).results}
-        for run, own in enumerate(runs):
-            for each in own.speeds:
-                speed, ratio = results[run, each.key].speed, results[run, each.key].ratio
-                assert speed == estimate(each.throughput, "samples/s")
-                assert (ratio is None) == (run == 0)
-                if ratio:
-                    assert ratio.median == pytest.approx(speed.median / results[0, each.key].speed.median)
 
 
 class TestStandings:
@@ -178,13 +146,6 @@ class TestFleet:
         assert [compared.runs[run].label for run in slower] == ["node-031"]
         assert [compared.runs[run].label for run in shown_runs(compared)] == ["node-000", "node-031"]
 
-    def test_each_kind_of_many_machines_is_shown(self):
-        compared = versus(fleet(60), reference=4)
-        shown = [compared.runs[run].machine for run in shown_runs(compared)]
-        assert shown[0] == compared.runs[4].machine
-        assert {run.machine for run in compared.runs} == set(shown)
-        assert compared.standings[0].score.median > 5 * compared.standings[-1].score.median
-
     def test_equal_labels_are_made_unique(self):
         compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
         assert [run.label for run in compared.runs] == ["x", "x (2)", "x (3)"]
@@ -217,14 +178,6 @@ class TestGate:
         checked = gate(compared)
         assert {each.outcome for each in compared.results if each.ratio} == {outcome}
         assert (len(checked.failed), len(checked.open)) == (failed * count, may_fail * count)
-
-    def test_the_limit_decides_what_is_undecided(self):
-        runs = [again(whole(), seed, noise=0.03, trials=5) for seed in (1, 2)]
-        outcomes = [
-            {each.outcome for each in versus(runs, limit=limit).results if each.ratio}
-            for limit in (0.01, 0.5)
-        ]
-        assert outcomes == [{Outcome.UNDECIDED}, {Outcome.SAME}]
 
     def test_speeds_only_in_the_baseline_are_missing(self):
         run = again(whole(), 2, label="new")

@@ -14,7 +14,7 @@ from harness.cli.app import COMMANDS, build_app
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from harness.system.doctor_checks import Check, State
-from tests.builders import bare_run, cpu_run, gpu_run
+from tests.builders import bare_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run
 from tests.report_pages import keep_charts
@@ -208,12 +208,6 @@ class TestReport:
         assert results["run"]["manifest"]["prices"]["gpu"] == 0.526
         assert {item["device"] for item in results["costs"] if item["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", own, "--price", "cheap").code == 2
-
-    def test_report_from_newest_run(self, tfbench, tmp_path):
-        for name in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
-            write_run(tmp_path / "runs" / name, cpu_run(trials=1))
-        assert tfbench("report", "--format", "json").code == 0
-        assert [path.parent.name for path in tmp_path.rglob("results.json")] == ["20260102-000000-bbbb"]
 
     def test_report_from_report_file(self, tfbench, tmp_path):
         folder = write_run(tmp_path / "run", bare_run()).path

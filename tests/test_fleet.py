@@ -4,7 +4,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,10 +20,53 @@ from harness.fleet.node_worker import kind, scratch_folder
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
 from harness.model.run import Options, Status
 from harness.progress import Silent
-from harness.run.store import read_run
+from harness.run.store import RunFolder, read_run
+from tests.builders import cpu_run
 from tests.conftest import ROOT
-from tests.fakes import RecordingProgress
-from tests.fleets import IDS, RUN, done_trial, folder_in, node, plan_of, whole
+from tests.fakes import RecordingProgress, good_events
+from workloads.protocol import Spec
+
+
+def node(key: str, *, kind: str = "one kind") -> Node:
+    return Node(key=key, node_id=f"id-{key}", resources={"CPU": 4.0}, kind=kind)
+
+
+def plan_of(nodes: Sequence[Node] = ()) -> FleetPlan:
+    return FleetPlan(
+        options=Options(params={"BATCH_SIZE": "8"}), files={"/x/my.py": "pass"}, command="tfbench fleet",
+        wait_s=5.0, nodes=tuple(nodes), chosen=tuple(each.key for each in nodes), commit="c",
+    )  # fmt: skip
+
+
+def folder_in(tmp_path: Path, nodes: Sequence[Node] = ()) -> FleetFolder:
+    folder = FleetFolder(tmp_path / "runs/fleet-x")
+    folder.write_plan(plan_of(nodes))
+    return folder
+
+
+# The run planned by a node: three trials.
+RUN = replace(cpu_run(trials=3), trials=())
+IDS = [trial.id for trial in RUN.planned]
+
+
+def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
+    planned = RUN.planned[index]
+    folder = RunFolder(scratch / f"{planned.id}-{status}")
+    trial = folder.open_trial(planned, Spec(scripts={}))
+    trial.events.write_text("".join(good_events()), encoding="utf-8")
+    message = "" if status is Status.OK else "It failed."
+    folder.close_trial(replace(planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=2), "log")
+    note = f"{planned.id}: {status}. {message}" if message else ""
+    return Written(folder=f"trials/{planned.id}", files=read_files(trial.path), note=note)
+
+
+def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
+    return [
+        "preparing",
+        RUN,
+        *(done_trial(index, scratch) for index in indices),
+        Written(folder="", files={"stops.json": b'{"stops": []}\n'}),
+    ]
 
 
 class TestChoice:

@@ -12,9 +12,9 @@ from harness.errors import UnhealthyError
 from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
-from harness.system.health_readings import HealthWatch, host_state, kernel_xids, watching
+from harness.system.health_readings import HealthWatch, host_state, watching
 from reports import machine
-from tests import builders
+from tests import builders, special_runs
 from tests.nvml_standin import ONE_GPU, UUID, Standin
 
 GPU = replace(builders.gpu(), uuid=UUID)
@@ -144,14 +144,6 @@ def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
     assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
 
 
-def test_kernel_log_is_read_to_its_end(tmp_path):
-    path = tmp_path / "log"
-    path.write_text("NVRM: Xid (PCI:0000:3b:00): 31, x\nother\nNVRM: Xid (PCI:0000:af:00): 13\n")
-    assert kernel_xids(path) == (("0000:3b:00", 31), ("0000:af:00", 13))
-    with pytest.raises(OSError):
-        kernel_xids(tmp_path / "none")
-
-
 def test_the_host_is_read(tmp_path):
     values = host_state("0", tmp_path)
     assert values["cpu_s"] > values["steal_s"] >= 0
@@ -213,12 +205,12 @@ def test_a_run_without_recorded_health_says_nothing():
 
 
 def test_the_first_line_names_the_worst_finding():
-    text, level = machine.verdict(analyse(builders.unhealthy_run()))
+    text, level = machine.verdict(analyse(special_runs.unhealthy_run()))
     assert "Xid 48" in text
     assert "2 other findings" in text
     assert level == "alert"
     with pytest.raises(UnhealthyError, match="memory errors"):
-        raise_for_health(analyse(builders.unhealthy_run()))
-    healthy = replace(builders.gpu_run(), health=builders.health())
+        raise_for_health(analyse(special_runs.unhealthy_run()))
+    healthy = replace(builders.gpu_run(), health=special_runs.health())
     raise_for_health(analyse(healthy))
     assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")

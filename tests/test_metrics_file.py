@@ -15,10 +15,8 @@ from harness.model.run import Options, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
-from harness.run.runner import Job
 from harness.run.store import RunFolder
-from harness.run.trial_container import spec_for
-from tests.builders import container_spec, manifest, small_workload
+from tests.builders import jobs, manifest, small_workload
 from tests.commands import tfbench
 from tests.fakes import FakeEngine, RecordingProgress
 from workloads.protocol import BASELINE
@@ -31,20 +29,16 @@ FAST_S = 0.01
 @pytest.fixture
 def prepared(tmp_path: Path) -> Prepared:
     planned = plan_trials([WORKLOAD], ("cpu",), THREE, {WORKLOAD.name: (BASELINE,)}, {}, ((),))
-    jobs = tuple(
-        Job(
-            planned=each,
-            spec=spec_for(each, WORKLOAD, THREE, Options(), folder="/script", data={}),
-            container=container_spec(trial_id=each.id, memory_bytes=None),
-        )
-        for each in planned
-    )
     recorded = replace(manifest(), profile=THREE)
     folder = RunFolder(tmp_path / "run")
     folder.create(Run(manifest=recorded, workloads=(WORKLOAD,), planned=planned, trials=()))
     options = Options(device="cpu", profile="smoke")
     return Prepared(
-        resolved=resolve(options), engine=FakeEngine(), folder=folder, manifest=recorded, jobs=jobs
+        resolved=resolve(options),
+        engine=FakeEngine(),
+        folder=folder,
+        manifest=recorded,
+        jobs=jobs(planned, WORKLOAD, THREE),
     )
 
 
@@ -120,11 +114,6 @@ def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path
         wait_for(path, lambda it: "tfbench_run" in it)
     assert len(progress.lines) == 1
     assert "--metrics-file" in progress.lines[0]
-
-
-def test_off_by_default(prepared: Prepared) -> None:
-    with live_metrics(None, prepared, RecordingProgress()) as on_trial_end:
-        assert on_trial_end is None
 
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:

@@ -208,11 +208,7 @@ def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     assert unpacked("cpu", "tfbench-charts") == pages.javascript()
     assert 'id="tfbench-charts"' not in page("empty")
     folder = tmp_path / "cache" / "charts"
-    for content in (None, b"\xff" * 100, b"", pages.javascript().replace("vega", "gaev").encode()):
-        if content is not None:
-            (file,) = folder.glob("*/*.js")
-            file.write_bytes(content)
-        assert charts_code(folder) == pages.javascript(), "made again if it is damaged"
+    assert charts_code(folder) == pages.javascript()
     (tmp_path / "file").write_text("")
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), "generated if it cannot be cached"
 

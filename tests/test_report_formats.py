@@ -1,39 +1,276 @@
 import csv
 import io
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import pytest
+from jsonschema import validate
+from rich.console import Console
 
-from harness.model.analysis import Key
+from harness.analysis import analyse
+from harness.analysis.gate import gate
+from harness.analysis.versus import versus
+from harness.cli.console import Terminal
+from harness.model.analysis import Analysis, Key
+from harness.model.run import CPU
+from harness.progress import LoggedTask
+from reports import numbers
 from reports.csv_table import cell, render_csv
-from reports.escaping import harmless
+from reports.escaping import code_block, escape_markdown, harmless
+from reports.exports import render_bencher, render_github, render_mlperf, render_openmetrics
+from reports.junit import render_junit
+from reports.messages import caveat_lines
+from reports.numbers import speed
+from reports.overview import rows
+from reports.page import render_markdown
+from reports.terminal import summary
+from tests import builders
+from tests.comparisons import COMPARISONS, again, comparison, whole
 from tests.report_pages import RUNS, analysis
 from workloads.protocol import MACHINE
 
-pytestmark = pytest.mark.slow
 
-
-def rows(name: str) -> list[dict[str, str]]:
+def csv_rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
-    result = rows(name)
+    result = csv_rows(name)
     wanted = [each.key for each in analysis(name).summaries]
     wanted += [Key(MACHINE, each.device, each.name) for each in analysis(name).capabilities]
     if name != "hostile":
         assert [(row["workload"], row["device"], row["variant"]) for row in result] == wanted
     assert len(result) == len(wanted)
-    for row, summary in zip(result, analysis(name).summaries, strict=False):
-        assert float(row["samples_per_s"]) == summary.throughput.median
-        assert (row["samples_per_s_low"] == "") == (summary.throughput.n == 1)
-        assert row["trial_ids"] == harmless(" ".join(summary.trial_ids))
+    for row, each in zip(result, analysis(name).summaries, strict=False):
+        assert float(row["samples_per_s"]) == each.throughput.median
+        assert (row["samples_per_s_low"] == "") == (each.throughput.n == 1)
+        assert row["trial_ids"] == harmless(" ".join(each.trial_ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_csv_escapes_formulas(text: str) -> None:
     assert cell(text)[0] in "'\ufffd"
 
 
+@pytest.mark.slow
 def test_csv_keeps_plain_values() -> None:
     assert [cell(value) for value in ("cpu", -1.5, None, True)] == ["cpu", -1.5, "", "yes"]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_table_rows_have_equal_numbers_of_cells(name):
+    text = render_markdown(analysis(name))
+    width = 0
+    for line in text.splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        if width and cells:
+            assert cells == width, line
+        width = cells
+
+
+@pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
+def test_it_has_the_overview_the_caveats_and_the_command(name):
+    result = analysis(name)
+    text = render_markdown(result)
+    for row in rows(result):
+        assert f"**{speed(row.baseline)}**" in text
+    for caveat, _ in caveat_lines(result.caveats, notes=False):
+        assert escape_markdown(caveat) in text
+    assert result.run.manifest.command in text
+    assert "None" not in text
+
+
+def test_hostile_names_have_no_effect_in_markdown():
+    text = render_markdown(analysis("hostile"))
+    outside_code = re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)
+    assert re.findall(r"<(?!/?(?:details|summary)>)", outside_code) == []
+    assert "\u202e" not in text
+    assert builders.HOSTILE.split("\u202e")[0][:8] not in outside_code
+
+
+@pytest.mark.parametrize(
+    ("raw", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("*x* _y_ `z`", r"\*x\* \_y\_ \`z\`"),
+        ("[a](http://b)", "\\[a\\](http:\u200d//b)"),
+        ("line\nbreak", "line break"),
+        ("- item", r"\- item"),
+        ("1. item", r"1\. item"),
+        ("3.1× faster", "3.1× faster"),
+        ("@someone #12", "@\u200dsomeone \\#12"),
+        ("<b>&amp;", "&lt;b>&amp;amp;"),
+    ],
+)
+def test_escapes(raw, escaped):
+    assert escape_markdown(raw) == escaped
+
+
+def test_code_fences_are_longer_than_backticks_in_the_code():
+    assert code_block("```\nx").startswith("````\n")
+
+
+GITHUB = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "unit": {"type": "string"},
+            "value": {"type": "number"},
+            "range": {"type": "string"},
+            "extra": {"type": "string"},
+        },
+        "required": ["name", "unit", "value"],
+        "additionalProperties": False,
+    },
+}
+_METRIC = {
+    "type": "object",
+    "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
+    "required": ["value"],
+    "additionalProperties": False,
+}
+BENCHER = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "additionalProperties": _METRIC, "minProperties": 1},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_benchmark_trackers_get_each_speed(name: str) -> None:
+    speeds = [each.throughput.median for each in analysis(name).summaries]
+    github, bencher = json.loads(render_github(analysis(name))), json.loads(render_bencher(analysis(name)))
+    validate(github, GITHUB)
+    validate(bencher, BENCHER)
+    assert [each["value"] for each in github] == speeds
+    assert [each["throughput"]["value"] for each in bencher.values()] == speeds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_openmetrics_can_be_parsed(name: str) -> None:
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    families = {
+        each.name: each for each in parser.text_string_to_metric_families(render_openmetrics(analysis(name)))
+    }
+    (about,) = families["tfbench_run"].samples
+    assert about.labels["profile"] == analysis(name).run.manifest.profile.name
+    summaries = analysis(name).summaries
+    samples = families["tfbench_samples_per_second"].samples if summaries else []
+    assert [each.value for each in samples] == [each.throughput.median for each in summaries]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_mlperf_description_has_every_field(name: str) -> None:
+    document = json.loads(render_mlperf(analysis(name)))
+    gpus = analysis(name).run.manifest.gpus
+    assert len(document) == 33 and "accelerator_on-chip_memories" in document
+    assert all(isinstance(value, str) for value in document.values())
+    assert document["accelerators_per_node"] == str(len(gpus))
+    assert bool(document["accelerator_model_name"]) == bool(gpus)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_junit_has_a_case_for_each_comparison(name: str) -> None:
+    made = comparison(name)
+    checked = gate(made)
+    (suite,) = ET.fromstring(render_junit(made, checked))
+    cases = list(suite)
+    others = len(checked.missing) + len(checked.copied)
+    assert len(cases) == sum(each.ratio is not None for each in made.results) + others + checked.is_empty
+    assert all(case.get("name") and case.get("classname") for case in cases)
+    failed = [case for case in cases if case.find("failure") is not None]
+    assert len(failed) == len(checked.failed) + others == int(suite.get("failures", ""))
+    assert int(suite.get("tests", "")) == len(cases)
+
+
+@pytest.mark.slow
+def test_junit_is_read_by_its_consumers() -> None:
+    junitparser = pytest.importorskip("junitparser")
+    base = again(whole(3), 1, noise=0.001)
+    for factor, noise, kind in ((1.0, 0.3, junitparser.Skipped), (0.5, 0.001, junitparser.Failure)):
+        made = versus([base, again(whole(3), 2, factor=factor, noise=noise)], reference=0)
+        (suite,) = junitparser.JUnitXml.fromstring(render_junit(made, gate(made)).encode())
+        for case in suite:
+            (result,) = case.result
+            assert isinstance(result, kind) and result.message
+        assert suite.tests == len(base.speeds)
+
+
+def printed(name: str, *, width: int = 100) -> str:
+    return text_of(analysis(name), width=width)
+
+
+def text_of(analysed: Analysis, *, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
+    console.print(summary(analysed))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_has_a_summary_that_fits_the_width(name: str, width: int) -> None:
+    text = printed(name, width=width)
+    assert text.strip()
+    assert not {"…", "\u202e", numbers.SPACE} & set(text)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.slow
+def test_the_default_suite_fits_in_25_lines() -> None:
+    text = printed("suite")
+    assert len(text.splitlines()) <= 25
+    for row in rows(analysis("suite")):
+        (line,) = (line for line in text.splitlines() if line.startswith(f"{row.workload} ") and "/s" in line)
+        for number in (numbers.speed(row.cpu), numbers.speed(row.baseline)):
+            assert number in line
+        assert numbers.factor(row.gain.median).replace("×", "x") in line
+
+
+def test_a_workload_without_a_gpu_trial_is_listed_on_the_cpu() -> None:
+    on_gpu = builders.gpu_run()
+    on_cpu = builders.run({CPU: builders.CPU_RESNET}, name="resnet50")
+    both = replace(
+        on_gpu, workloads=on_gpu.workloads + on_cpu.workloads, planned=on_gpu.planned + on_cpu.planned,
+        trials=on_gpu.trials + on_cpu.trials,
+    )  # fmt: skip
+    cells = [line.split() for line in text_of(analyse(both)).splitlines()]
+    devices = [each[1] for each in cells if each[:1] in (["cifar100-mlp"], ["resnet50"])]
+    assert devices == ["GPU", "CPU"]
+
+
+def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
+    now, lines = [100.0], list[str]()
+    task = LoggedTask(lines.append, "Trials", 4.0, clock=lambda: now[0])
+    for _ in range(120):
+        task.note(f"tuned, window {now[0] - 100:g}")
+        now[0] += 0.5
+        task.advance(0.015625)
+    assert lines == [
+        "Trials:   0 %    0 s  tuned, window 0",
+        "Trials:  16 %   20 s  tuned, window 19.5",
+        "Trials:  31 %   40 s  tuned, window 39.5",
+        "Trials:  47 %   60 s  tuned, window 59.5",
+    ]
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_log_gets_no_control_characters_even_where_colour_is_forced(forced, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
+    file = io.StringIO()
+    with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:
+        task.note("mlp on cpu: as long as it is")
+        task.advance(1)
+    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu: as long as it is\n")

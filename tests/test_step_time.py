@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
-from harness.model.analysis import Cause, Part, StepTime, find_by_key
+from harness.model.analysis import Cause, Part, find_by_key
 from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
-from workloads.protocol import BASELINE, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
+from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
 optional = ("loop", "wait", "host_fed", "feed", "from_memory", "launch", "exchange")
@@ -28,13 +28,6 @@ def test_parts_add_up_and_only_unexplained_time_can_be_negative(each: Times) -> 
     total = sum(float(value[0]) for value in parts.values())
     assert total == pytest.approx(float(each.baseline[0]), rel=1e-9)
     assert all(value[0] >= -1e-12 for part, value in parts.items() if part is not Part.UNEXPLAINED)
-
-
-@given(times)
-def test_unmeasured_parts_are_absent(each: Times) -> None:
-    parts = split(each)
-    assert (Part.COPY in parts) == (each.host_fed is not None)
-    assert (Part.LAUNCH in parts) == (each.launch is not None)
 
 
 def _of(**variants: VariantSpeed) -> dict[Part, float]:
@@ -62,6 +55,8 @@ NOT_WAITING = _speed(40, wait_share=0.0)
         ({"custom_loop": NOT_WAITING, "input_only": _speed(35)}, Part.INPUT_SLOWDOWN, 0.75),
         ({"custom_loop": NOT_WAITING, "host_fed": _speed(40), "input_only": _speed(1)}, Part.COPY, 0.75),
         ({"input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
+        # Time saved by buffered batches is input wait too.
+        ({"custom_loop": _speed(20, wait_share=0.5), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
     ],
 )
 def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: Part, planted: float) -> None:
@@ -77,14 +72,6 @@ def test_the_total_is_the_measured_step_even_with_short_batches() -> None:
     analysis = analyse(replace(result, trials=(replace(result.trials[0], windows=windows),)))
     time = next(each for each in analysis.step_times if each.variant == BASELINE)
     assert time.total.median == pytest.approx(find_by_key(analysis.summaries, time.key).step_time.median)
-
-
-def test_time_saved_by_buffered_batches_counts_as_input_wait() -> None:
-    parts = _of(
-        baseline=_speed(40), model_only=_speed(10), input_only=_speed(40),
-        custom_loop=_speed(20, wait_share=0.5),
-    )  # fmt: skip
-    assert parts[Part.INPUT_WAIT] == pytest.approx(0.75, abs=0.02)
 
 
 def test_slowdown_of_the_keras_loop_by_input_counts_as_input() -> None:
@@ -121,14 +108,6 @@ def test_tuned_times_are_for_its_own_batch_size_as_in_the_summary() -> None:
     assert time.batch == summary.batch_size == 256
     assert time.total.median == pytest.approx(summary.step_time.median) == pytest.approx(0.08, rel=0.02)
     assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)
-
-
-def test_every_part_has_an_interval_around_its_median() -> None:
-    variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(1), HOST_FED: _speed(12),
-                CUSTOM_LOOP: _speed(30, wait_share=0.5)}  # fmt: skip
-    time: StepTime = analyse(run({"gpu0": variants}, noise=0.05)).step_times[0]
-    assert all(part.low <= part.median <= part.high for part in time.parts.values())
-    assert time.parts[Part.FRAMEWORK].high > time.parts[Part.FRAMEWORK].low
 
 
 def test_rounding_errors_are_not_parts_of_a_step() -> None:

@@ -1,49 +1,34 @@
-import tarfile
-import tempfile
+import json
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
-from benchmarks.truth import peers, scoring
+from benchmarks.power import measure, trials_needed
+from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
-from benchmarks.truth.case import Case, Environment
+from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
-from benchmarks.truth.planting import PlantingEngine
-from benchmarks.truth.recordings import archive, pack_runs, unpack
-from benchmarks.truth.running import SCRIPTS, Settings, run_case, script_of
+from benchmarks.truth.recordings import archive, unpack
+from benchmarks.truth.running import Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
-from harness.engines import DATA_DIR, ContainerSpec, Mount
-from harness.errors import EngineError
+from harness.cli.list import FOOTPRINTS
+from harness.defaults import PROFILES
 from harness.model.analysis import Cause
-from harness.run.catalogue import select
+from harness.model.comparison import Extract
+from harness.run.catalogue import built_in, select
+from harness.run.runner import Stopping
 from harness.run.scripts import check_params
 from harness.run.store import read_run
-from tests import builders
+from tests.comparisons import again, whole
 from tests.conftest import ROOT
-from tests.fakes import FakeEngine, Script
 from tests.recordings import recording
+from tests.test_runner import planned, trial
 
-REFUSING = Script(start_error=EngineError("No.", hint="Try."))
 CASES = tuple(case for suite in SUITES.values() for case in suite)
-
-
-def judged(
-    name: str = "a", truth: Cause = Cause.INPUT, answer: Cause = Cause.INPUT, **changed: object
-) -> Judged:
-    case = Case(name=name, planted=truth, text="t", script="reading", params={"SAMPLE_US": 1000})
-    result = Judged(
-        case=case, answer=answer, stages=(), share=None, planted=None, unexplained=None,
-        prediction=None, utilisation=None,
-    )  # fmt: skip
-    return replace(result, **changed)
-
-
-def container_spec(out: Path) -> ContainerSpec:
-    return builders.container_spec(out=out, mounts=(Mount(container=f"{DATA_DIR}/own", host=out),))
 
 
 class TestCases:
@@ -56,13 +41,6 @@ class TestCases:
         # The copy to a GPU is no stage of the script.
         assert case.stage in ("", "copy") or f"def {case.stage}(" in script_of(case).read_text("utf-8")
 
-    def test_all_scripts_are_used(self):
-        files = {path.relative_to(SCRIPTS).with_suffix("").as_posix(): path for path in SCRIPTS.rglob("*.py")}
-        texts = {name: path.read_text("utf-8") for name, path in files.items()}
-        used = {case.script for case in CASES if case.script}
-        imported = {name for name in texts if any(f"from {name} import" in texts[each] for each in used)}
-        assert used | imported == texts.keys()
-
     @pytest.mark.parametrize("case", [case for case in CASES if case.control], ids=lambda case: case.name)
     def test_a_control_is_the_same_workload_without_bottleneck(self, case):
         (control,) = (each for each in CASES if each.name == case.control)
@@ -71,27 +49,6 @@ class TestCases:
 
 
 class TestJudging:
-    def test_the_planted_cause_and_its_alternatives_are_right(self):
-        assert judged(truth=Cause.CALLBACKS, answer=Cause.CALLBACKS).right
-        other = judged(truth=Cause.CALLBACKS, answer=Cause.RUN_EAGERLY)
-        assert not other.right
-        assert replace(other, case=replace(other.case, also=(Cause.RUN_EAGERLY,))).right
-
-    def test_a_planted_stage_is_named_by_its_function(self):
-        found = judged(stages=("read", "decode, jpegs.py:30"))
-        assert found.stage_named
-        assert replace(found, case=replace(found.case, stage="decode")).stage_named
-        other = replace(found, case=replace(found.case, stage="resize"))
-        assert not other.stage_named
-        assert replace(other, stages=()).stage_named
-        assert "(**read, decode, jpegs.py:30**)" in "".join(scoring.cases_table([other]))
-
-    def test_the_error_requires_the_right_answer_and_a_known_loss(self):
-        assert judged(share=0.45, planted=0.5).error == pytest.approx(0.1)
-        assert judged(answer=Cause.LAUNCH, share=0.45, planted=0.5).error is None
-        assert judged(share=0.45).error is None
-        assert judged(share=0.45, planted=0.0).error is None
-
     def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path):
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Cause.INPUT, script="", text="", device="gpu", step_s=0.001)
@@ -107,56 +64,7 @@ class TestJudging:
         assert utilisation(simulated, analysis) == pytest.approx(step_s / written.step_time.median)
 
 
-class TestScoring:
-    def test_peers_answer_only_whether_the_device_waits(self):
-        cases = [
-            judged("a", utilisation=0.5),
-            judged("b", Cause.COMPUTE, Cause.LAUNCH, utilisation=0.95),
-            judged("c", Cause.COMPUTE, Cause.COMPUTE, utilisation=0.8),
-        ]
-        low = {"input_pct": 4.0, "conclusion": "Your program is NOT input-bound because"}
-        table = list(peers.peers_table(cases, {"a": low, "b": low, "c": {"input_pct": None}}))
-        assert table[2:] == [
-            "| `a` | yes | yes (input) | **no** (4.0 %) | yes (50.0 %) |",
-            "| `b` | no | no (launch) | no (4.0 %) | no (95.0 %) |",
-            "| `c` | no | no (compute) | **no answer** | **yes** (80.0 %) |",
-            "| **right** |  | **3 of 3** | **1 of 3** | **2 of 3** |",
-        ]
-
-
 class TestPlanting:
-    def test_neighbours_start_before_the_trial_and_stop_on_close(self, tmp_path):
-        inner = FakeEngine(Script(), Script())
-        engine = PlantingEngine(inner, Environment(neighbours=3))
-        container = engine.start(container_spec(tmp_path))
-        assert [each.spec.command[0] for each in inner.containers] == ["python3", "true"]
-        assert "range(2)" in inner.containers[0].spec.command[-1]
-        own = inner.containers[0].spec.out
-        assert own.is_dir()
-        container.kill()
-        container.remove()
-        engine.close()
-        assert inner.left_behind == []
-        assert not own.exists()
-
-    @pytest.mark.parametrize("scripts", [(Script(), REFUSING), (REFUSING,)])
-    def test_neighbours_are_removed_if_a_start_fails(self, tmp_path, monkeypatch, scripts):
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        inner = FakeEngine(*scripts)
-        engine = PlantingEngine(inner, Environment(neighbours=1))
-        with pytest.raises(EngineError):
-            engine.start(container_spec(tmp_path))
-        engine.close()
-        assert inner.left_behind == []
-        assert list(tmp_path.iterdir()) == []
-
-    def test_an_unavailable_disk_limit_is_an_error_and_removes_the_trial(self, tmp_path):
-        inner = FakeEngine(Script())
-        engine = PlantingEngine(inner, Environment(disk_read_bytes_per_s=1_000_000))
-        with pytest.raises(EngineError, match="Disk"):
-            engine.start(container_spec(tmp_path))
-        assert inner.left_behind == []
-
     def test_planted_readings_replace_recorded_ones(self, tmp_path):
         readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
@@ -166,22 +74,6 @@ class TestPlanting:
         assert series.columns["throttle_sw_thermal"].mean() == pytest.approx(0.25, abs=0.01)
         grown = series.columns["power_capped_s"][-1] - series.columns["power_capped_s"][0]
         assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
-
-
-class TestPacking:
-    def test_archives_are_reproducible_and_without_derived_files(self, tmp_path):
-        folder = recording("h200-input-bound", tmp_path / "runs")
-        case = Case(name=folder.name, planted=Cause.INPUT, text="", script="reading")
-        stand_in = replace(case, recording="x")
-        for number in range(2):
-            pack_runs([case, stand_in], tmp_path / "runs", tmp_path / f"{number}.tar.xz")
-        assert (tmp_path / "0.tar.xz").read_bytes() == (tmp_path / "1.tar.xz").read_bytes()
-        (tmp_path / "out").mkdir()
-        with tarfile.open(tmp_path / "0.tar.xz") as tar:
-            tar.extractall(tmp_path / "out", filter="data")
-        again = tmp_path / "out" / folder.name
-        assert not (again / "results.json").exists()
-        assert analyse(read_run(again)).findings == analyse(read_run(folder)).findings
 
 
 MAX_WRONG = 0.05
@@ -217,3 +109,32 @@ class TestRecorded:
         text = (ROOT / "docs/truth.md").read_text(encoding="utf-8")
         for line in (*scoring.summary(replayed[suite]), *scoring.by_cause(replayed[suite])):
             assert line in text
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.02, 0.1])
+def test_simulated_runs_stop_after_the_same_trial_as_real_ones(noise: float) -> None:
+    profile = PROFILES["quick"]
+    for seed in range(6):
+        values = np.exp(np.random.default_rng(seed).normal(0, noise, profile.max_trials))
+        stopping = Stopping(profile)
+        count = 0
+        for index, value in enumerate(values):
+            if not stopping.should_run(planned(index)):
+                break
+            stopping.add(planned(index), trial(value * 1e6))
+            count += 1
+        assert trials_needed(values.tolist(), profile) == count
+
+
+def test_a_slowdown_far_above_the_noise_is_always_detected() -> None:
+    def draw(random: np.random.Generator) -> Extract:
+        return again(whole(), int(random.integers(1 << 30)))
+
+    rates = measure(draw, 20, 0.2)
+    assert rates.detected == 20
+    assert rates.no_difference >= 17
+    assert rates.trials == 5
+
+
+def test_the_table_has_only_existing_workloads() -> None:
+    assert set(json.loads(FOOTPRINTS.read_text())) <= {entry.workload.name for entry in built_in()}

@@ -1,5 +1,4 @@
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -136,27 +135,6 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     assert "Traceback" in log
     assert "good" in out, "successful trials are in the summary"
     assert str(bench.run_path / "report.html") in out
-
-
-def test_killed_run_leaves_no_containers_and_can_be_resumed(tmp_path: Path) -> None:
-    with Tfbench(folder=tmp_path, engine="docker", arguments=one_script(tmp_path, "--trials", "2")) as bench:
-        bench.wait_for(lambda: bench.trial_started("good.cpu.1"))
-        bench.signal(signal.SIGKILL)
-        bench.finish()
-    wait_until(lambda: containers(bench) == [])
-    path = bench.run_path
-    assert bench.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.INTERRUPTED}
-    record = (path / "trials/good.cpu.0/trial.json").read_bytes()
-    output_of(sys.executable, "-m", "harness", "report", path)
-    assert (path / "report.html").exists()
-    resumed = Tfbench(folder=tmp_path, engine="docker", arguments=("--resume", path))
-    with resumed:
-        code, _, err = resumed.finish()
-    assert code == 0, err
-    assert resumed.run_path == path, "continues in the same folder"
-    assert resumed.statuses == {"good.cpu.0": Status.OK, "good.cpu.1": Status.OK}
-    assert (path / "trials/good.cpu.0/trial.json").read_bytes() == record
-    assert containers(resumed, "--all") == []
 
 
 def test_concurrent_run_is_rejected_and_interrupted_run_is_cleaned_up(tmp_path: Path) -> None:

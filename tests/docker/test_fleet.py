@@ -1,7 +1,10 @@
 import json
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +13,55 @@ from harness.model.run import Status
 from harness.run.store import read_run
 from harness.system.file_locks import LOCK_ENV
 from tests.commands import output_of
-from tests.docker.ray_cluster import Nodes, cluster
 from tests.endtoend import Tfbench, script, wait_until
 from tests.folders import write_files
 
-pytestmark = pytest.mark.docker
+# Detect dead nodes within a few seconds; Ray's default is about half a minute.
+HEALTH_CHECKS = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 4,
+}
+STORE_BYTES = 80 * 2**20
+
+
+class Nodes:
+    def __init__(self, cluster: Any, nodes: Mapping[str, Any]) -> None:
+        self.address: str = cluster.address
+        self._cluster = cluster
+        self._nodes = nodes
+        self.alive = set(nodes)
+
+    def kill(self, name: str) -> None:
+        """Kill a node's processes, as in a power failure."""
+        self._cluster.remove_node(self._nodes[name], allow_graceful=False)
+        self.alive.discard(name)
+
+
+@contextmanager
+def cluster(names: Mapping[str, Mapping[str, str]], cpus: int = 2) -> Iterator[Nodes]:
+    """Start a head without CPUs and one node per name, with additional environment variables."""
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - takes a second, needed only by these tests
+
+    # Tests must not use the network.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    shared = {"object_store_memory": STORE_BYTES}
+    ray_cluster = Cluster(
+        initialize_head=True,
+        head_node_args={**shared, "num_cpus": 0, "include_dashboard": False, "_system_config": HEALTH_CHECKS},
+    )
+    try:
+        nodes = {
+            name: ray_cluster.add_node(
+                wait=False, num_cpus=cpus, node_name=name, labels={"pool": name}, env_vars=dict(environment),
+                **shared,
+            )
+            for name, environment in names.items()
+        }  # fmt: skip
+        ray_cluster.wait_for_nodes(timeout=120)
+        yield Nodes(ray_cluster, nodes)
+    finally:
+        ray_cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +90,7 @@ def running(path: Path) -> list[str]:
     return [line for words in filters for line in output_of("docker", "ps", "--quiet", *words).split()]
 
 
+@pytest.mark.docker
 def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_path: Path) -> None:
     file = script(tmp_path / "files", "good")
     done = "trials/good.cpu.0/trial.json"

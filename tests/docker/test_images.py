@@ -16,10 +16,9 @@ from docker.errors import APIError, NotFound
 from harness.errors import ImageError
 from harness.images.builder import ImageBuilder, image_contents, obtain, pull_missing
 from harness.model.platform import ImageInfo
-from harness.paths import paths_here
 from harness.progress import Silent
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import ROOT, make_checkout, make_wheel, sha256
+from tests.wheelhouse import make_checkout, make_wheel, sha256
 
 pytestmark = pytest.mark.docker
 
@@ -89,21 +88,6 @@ def test_image_is_built_once_and_rebuilds_are_identical(tmp_path, builder, clien
     assert second.contents == info.contents
     with pytest.raises(NotFound):
         client.containers.get(leftover)
-
-
-@pytest.mark.slow
-def test_builds_of_real_lock_are_identical(tmp_path, client):
-    cache = paths_here().cache
-    # XGBoost's image, because it is small.
-    first = ImageBuilder(ROOT, cache, client, Silent()).ensure("trees-cpu")
-    # A changed comment changes the image name.
-    shutil.copytree(ROOT / "images", tmp_path / "images", ignore=shutil.ignore_patterns("context"))
-    with (tmp_path / "images/Dockerfile").open("a") as dockerfile:
-        dockerfile.write(f"# {uuid.uuid4()}\n")
-    second = ImageBuilder(tmp_path, cache, client, Silent()).ensure("trees-cpu")
-    client.images.remove(second.reference)
-    assert second.digest != first.digest
-    assert second.contents == first.contents
 
 
 def test_compose_builds_identical_image(builder, checkout, client):

@@ -17,10 +17,8 @@ from harness.errors import TfbenchError
 from harness.model.run import Options
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
-from harness.run.runner import Job
 from harness.run.store import RunFolder
-from harness.run.trial_container import spec_for
-from tests.builders import container_spec, manifest, small_workload
+from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, Script
 from workloads.protocol import BASELINE
 
@@ -30,14 +28,6 @@ WORKLOAD = small_workload("short", file="short.py", scripts={"short.py": "EPOCHS
 def run(path: Path, trials: int, seconds: float) -> None:
     profile = replace(PROFILES["smoke"], trials=trials, max_trials=trials)
     planned = plan_trials((WORKLOAD,), ("cpu",), profile, {WORKLOAD.name: (BASELINE,)}, {})
-    jobs = tuple(
-        Job(
-            planned=each,
-            spec=spec_for(each, WORKLOAD, profile, Options(), folder="", data={}),
-            container=container_spec(trial_id=each.id),
-        )
-        for each in planned
-    )
     ends: list[float] = []
     script = Script(
         on_start=lambda out: ends.append(time.monotonic() + seconds),
@@ -50,7 +40,11 @@ def run(path: Path, trials: int, seconds: float) -> None:
         workloads=(WORKLOAD,),
     )
     prepared = Prepared(
-        resolved=resolved, engine=FakeEngine(script), folder=RunFolder(path), manifest=manifest(), jobs=jobs
+        resolved=resolved,
+        engine=FakeEngine(script),
+        folder=RunFolder(path),
+        manifest=manifest(),
+        jobs=jobs(planned, WORKLOAD, profile),
     )
     with stop_on_signals():
         measure(prepared, Terminal(err()))

@@ -10,14 +10,13 @@ from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
-from harness.model.run import Options, Run
+from harness.model.run import Run
 from harness.progress import Silent
 from harness.run.plan import plan_trials
-from harness.run.runner import Job, Runner
+from harness.run.runner import Runner
 from harness.run.store import RunFolder
-from harness.run.trial_container import spec_for
 from harness.telemetry.sampler import default_sources
-from tests.builders import container_spec, image, manifest, small_workload
+from tests.builders import image, jobs, manifest, small_workload
 from workloads.protocol import BASELINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,27 +49,17 @@ def main(path: Path, reference: str, run_id: str) -> None:
         folder = RunFolder(path)
         if not folder.exists():
             folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=PLANNED, trials=()))
-        container = container_spec(
-            image=image(reference),
-            command=("python3", "-c", TRIAL),
-            environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)},
-            mounts=(Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),),
-            run_id=run_id,
-        )
-        jobs = tuple(
-            Job(
-                planned=planned,
-                spec=spec_for(planned, WORKLOAD, PROFILE, Options(), folder="", data={}),
-                container=replace(container, trial_id=planned.id),
-            )
-            for planned in PLANNED
-        )
+        mounts = (Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),)
+        own = jobs(
+            PLANNED, WORKLOAD, PROFILE, image=image(reference), command=("python3", "-c", TRIAL), mounts=mounts,
+            environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)}, run_id=run_id,
+        )  # fmt: skip
         runner = Runner(
             engine=engine, folder=folder, profile=PROFILE, sources=default_sources, interval_s=0.1,
             progress=Silent(),
         )  # fmt: skip
         try:
-            runner.run(jobs)
+            runner.run(own)
         finally:
             engine.close()
 

@@ -33,7 +33,7 @@ from tests.faults.injecting import (
     truncate,
 )
 from tests.folders import write_run
-from tests.test_rerun import recorded
+from tests.test_rerun_and_resume import recorded
 
 pytestmark = pytest.mark.slow
 

@@ -91,15 +91,8 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
             }
             for variant, each in texts.items()
         }
-        variants = list(texts)
-        fields = {
-            "warmup_s": 0.05,
-            "steps": 4,
-            "windows": 2,
-            "variants": variants,
-            "scripts": scripts,
-            **spec,
-        }
+        short = {"warmup_s": 0.05, "steps": 4, "windows": 2}
+        fields = {**short, "variants": list(texts), "scripts": scripts, **spec}
         (folder / "spec.json").write_text(json.dumps(fields))
         events = folder / "events.jsonl"
         ended, log = start("driver", [str(folder / "spec.json"), str(events)])

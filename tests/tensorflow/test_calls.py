@@ -180,32 +180,10 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
     assert "CHILD" in done.log
 
 
-def test_arguments_and_environment(drive):
-    text = HEAD + (
-        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch', type=int, required=True)\n"
-        "made().fit(x[:96], y[:96], parser.parse_args().batch)"
-    )
-    assert drive(text, arguments=["--batch", "16"]).per_step() == {BASELINE: 16}
-    assert "--arg" in drive(text, code=1).message
-
-
-def test_files_beside_the_script(drive):
-    files = {"data.csv": "0.1,0\n0.9,1\n", "helper.py": "def double(a):\n    return 2 * a\n"}
-    text = HEAD + (
-        "from helper import double\nx = np.resize(np.loadtxt('data.csv', delimiter=',')[:, :1], (96, 4))\n"
-        "made().fit(double(x), np.zeros(96), 8)"
-    )
-    assert drive(text, files=files).per_step() == {BASELINE: 8}
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("import sys\nsys.exit(2)", "--arg"),
-        ("input()", "--arg or --param"),
-        ("import nothing_like_it", "pip install nothing_like_it"),
         ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
-        ("open('/data/a.csv')", "--mount /data/a.csv"),
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
         ("print('nothing to measure')", "ended without a call of fit or predict"),
     ],

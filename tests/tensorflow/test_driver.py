@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from tests.conftest import ROOT
-from tests.tensorflow.texts import HEAD, piped
+from tests.tensorflow.texts import FIT, HEAD, piped
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
@@ -11,6 +11,7 @@ from workloads.protocol import (
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
+    NO_GPU_EXIT,
     STAGES,
     TUNED,
     VARIANTS,
@@ -77,13 +78,6 @@ def test_input_wait_is_reported_where_it_is_known(outcome):
         assert 0.3 < event["wait_ns"] / (event["end_ns"] - event["start_ns"]) <= 1.0
 
 
-def test_training_reaches_accuracy_far_above_chance(outcome):
-    chance = 1 / CLASSES
-    assert outcome.metric(BASELINE, "accuracy") > 5 * chance
-    assert outcome.metric(TUNED, "accuracy") > 5 * chance
-    assert outcome.metric(TUNED, "final_loss") < 5
-
-
 def test_what_the_scripts_chose_and_how_they_differ(outcome):
     chosen = {each["variant"]: each["params"] for each in outcome.of("variant")}
     assert chosen[BASELINE] == {
@@ -139,12 +133,6 @@ def test_variants_of_the_step_time_breakdown(drive):
     for event in done.of("window", variant=CUSTOM_LOOP):
         assert 0 <= event["wait_ns"] < event["end_ns"] - event["start_ns"]
     assert done.metric(BASELINE, BATCH_BYTES) == 4 * (3 * 4 + 8)
-
-
-def test_the_breakdown_needs_no_measured_baseline(drive):
-    done = drive(piped(), variants=[MODEL_ONLY, INPUT_ONLY])
-    assert done.per_step() == {MODEL_ONLY: 4, INPUT_ONLY: 4}
-    assert done.of("metric", variant=BASELINE, name="accuracy") == []
 
 
 def test_input_wait_of_a_slow_pipeline_with_and_without_prefetching(drive):
@@ -207,3 +195,58 @@ def test_every_variant_starts_from_the_same_weights(drive):
     told = [line.split()[1] for line in done.log.splitlines() if line.startswith("weights")]
     assert len(told) == 3
     assert len(set(told)) == 1
+
+
+FAILING = HEAD + "raise RuntimeError('not for this GPU')"
+
+
+def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
+    done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
+    (error,) = done.of("error")
+    assert error["type"] == "NoGpuError"
+    assert "registered 0 of 1 requested GPUs" in error["message"]
+    assert not done.of("window")
+    assert not done.of("end")
+
+
+def test_inference_on_several_devices_is_rejected(drive):
+    requests = {"batch_sizes": [1]}
+    done = drive(FIT, device="gpu", requests=requests, code=NO_GPU_EXIT, gpus=2)
+    (error,) = done.of("error")
+    assert error["message"].startswith("2 GPUs were")
+    assert "--device gpu0" in error["message"]
+
+
+@pytest.mark.parametrize("failing", [TUNED, BASELINE])
+def test_a_failed_variant_does_not_stop_the_others(drive, failing):
+    texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}
+    # The trial fails with its baseline.
+    code = int(failing == BASELINE)
+    done = drive(
+        texts[BASELINE], others={TUNED: texts[TUNED]}, variants=[BASELINE, TUNED, INPUT_ONLY], code=code
+    )
+    left_out = {event["variant"]: event["reason"] for event in done.of("left-out")}
+    assert "not for this GPU" in left_out[failing]
+    # Without a baseline there is no call to break down.
+    assert left_out.keys() == {failing} | ({INPUT_ONLY} if code else set())
+    for variant in {BASELINE, TUNED, INPUT_ONLY} - left_out.keys():
+        assert len(done.of("window", variant=variant)) == 2
+    assert len(done.of("error")) == code
+
+
+def test_a_script_cannot_hide_that_measuring_failed(drive):
+    text = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
+    done = drive(text, code=1)
+    assert len(done.of("error")) == 1
+
+
+@pytest.mark.parametrize("variant", [BASELINE, TUNED])
+def test_a_non_finite_loss_is_an_error(drive, variant):
+    text = HEAD + (
+        "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
+        "model.compile(keras.optimizers.SGD(1e38), 'mse')\nmodel.fit(x, y, 8)"
+    )
+    done = drive(text, others={TUNED: text}, variants=[variant], code=1)
+    (error,) = done.of("error")
+    assert error["type"] == "LossError"
+    assert "try a smaller learning rate" in error["message"]

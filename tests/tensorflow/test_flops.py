@@ -39,43 +39,6 @@ print(json.dumps([forward(model, (4, 224, 224, 3)) / 4, by_hand, step(model, (4,
     assert trained == pytest.approx(3 * by_hand - first, rel=0.001)
 
 
-def test_multilayer_perceptron(execute):
-    counted = execute(
-        STEP
-        + """
-layers = keras.layers
-dense = [layers.Dense(512, "relu"), layers.Dense(256, "relu"), layers.Dense(100)]
-model = keras.Sequential([keras.Input((3072,)), *dense])
-print(json.dumps(step(model, (32, 3072), (32,))))
-"""
-    )
-    weights = 3072 * 512 + 512 * 256 + 256 * 100
-    assert counted == pytest.approx(2 * 32 * (3 * weights - 3072 * 512), rel=0.001)
-
-
-def test_transformer(execute):
-    """Twelve products of width squared a block and token, two of the length; the embedding multiplies nothing."""
-    counted = execute(
-        STEP
-        + """
-layers, width, length = keras.layers, 64, 48
-tokens = keras.Input((length,), dtype="int32")
-x = layers.Embedding(1000, width)(tokens)
-for _ in range(2):
-    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, width // 4)(x, x))
-    x = layers.LayerNormalization()(x + layers.Dense(width)(layers.Dense(4 * width, "gelu")(x)))
-model = keras.Model(tokens, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
-model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
-function = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
-print(json.dumps(count_flops(function.get_concrete_function(
-    tf.TensorSpec((8, length), tf.int32), tf.TensorSpec((8,), tf.int64)))))
-"""
-    )
-    width, length, batch = 64, 48, 8
-    block = 2 * length * (4 * width**2 + 8 * width**2) + 2 * 2 * length**2 * width
-    assert counted == pytest.approx(3 * batch * (2 * block + 2 * width * 10), rel=0.03)
-
-
 def test_calls_branches_and_loops(execute):
     result = execute(
         STEP

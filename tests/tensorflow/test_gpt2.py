@@ -61,45 +61,13 @@ print(json.dumps([losses, published.count_params(), tuned.network.count_params()
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        {"ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False},
-        {"BLOCK": 16, "LOSS_CHUNKS": 4},
-    ],
+    [{"ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False}, {"BLOCK": 16, "LOSS_CHUNKS": 4}],
 )
 def test_tuned_trains_as_published(execute, changed):
     (published, tuned), *parameters = execute(take(**changed) + TRAINED)
     assert published == pytest.approx(tuned, rel=1e-4)
     assert published[-1] < 0.99 * published[0]
     assert len(set(parameters)) == 1
-
-
-GRADIENTS = """
-import json
-import tensorflow as tf
-from causal_attention import blockwise, plain
-from chunked_cross_entropy import chunked_cross_entropy
-def gradients(function, *inputs):
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        result = function(*inputs)
-        total = 3.0 * tf.reduce_sum(tf.cast(result, tf.float32) ** 2)
-    return [result, *tape.gradient(total, inputs)]
-def apart(one, other):
-    return max(float(tf.reduce_max(tf.abs(tf.cast(a - b, tf.float32)))) for a, b in zip(one, other, strict=True))
-parts = [tf.random.stateless_normal([2, 3, 40, 8], (1, number)) for number in range(3)]
-expected = gradients(plain, *parts)
-results = [apart(expected, gradients(lambda *parts: blockwise(*parts, block), *parts)) for block in (8, 24, 64)]
-states, table = (tf.random.stateless_normal(shape, (2, 0)) for shape in ([24, 8], [300, 8]))
-labels = tf.random.stateless_uniform([24], (3, 0), 0, 300, tf.int32)
-for chunks in (1, 3):
-    results.append(apart(*(gradients(lambda s, t: chunked_cross_entropy(labels, s, t, number), states, table)
-                           for number in (0, chunks))))
-print(json.dumps(results))
-"""
-
-
-def test_blockwise_attention_and_chunked_loss_have_the_plain_gradients(execute):
-    assert max(execute(GRADIENTS)) < 1e-3
 
 
 def test_cudnns_attention_is_a_call_that_xla_knows(execute):

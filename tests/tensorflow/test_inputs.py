@@ -10,23 +10,14 @@ from workloads.protocol import (
     MODEL_ONLY,
     STAGE_PREFIX,
     STAGES,
-    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
 )
 
 pytestmark = pytest.mark.tensorflow
 
-BREAKDOWN = [
-    BASELINE,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    CUSTOM_LOOP,
-    "batch:4",
-    "calls:10",
-    WITHOUT_LAUNCH,
-    WITHOUT_INPUT,
-]
+PARTS = [INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, "batch:4", "calls:10", WITHOUT_LAUNCH, WITHOUT_INPUT]
+BREAKDOWN = [BASELINE, *PARTS]
 TWO_INPUTS = """
 a, b = (keras.layers.Input((4,), name=name) for name in "ab")
 model = keras.Model({"a": a, "b": b}, keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()([a, b])))
@@ -127,13 +118,6 @@ def test_loaders_written_in_python(drive, kind):
     assert done.per_step()[BASELINE] == 8
     costs = {event["name"]: event["value"] for event in done.of("metric", variant=INPUT_ONLY)}
     assert costs and all(name.startswith(STAGE_PREFIX) and value > 0 for name, value in costs.items())
-
-
-def test_eager_steps_and_callbacks(drive):
-    text = HEAD + "made(run_eagerly=True).fit(x[:96], y[:96], 8, callbacks=[keras.callbacks.History()])\n"
-    done = drive(text, variants=[BASELINE, MODEL_ONLY, WITHOUT_FRAMEWORK])
-    assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY, WITHOUT_FRAMEWORK), 8)
-    assert done.of("variant", variant=BASELINE)[0]["params"]["run_eagerly"] is True
 
 
 # Each line of a pipeline -> the stages from its source on.

@@ -183,31 +183,3 @@ def test_a_batch_is_a_view_of_the_samples_that_arrived(pipelined):
     for result in pipelined:
         assert not result["copied"]
         assert result["firsts"] > 8, "each batch begins where the last one ended"
-
-
-SIZES = """
-import json
-from workloads.driver.latency import fastest_sizes
-print(json.dumps([fastest_sizes({1: 2.0, 4: 2.2, 16: 4.0}), fastest_sizes({1: 1.0, 4: 4.0})]))
-"""
-
-
-def test_a_batch_is_filled_up_or_leaves_a_rest_whichever_serves_more(execute):
-    growing, useless = execute(SIZES)
-    # 7 of 16 in 4 ms are fewer per second than 4 in 2.2 ms; 8 are more.
-    assert growing[1:] == [1, 4, 4, 4, 4, 4, 4, *[16] * 9]
-    assert useless[1:] == [1] * 4, "a larger batch gains nothing"
-
-
-TENSORS = """
-import json
-import numpy as np
-from workloads.driver.inference import HostSamples
-kept = HostSamples(np.arange(4 * 32, dtype=np.uint8).reshape(4, 32))
-part = kept[1:3]
-print(json.dumps([len(kept), part.dtype.name, part.device[-5:], part.numpy()[:, 0].tolist()]))
-"""
-
-
-def test_samples_keep_their_type_in_host_memory(execute):
-    assert execute(TENSORS) == [4, "uint8", "CPU:0", [32, 64]]

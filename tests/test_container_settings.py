@@ -1,0 +1,300 @@
+import json
+import platform
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from psutil import _psutil_linux
+
+from harness.engines import FILE_DIR, GpuAccess, Mount
+from harness.engines.container_settings import check_readable, environment, host_options, identity_for
+from harness.engines.docker_client import Daemon, connect_first, describe, endpoints
+from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
+from harness.errors import EngineError, GpuError, UsageError
+from harness.model.platform import EngineInfo
+from harness.system.gpus import check_driver, select_gpus
+from tests.builders import container_spec, gpu
+from tests.commands import output_of
+from tests.folders import write_files
+
+INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
+DAEMON = Daemon(info=INFO)
+SPEC = container_spec(memory_bytes=2**30, cpus="0,1", cpu_quota=1.5)
+
+
+def test_order_of_endpoints():
+    runtime = {"XDG_RUNTIME_DIR": "/run/user/7"}
+    assert list(map(str, endpoints(runtime))) == [
+        "/var/run/docker.sock",
+        "/run/user/7/docker.sock",
+        "/run/user/7/podman/podman.sock",
+        "/run/podman/podman.sock",
+    ]
+    assert endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}) == {Path("/d.sock"): "DOCKER_HOST"}
+
+
+@pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
+def test_remote_engine_is_an_error(url):
+    with pytest.raises(EngineError, match="another machine") as raised:
+        endpoints({"DOCKER_HOST": url})
+    assert "tfbench fleet" in raised.value.hint
+
+
+def describe_engine(component: str, **changes: object) -> EngineInfo:
+    memory = psutil.virtual_memory().total
+    info = {"Name": platform.node(), "KernelVersion": platform.release(), "MemTotal": memory, **changes}
+    version = {"Version": "4.9", "Components": [{"Name": component}]}
+    return describe(SimpleNamespace(version=lambda: version, info=lambda: info)).info
+
+
+def test_podman_is_detected_by_component():
+    assert describe_engine("Podman Engine").cdi_folders == ("/etc/cdi", "/var/run/cdi")
+    info = describe_engine("Engine", SecurityOptions=["name=rootless"], CgroupVersion="2")
+    assert (info.name, info.version, info.rootless, info.cgroup_version) == ("docker", "4.9", True, 2)
+    with pytest.raises(EngineError, match="runs on another machine"):
+        describe_engine("Engine", Name="elsewhere")
+
+
+def test_error_gives_reason_for_each_socket(tmp_path):
+    (tmp_path / "file").touch()
+    sockets = {tmp_path / "none.sock": "Docker", tmp_path / "file": "Podman"}
+    with pytest.raises(EngineError) as raised:
+        connect_first(sockets)
+    assert "Docker at unix://" in raised.value.message
+    assert "no such socket" in raised.value.message
+    assert raised.value.message.count("Connection refused") == 1
+    for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
+        assert remedy in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "uid", "user", "host_ids", "namespace"),
+    [
+        ({}, 1000, "1000:100", None, ""),
+        ({}, 0, "10001:10001", (10001, 10001), ""),
+        ({"info": replace(INFO, rootless=True)}, 1000, "0:0", None, ""),
+        ({"info": replace(INFO, rootless=True, name="podman")}, 1000, "1000:100", None, "keep-id"),
+        ({"user_namespaces": True}, 1000, "1000:100", None, "host"),
+    ],
+)
+def test_containers_are_never_root_on_the_host(changes, uid, user, host_ids, namespace):
+    identity = identity_for(replace(DAEMON, **changes), uid, 100)
+    assert (identity.user, identity.host_ids, identity.user_namespace) == (user, host_ids, namespace)
+
+
+def test_options_contain_only_supported_limits():
+    limits = {
+        "mem_limit": 2**30, "memswap_limit": 2**30, "cpuset_cpus": "0,1", "nano_cpus": 1_500_000_000,
+        "pids_limit": SPEC.pids,
+    }  # fmt: skip
+    identity = identity_for(DAEMON, 1000, 1000)
+    assert limits.items() <= host_options(SPEC, DAEMON, identity, ()).items()
+    unlimited = host_options(SPEC, replace(DAEMON, limits=frozenset(), selinux=True), identity, ())
+    assert not limits.keys() & unlimited.keys()
+    assert unlimited["security_opt"] == ["no-new-privileges", "label=disable"], "needed to read mounts"
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "driver", "ids"),
+    [("toolkit", (), "nvidia", ["GPU-a"]), ("cdi", ("nvidia.com/gpu=0",), "cdi", ["nvidia.com/gpu=0"])],
+)
+def test_gpu_request_of_each_access_kind(kind, nodes, driver, ids):
+    spec = replace(SPEC, gpu=GpuAccess(kind=kind, uuids=("GPU-a",), device_nodes=nodes))
+    (request,) = host_options(spec, DAEMON, identity_for(DAEMON, 1000, 1000), ())["device_requests"]
+    assert (request["Driver"], request["DeviceIDs"]) == (driver, ids)
+
+
+def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_path):
+    node = tmp_path / "nvidia0"
+    node.touch(mode=0o660)
+    spec = replace(SPEC, gpu=GpuAccess(kind="devices", uuids=("a",), device_nodes=(str(node), "/dev/null")))
+    options = host_options(spec, DAEMON, identity_for(DAEMON, 1000, 1000), ())
+    assert options["device_requests"] is None
+    assert options["devices"] == [f"{node}:{node}:rw", "/dev/null:/dev/null:rw"]
+    assert options["group_add"] == [node.stat().st_gid]
+
+
+def test_driver_libraries_precede_image_libraries():
+    gpu = GpuAccess(kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/driver/lib64"})
+    variables = environment(replace(SPEC, gpu=gpu), {"LD_LIBRARY_PATH": "/opt/lib"})
+    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib"
+    assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_unreadable_mount_is_an_error(tmp_path):
+    """Of a script's folder only itself must be readable; chmod is not suggested, because it may be a home folder."""
+    (tmp_path / "key").touch(mode=0o600)
+    tmp_path.chmod(0o755)
+    script, data = (Mount(container=where, host=tmp_path) for where in (FILE_DIR, "/tfbench/data"))
+    check_readable([script])
+    with pytest.raises(EngineError, match=r"cannot read .*key") as raised:
+        check_readable([data])
+    assert "chmod -R o+rX" in raised.value.hint
+    tmp_path.chmod(0o700)
+    with pytest.raises(EngineError, match="cannot read") as raised:
+        check_readable([script])
+    assert "Move the script" in raised.value.hint
+    assert "chmod" not in raised.value.hint
+
+
+def test_name_that_is_not_utf8_is_a_clear_error(tmp_path):
+    mount = Mount(container=FILE_DIR, host=tmp_path / "x\udcff")
+    with pytest.raises(EngineError, match="not UTF-8") as raised:
+        host_options(SPEC, DAEMON, identity_for(DAEMON, 1000, 1000), (mount,))
+    assert raised.value.message.isprintable()
+
+
+DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))
+H200 = replace(gpu(), uuid="GPU-aaaa-0", minor_number=2)
+DRIVER = H200.driver_version
+SECOND = replace(H200, index=1, uuid="GPU-abbb-1", minor_number=0)
+MIG_INSTANCES = tuple(
+    replace(H200, index=2, uuid="GPU-cccc-2", mig_enabled=True, mig_uuid=name) for name in ("MIG-0", "MIG-1")
+)
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def create(root: Path, *paths: str, text: str = "") -> None:
+    write_files(root, dict.fromkeys(paths, text))
+
+
+def create_nodes(root: Path, *minors: int) -> None:
+    create(root, "dev/nvidiactl", "dev/nvidia-uvm", *(f"dev/nvidia{minor}" for minor in minors))
+
+
+def access(root: Path, gpus=(H200,), engine: EngineInfo = DOCKER):
+    return choose_access(engine, gpus, root=root, libraries=root / LIBRARIES)
+
+
+def test_select_by_index_uuid_and_mig():
+    gpus = (H200, SECOND, *MIG_INSTANCES)
+    assert select_gpus(gpus, "all") == gpus
+    assert select_gpus(gpus, "1,0") == (SECOND, H200)
+    assert select_gpus(gpus, " 0, GPU-aaaa-0 ") == (H200,)
+    assert select_gpus(gpus, "MIG-1") == (MIG_INSTANCES[1],)
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [("7", "'7' matches no GPUs"), ("2", "matches 2 GPUs"), ("", "no GPUs"), ("0,", "''")],
+)
+def test_select_error_lists_gpus(selection, message):
+    with pytest.raises(UsageError) as raised:
+        select_gpus((H200, SECOND, *MIG_INSTANCES), selection)
+    assert message in raised.value.message
+    for name in ("GPU-aaaa-0", "GPU-abbb-1", "MIG-0"):
+        assert name in raised.value.message
+
+
+def test_select_rejects_gpu_in_mig_mode_without_instances():
+    for selection in ("0", "all"):
+        with pytest.raises(UsageError, match="MIG mode"):
+            select_gpus((replace(H200, mig_enabled=True),), selection)
+
+
+def test_check_driver():
+    assert check_driver((H200, replace(H200, driver_version="525.60.13"))) == ()
+    with pytest.raises(GpuError, match=r"is 470\.256\.02; .* needs 525\.60\.13"):
+        check_driver((H200, replace(H200, driver_version="470.256.02")))
+    with pytest.raises(GpuError, match=r"compute capability 5\.2; .* need 6\.0"):
+        check_driver((replace(H200, compute_capability="5.2"),))
+    newer = replace(H200, name="NVIDIA B200", compute_capability="10.0")
+    (remark,) = check_driver((newer, replace(newer, index=1)))
+    assert "takes minutes" in remark
+
+
+def test_local_process_sees_only_gpus_of_its_trial(tmp_path):
+    chosen = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
+    assert chosen.kind == "host"
+    assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"
+
+
+def test_toolkit_is_detected_by_runtime_or_hook(tmp_path):
+    chosen = access(tmp_path, engine=replace(DOCKER, runtimes=("nvidia", "runc")))
+    assert (chosen.kind, chosen.uuids) == ("toolkit", ("GPU-aaaa-0",))
+    assert (chosen.device_nodes, chosen.mounts) == ((), ())
+    create(tmp_path, "usr/bin/nvidia-container-runtime-hook")
+    assert access(tmp_path).kind == "toolkit"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("0", "1", "all"), ("nvidia.com/gpu=0", "nvidia.com/gpu=1")),
+        (("GPU-aaaa-0", "GPU-abbb-1", "0", "1"), ("nvidia.com/gpu=GPU-aaaa-0", "nvidia.com/gpu=GPU-abbb-1")),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_cdi_names_are_read_from_specification(tmp_path, names, expected, suffix):
+    spec = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": name} for name in names]}
+    create(tmp_path, f"etc/cdi/nvidia.{suffix}", text=json.dumps(spec))
+    create(tmp_path, "etc/cdi/other.json", text='{"kind": "vendor.com/nic", "devices": [{"name": "0"}]}')
+    create(tmp_path, "etc/cdi/broken.yaml", text="{")
+    engine = replace(DOCKER, cdi_folders=("/etc/cdi", "/var/run/cdi"))
+    chosen = access(tmp_path, (H200, SECOND), engine)
+    assert (chosen.kind, chosen.device_nodes) == ("cdi", expected)
+    assert chosen.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_podman_prefers_cdi_to_docker_runtime(tmp_path):
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
+    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
+    assert access(tmp_path, engine=podman).kind == "cdi"
+
+
+def test_device_nodes_with_driver_libraries(tmp_path):
+    create_nodes(tmp_path, 0, 1, 2)
+    compiler = f"libnvidia-gpucomp.so.{DRIVER}"
+    create(tmp_path, f"opt/real/libcuda.so.{DRIVER}", f"{LIBRARIES}/{compiler}")
+    create(tmp_path, f"{LIBRARIES}/libc.so.6", f"{LIBRARIES}/libGLX_nvidia.so.{DRIVER}")
+    (tmp_path / LIBRARIES / "libcuda.so.1").symlink_to(tmp_path / f"opt/real/libcuda.so.{DRIVER}")
+    chosen = access(tmp_path, (SECOND, H200))
+    assert chosen.kind == "devices"
+    assert chosen.device_nodes == ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm")
+    mounts = {mount.container: mount.host for mount in chosen.mounts if mount.read_only}
+    assert mounts == {
+        f"{CONTAINER_LIBRARIES}/libcuda.so.1": tmp_path / f"opt/real/libcuda.so.{DRIVER}",
+        f"{CONTAINER_LIBRARIES}/{compiler}": tmp_path / LIBRARIES / compiler,
+    }
+    assert chosen.environment == {
+        "CUDA_VISIBLE_DEVICES": "GPU-abbb-1,GPU-aaaa-0",
+        "NVIDIA_VISIBLE_DEVICES": "void",
+        "LD_LIBRARY_PATH": CONTAINER_LIBRARIES,
+    }
+
+
+def test_driver_folder_is_where_linker_finds_nvml(tmp_path):
+    shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any loadable library
+    code = "from harness.engines.gpu_access import driver_folder; print(driver_folder())"
+    folder = output_of(sys.executable, "-c", code, LD_LIBRARY_PATH=str(tmp_path)).strip()
+    assert folder == str(tmp_path)
+
+
+def test_error_lists_missing_parts(tmp_path):
+    with pytest.raises(GpuError) as raised:
+        access(tmp_path)
+    for reason in ("no NVIDIA Container Toolkit", "not support CDI", "/dev/nvidia2 is missing"):
+        assert reason in raised.value.message
+    assert "nvidia-modprobe" in raised.value.hint
+    for unknown in (replace(H200, minor_number=None), MIG_INSTANCES[0]):
+        with pytest.raises(GpuError, match=r"device nodes of .* are unknown"):
+            access(tmp_path, (unknown,))
+    create_nodes(tmp_path, 2)
+    (tmp_path / "dev/nvidia-uvm").unlink()
+    with pytest.raises(GpuError, match="/dev/nvidia-uvm is missing"):
+        access(tmp_path)
+    create_nodes(tmp_path, 2)
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '7'\n")
+    with pytest.raises(GpuError) as raised:
+        access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
+    assert "does not list GPU-aaaa-0" in raised.value.message
+    assert "no libcuda.so.1" in raised.value.message
+
+
+def test_several_mig_instances_are_an_error(tmp_path):
+    with pytest.raises(GpuError, match="one MIG instance"):
+        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))

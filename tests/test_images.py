@@ -1,0 +1,382 @@
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.errors import ImageError
+from harness.images.builder import ImageBuilder, image_contents
+from harness.images.local_environment import ensure_environment, library_variables
+from harness.images.recipes import TARGETS, Recipes
+from harness.images.sbom import sbom
+from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock
+from harness.progress import Progress, Silent, Task
+from tests.builders import manifest
+from tests.commands import output_of
+from tests.conftest import ROOT
+from tests.fakes import RecordingProgress
+from tests.wheelhouse import make_checkout, make_wheel, sha256, use_only, write_lock
+
+BASE = "python:x"
+ATTRIBUTES = {"Id": "1", "Created": "x", "Config": {"User": "u"}, "RootFS": {"Layers": ["a", "b"]}}
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> list[Path]:
+    """Return wheels that are already in the cache, so that nothing is downloaded."""
+    return [make_wheel(tmp_path / "cache" / "wheels", name) for name in ("alpha", "beta")]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, wheels: list[Path]) -> Path:
+    return make_checkout(tmp_path / "checkout", wheels)
+
+
+@pytest.fixture
+def recipes(checkout: Path) -> Recipes:
+    return Recipes(checkout / "images")
+
+
+@pytest.fixture
+def builder(tmp_path: Path, checkout: Path) -> ImageBuilder:
+    return ImageBuilder(checkout, tmp_path / "cache", None, Silent())
+
+
+class TestTag:
+    @pytest.mark.parametrize("file", ["Dockerfile", "image.sh", "install.sh", "installer.lock", "cpu.lock"])
+    def test_depends_only_on_content_of_files(self, tmp_path, wheels, recipes, file):
+        other = make_checkout(tmp_path / "other", wheels) / "images"
+        assert Recipes(other).tag("cpu", BASE) == recipes.tag("cpu", BASE)
+        with (other / file).open("a") as changed:
+            changed.write("# changed\n")
+        assert Recipes(other).tag("cpu", BASE) != recipes.tag("cpu", BASE)
+        assert (Recipes(other).tag("cuda", BASE) != recipes.tag("cuda", BASE)) == (file != "cpu.lock")
+
+    @pytest.mark.parametrize("file", ["base.sh", "base.lock"])
+    def test_bootstrapped_base_is_named_by_its_script_and_lock(self, recipes, checkout, file):
+        before = recipes.bootstrapped_base()
+        with (checkout / "images" / file).open("a") as script:
+            script.write("# changed\n")
+        assert recipes.bootstrapped_base() != before
+
+    def test_outside_of_a_checkout_is_an_error(self, tmp_path):
+        with pytest.raises(ImageError, match="Cannot read"):
+            Recipes(tmp_path).tag("cpu", BASE)
+
+
+class TestArm:
+    def test_cpu_images_have_their_own_lock(self):
+        arm, other = (Recipes(ROOT / "images", machine) for machine in ("aarch64", "x86_64"))
+        for target in ("cpu", "trees-cpu"):
+            assert arm.lock_sha256(target) != other.lock_sha256(target)
+            assert arm.tag(target, BASE) != other.tag(target, BASE)
+        assert "tensorflow" in {pin.name for pin in arm.pins("cpu")}
+
+    @pytest.mark.parametrize("target", ["cuda", "trees-cuda"])
+    def test_cuda_is_refused(self, target):
+        arm = Recipes(ROOT / "images", "aarch64")
+        with pytest.raises(ImageError, match=f"no {target} image for aarch64") as raised:
+            arm.tag(target, BASE)
+        assert "--device cpu" in raised.value.hint
+        assert not arm.supports(target)
+        assert f"=tfbench:{target}-none\n" in arm.compose_variables(BASE)
+
+
+class TestFetch:
+    def test_context_has_exactly_the_files_of_the_build(self, builder, recipes, checkout, wheels):
+        stale = checkout / "images/context/cpu/wheels/old-1.0-py3-none-any.whl"
+        stale.parent.mkdir(parents=True)
+        stale.write_text("from another lock")
+        for _ in range(2):
+            context = builder.fetch("cpu")
+        files = {path.relative_to(context).as_posix() for path in context.rglob("*") if path.is_file()}
+        installed = {f"wheels/{wheel.name}" for wheel in wheels} | {"wheels/uv-1.0-py3-none-any.whl"}
+        assert files == {"Dockerfile", "image.sh", "install.sh", "requirements.lock", *installed}
+        assert (context / "requirements.lock").read_bytes() == (checkout / "images/cpu.lock").read_bytes()
+        # Wheels are hard links.
+        assert (context / "wheels" / wheels[0].name).samefile(wheels[0])
+        # docker-compose 1.29 needs every target's folder and variable.
+        assert (checkout / ".env").read_text() == recipes.compose_variables(recipes.pinned_base())
+        assert all((checkout / "images/context" / target).is_dir() for target in TARGETS)
+
+    def test_failure_leaves_no_files(self, builder, checkout, monkeypatch):
+        use_only(checkout / "images", monkeypatch)
+        write_lock(checkout / "images/cpu.lock", [make_wheel(checkout, "gamma")])
+        with pytest.raises(ImageError, match="gamma"):
+            builder.fetch("cpu")
+        assert not (checkout / ".env").exists()
+        assert not (checkout / "images/context").exists()
+
+    @pytest.mark.parametrize("path", ["checkout/images/context", "cache/wheels"])
+    def test_unwritable_folder_is_an_error(self, builder, tmp_path, path):
+        shutil.rmtree(tmp_path / path, ignore_errors=True)
+        (tmp_path / path).write_text("a file, not a folder")
+        with pytest.raises(ImageError, match="Cannot write"):
+            builder.fetch("cpu")
+
+
+def test_compose_services_build_the_targets():
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert set(services) == set(TARGETS)
+    variables = Recipes(ROOT / "images").compose_variables(BASE)
+    for target, service in services.items():
+        name = service["image"].removeprefix("${").partition(":?")[0]
+        assert f"{name}=tfbench:{target}-" in variables
+        assert service["build"]["context"] == f"./images/context/{target}"
+        assert service["build"]["args"]["BASE"].startswith("${TFBENCH_BASE:?")
+    assert "TFBENCH_BASE=python:x\n" in variables
+
+
+@pytest.mark.parametrize("change", [{"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}])
+def test_contents_hash_changes_with_layers_and_settings(change):
+    assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder in which pip finds packages."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    use_only(folder, monkeypatch)
+    return folder
+
+
+def fetch(lock: Path, cache: Path, progress: Progress | None = None) -> tuple[Path, ...]:
+    try:
+        return fetch_wheels(read_lock(lock.read_text()), cache, "3.13", progress or Silent())
+    finally:
+        assert not list(cache.glob("wheels/.partial-*"))
+
+
+@pytest.mark.slow
+class TestWheels:
+    def test_all_wheels_are_downloaded_with_one_progress_bar(self, tmp_path, index):
+        wheels = [make_wheel(index, name) for name in ("alpha", "beta", "gamma")]
+        progress = RecordingProgress()
+        fetched = fetch(write_lock(tmp_path / "x.lock", wheels), tmp_path / "cache", progress)
+        assert [path.name for path in fetched] == [wheel.name for wheel in wheels]
+        assert [sha256(path) for path in fetched] == [sha256(wheel) for wheel in wheels]
+        assert [task.total for task in progress.tasks] == [sum(wheel.stat().st_size for wheel in wheels)]
+
+    def test_wrong_hash_is_an_error(self, tmp_path, index):
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
+        with (index / "alpha-1.0-py3-none-any.whl").open("ab") as file:
+            file.write(b"tampered")
+        with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES"):
+            fetch(lock, tmp_path / "cache")
+        assert list((tmp_path / "cache").rglob("*.whl")) == []
+
+    def test_unreachable_index_is_an_error(self, tmp_path, index, monkeypatch):
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
+        monkeypatch.delenv("PIP_NO_INDEX")
+        monkeypatch.delenv("PIP_FIND_LINKS")
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        monkeypatch.setenv("PIP_RETRIES", "1")
+        with pytest.raises(ImageError, match="index is not reachable") as raised:
+            fetch(lock, tmp_path / "cache")
+        assert "copy the wheels" in raised.value.hint
+
+    def test_interrupted_download_keeps_finished_wheels(self, tmp_path, index):
+        alpha, slow = (make_wheel(index, name) for name in ("alpha", "slow"))
+        lock = write_lock(tmp_path / "x.lock", [alpha, slow])
+        slow.unlink()
+        os.mkfifo(slow)  # reading it blocks forever
+        with pytest.raises(KeyboardInterrupt):
+            fetch(lock, tmp_path / "cache", InterruptingProgress(tmp_path / "cache"))
+        assert [path.name for path in (tmp_path / "cache").rglob("*.whl")] == [alpha.name]
+
+
+class InterruptingProgress(RecordingProgress):
+    def __init__(self, cache: Path) -> None:
+        super().__init__()
+        self._cache = cache
+
+    @contextmanager
+    def task(self, label: str, total: float | None) -> Iterator[Task]:
+        yield self
+
+    def advance(self, amount: float) -> None:
+        if list(self._cache.glob("wheels/.partial-*/*/*.whl")):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+class TestCache:
+    def test_copied_wheels_are_used_without_download(self, tmp_path, index):
+        wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
+        lock = write_lock(tmp_path / "x.lock", [wheel])
+        progress = RecordingProgress()
+        assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
+        assert progress.tasks == []
+
+    @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"X" + data[1:]])
+    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index, damage):
+        cache = tmp_path / "cache"
+        lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
+        (path,) = fetch(lock, cache)
+        content = path.read_bytes()
+        path.write_bytes(damage(content))
+        progress = RecordingProgress()
+        assert fetch(lock, cache, progress) == (path,)
+        assert [str(path) in line for line in progress.lines] == [True]
+        assert path.read_bytes() == content
+
+
+@pytest.mark.slow
+class TestLocks:
+    def test_real_locks_are_parsed_completely(self):
+        for name in (*TARGETS, "installer", "cpu-aarch64", "trees-cpu-aarch64"):
+            text = (ROOT / f"images/{name}.lock").read_text()
+            pins = read_lock(text)
+            assert len(pins) == text.count("==") > 0
+            assert sum(len(pin.sha256) for pin in pins) == text.count("--hash=")
+            assert all(pin.size for pin in pins)
+
+    @pytest.mark.parametrize(
+        ("file", "matches"),
+        [
+            ("al_pha-1.0-py3-none-any.whl", True),
+            ("al_pha-1.0-cp310-abi3-manylinux2014_x86_64.whl", True),
+            ("al_pha-1.0-cp313-cp313-manylinux_2_28_x86_64.whl", True),
+            ("al_pha-1.0-cp312-cp312-manylinux_2_28_x86_64.whl", False),
+            ("al_pha-1.0-cp313-cp313-manylinux_2_28_aarch64.whl", False),
+            ("al_pha-1.0-cp313-cp313-manylinux_2_34_x86_64.whl", False),
+            ("al_pha-1.1-py3-none-any.whl", False),
+            ("alpha-1.0-py3-none-any.whl", False),
+            ("al_pha-1.0.tar.gz", False),
+        ],
+    )
+    def test_wheel_names_of_a_pin(self, file, matches):
+        pin = Pin(name="al-pha", version="1.0", sha256=frozenset())
+        assert is_wheel_of(file, pin, "3.13", "x86_64") is matches
+        other = file.replace("x86_64", "aarch64") if "x86_64" in file else file.replace("aarch64", "x86_64")
+        assert is_wheel_of(other, pin, "3.13", "aarch64") is matches
+
+    @pytest.mark.parametrize("name", ["cpu", "trees-cpu"])
+    def test_both_architectures_have_the_same_versions(self, name):
+        ours, arm = (
+            {pin.name.removesuffix("-cpu"): pin.version for pin in read_lock((ROOT / file).read_text())}
+            for file in (f"images/{name}.lock", f"images/{name}-aarch64.lock")
+        )
+        assert ours == arm
+
+
+@pytest.mark.slow
+def test_environment_has_locked_packages_and_is_created_once(tmp_path, checkout):
+    progress = RecordingProgress()
+    info = ensure_environment("cpu", checkout, tmp_path / "cache", progress)
+    assert output_of(info.reference, "-c", "import alpha, beta; print(alpha.VERSION)") == "1.0\n"
+    assert progress.tasks
+    progress.tasks.clear()
+    assert ensure_environment("cpu", checkout, tmp_path / "cache", progress) == info
+    assert progress.tasks == []
+    (folder,) = (tmp_path / "cache/environments").iterdir()
+    assert folder.name == Path(info.reference).parents[1].name
+
+
+@pytest.mark.slow
+def test_environment_is_recreated_for_new_lock_or_missing_interpreter(tmp_path, checkout):
+    before = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
+    write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "cache" / "wheels", "alpha", "2.0")])
+    after = ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
+    assert after.reference != before.reference
+    assert after.digest != before.digest
+    assert Path(before.reference).exists()
+    python = Path(after.reference)
+    for name in ("python", "python3"):
+        (python.parent / name).unlink()
+        (python.parent / name).symlink_to("/nowhere/python")
+    assert ensure_environment("cpu", checkout, tmp_path / "cache", Silent()) == after
+    assert python.exists()
+
+
+@pytest.mark.slow
+def test_failure_leaves_no_partial_environment(tmp_path, checkout, monkeypatch):
+    use_only(tmp_path, monkeypatch)
+    write_lock(checkout / "images/cpu.lock", [make_wheel(tmp_path / "unreachable", "gamma")])
+    with pytest.raises(ImageError, match="gamma"):
+        ensure_environment("cpu", checkout, tmp_path / "cache", Silent())
+    assert not list((tmp_path / "cache").glob("environments/*"))
+
+
+@pytest.mark.slow
+def test_cuda_libraries_are_added_to_library_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/mine")
+    assert library_variables(tmp_path / "bin/python") == {}
+    nvidia = tmp_path / "lib/python3.13/site-packages/nvidia"
+    for package in ("cublas", "cusolver"):
+        (nvidia / package / "lib").mkdir(parents=True)
+    variables = library_variables(tmp_path / "bin/python")
+    assert variables["LD_LIBRARY_PATH"] == f"{nvidia}/cublas/lib:{nvidia}/cusolver/lib:/mine"
+    assert variables["XLA_FLAGS"] == f"--xla_gpu_cuda_data_dir={nvidia}/cuda_nvcc"
+    assert variables["PATH"].startswith(f"{nvidia}/cuda_nvcc/bin:")
+
+
+(IMAGE,) = manifest().images
+IMAGE = replace(IMAGE, contents="sha256:" + "9" * 64)
+ALPHA, BETA = (Pin(name=name, version="1.0+local", sha256=frozenset()) for name in ("al_pha", "beta"))
+STATUS = """Package: bash
+Status: install ok installed
+Architecture: amd64
+Version: 5.2.37-2+b10
+Description: GNU Bourne Again SHell
+ Version: in the text
+
+Package: util-linux
+Status: install ok installed
+Architecture: amd64
+Version: 1:2.41.5~rc1
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+"""
+DOCUMENTS = {
+    "small": sbom(IMAGE, {ALPHA: "ab" * 32, BETA: ""}, STATUS, "debian"),
+    "without packages": sbom(replace(IMAGE, base="tfbench-base:0123"), {ALPHA: ""}, "", "unknown"),
+    "real lock": sbom(
+        IMAGE, dict.fromkeys(read_lock((ROOT / "images/cuda.lock").read_text()), "cd" * 32), STATUS, "debian"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_document_has_the_schema_of_cyclonedx(name: str) -> None:
+    pytest.importorskip("cyclonedx")
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
+    validator, text = JsonStrictValidator(SchemaVersion.V1_5), DOCUMENTS[name].decode()
+    assert validator.validate_str(text) is None
+    assert validator.validate_str(text.replace('"container"', '"box"')) is not None
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_references_are_unique_and_complete(name: str) -> None:
+    document = json.loads(DOCUMENTS[name])
+    references = [each["bom-ref"] for each in document["components"]]
+    assert len(set(references)) == len(references)
+    assert document["dependencies"] == [{"ref": "image", "dependsOn": references}]
+
+
+def test_wheels_and_packages_are_listed() -> None:
+    base, alpha, beta, bash, util_linux = json.loads(DOCUMENTS["small"])["components"]
+    assert (base["name"], base["version"]) == ("python:3.13-slim-trixie", "sha256:" + "cd" * 32)
+    assert alpha["purl"] == "pkg:pypi/al-pha@1.0%2Blocal"
+    assert alpha["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert "hashes" not in beta
+    assert bash["purl"] == "pkg:deb/debian/bash@5.2.37-2%2Bb10?arch=amd64"
+    assert util_linux["purl"] == "pkg:deb/debian/util-linux@1:2.41.5~rc1?arch=amd64"
+
+
+def test_equal_contents_give_the_same_document() -> None:
+    again = sbom(IMAGE, {ALPHA: "ab" * 32, BETA: ""}, STATUS, "debian")
+    other = sbom(IMAGE, {ALPHA: "ac" * 32, BETA: ""}, STATUS, "debian")
+    assert again == DOCUMENTS["small"]
+    assert json.loads(other)["serialNumber"] != json.loads(again)["serialNumber"]

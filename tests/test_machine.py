@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+import csv
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.analysis import analyse, compared
+from harness.analysis.data_sheets import _SHEETS, data_sheet
+from harness.analysis.extract import extract
+from harness.analysis.host_periods import slow_trials
+from harness.analysis.versus import versus
+from harness.cli.shared_options import _PARSERS
+from harness.defaults import PROFILES
+from harness.errors import UsageError
+from harness.model.analysis import Analysis, Capability, Cause, CaveatKind
+from harness.model.run import Metric, Options, PlannedTrial, Run, Trial
+from harness.model.workload import Workload
+from harness.paths import Paths
+from harness.progress import Silent
+from harness.run.plan import machine_trials, soak_trials
+from harness.run.runner import Stopping
+from harness.run.trial_container import spec_for
+from harness.system.doctor_checks import State, disk_checks, examine
+from harness.system.machine import host_facts, system_description
+from reports import compared_machines, machine, messages
+from reports.csv_table import render_csv
+from reports.figures import figures_of
+from reports.page import render_markdown
+from tests import builders, special_runs
+from tests.conftest import ROOT
+from tests.folders import write_files
+from workloads.protocol import (
+    BASELINE,
+    CPU_CAPABILITIES,
+    GPU_CAPABILITIES,
+    GROUP_CAPABILITIES,
+    MACHINE,
+    PROBES,
+    SOAK,
+)
+
+
+def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
+    return {each.name: each for each in analysis.capabilities if each.device == device}
+
+
+def test_values_are_medians_over_trials_beside_the_data_sheet():
+    gpu = able(analyse(special_runs.measured_machine_run()))
+    assert tuple(gpu) == GPU_CAPABILITIES
+    half = gpu["fp16"]
+    assert half.value.median == pytest.approx(7.23e14 * 1.004)
+    assert (half.value.n, half.value.unit, half.kind) == (3, "FLOP/s", "NVIDIA H200")
+    assert half.value.low < half.value.median < half.value.high
+    assert half.sheet == 989.5e12
+    assert gpu["memory"].sheet == 4.8e12
+    assert gpu["to-device-pinned"].sheet == pytest.approx(63e9, rel=0.01), "PCIe 5.0 x16 in one direction"
+    assert gpu["launch"].sheet is None
+    assert (half.mhz, half.power_w) == (pytest.approx(1980), pytest.approx(698, abs=5))
+
+
+def test_unknown_gpus_get_no_percentage():
+    run = special_runs.measured_machine_run()
+    unknown = replace(run.manifest.gpus[0], name="NVIDIA Rubin R100")
+    analysis = analyse(replace(run, manifest=replace(run.manifest, gpus=(unknown,))))
+    assert {each.sheet for each in analysis.capabilities if each.name in ("fp16", "memory")} == {None}
+    assert "%" not in machine.verdict(analysis)[0]
+
+
+def test_the_machine_is_no_workload():
+    analysis = analyse(special_runs.measured_machine_run())
+    assert MACHINE not in {each.workload for each in analysis.summaries}
+    assert {each.key for each in analysis.summaries} == {
+        each.key for each in analyse(builders.gpu_run()).summaries
+    }
+
+
+def test_normal_is_said_of_machines_of_the_same_kind_only():
+    others = [extract(analyse(special_runs.measured_machine_run(scale=scale))) for scale in (0.99, 1.01)]
+    (gpu, cpu) = sorted(
+        compared(analyse(special_runs.measured_machine_run(scale=0.85)), others).normality,
+        key=lambda each: each.device == "cpu",
+    )
+    assert (gpu.machines, gpu.kind) == (2, "NVIDIA H200")
+    assert gpu.ratio == pytest.approx(0.85, rel=0.001)
+    assert not gpu.normal
+    assert cpu.kind == "AMD EPYC 9354, 16 vCPU"
+    same = compared(analyse(special_runs.measured_machine_run(scale=0.95)), others)
+    assert all(each.normal for each in same.normality)
+    assert "95\u202f% of an NVIDIA H200 (2 machines)" in machine.verdict(same)[0]
+    foreign = [
+        replace(each, capabilities=[replace(one, kind="x") for one in each.capabilities]) for each in others
+    ]
+    assert compared(analyse(special_runs.measured_machine_run()), foreign).normality == ()
+
+
+def test_csv_and_markdown_have_it():
+    analysis = analyse(special_runs.measured_machine_run())
+    rows = list(csv.DictReader(io.StringIO(render_csv(analysis))))
+    (half,) = (row for row in rows if (row["workload"], row["variant"]) == (MACHINE, "fp16"))
+    assert float(half["capability"]) == pytest.approx(7.26e14, rel=0.01)
+    assert float(half["data_sheet"]) == 989.5e12
+    assert "of 990\u202fTFLOP/s" in render_markdown(analysis)
+
+
+def test_devices_alone_and_groups_together_are_planned():
+    planned = machine_trials(("cpu", "gpu0", "gpu0+gpu1"), PROFILES["quick"])
+    assert {trial.device: trial.variants for trial in planned} == {
+        "cpu": CPU_CAPABILITIES,
+        "gpu0": GPU_CAPABILITIES,
+        "gpu1": GPU_CAPABILITIES,
+        "gpu0+gpu1": GROUP_CAPABILITIES,
+    }
+    assert len(planned) == 4 * 3
+
+
+def test_comparisons_say_what_the_machines_explain() -> None:
+    runs = [extract(analyse(special_runs.measured_machine_run(scale=scale))) for scale in (1.0, 0.8)]
+    runs = [replace(each, label=name, run_id=name) for each, name in zip(runs, "ab", strict=True)]
+    slower = tuple(
+        replace(each, throughput=tuple(0.8 * value for value in each.throughput)) for each in runs[1].speeds
+    )
+    same, explained = versus(runs), versus([runs[0], replace(runs[1], speeds=slower)])
+    _, gpu = sorted(compared_machines.notes(same))
+    assert gpu.startswith("b, GPU 0: the machine is 0.80× a; its speeds, 1.00×")
+    assert "which explains its speeds, 0.80× in the median." in sorted(compared_machines.notes(explained))[1]
+    rows = {name: cells for name, *cells in compared_machines.table(same, (0, 1))}
+    assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
+    assert "reading the data" not in " ".join(rows)
+
+
+RENTED = (
+    "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",
+    "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S", "NVIDIA H100 PCIe",
+    "NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA B200",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RENTED)
+def test_what_clouds_rent_is_known_by_the_name_that_nvml_gives(name):
+    assert data_sheet(name) is not None
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""])
+def test_other_names_are_not_guessed(name):
+    assert data_sheet(name) is None
+
+
+@pytest.mark.parametrize("sheet", _SHEETS.values(), ids=_SHEETS)
+def test_rates_are_dense_and_consistent(sheet):
+    assert sheet.source
+    assert sheet.bf16 in (0, sheet.fp16)
+    # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
+    if sheet.tf32:
+        assert sheet.tf32 == pytest.approx(sheet.fp16 / 2, rel=0.02)
+    assert sheet.fp64 <= sheet.fp32 <= sheet.fp16
+    assert 300 <= sheet.memory <= 8000
+
+
+def lowered(share: float, column: str, mhz: float) -> Run:
+    """Return a run whose GPU was lowered to `mhz` by a reason that NVML gave for a share of the readings."""
+    run = builders.gpu_run(trials=1)
+
+    def planted(series):
+        if series.source != "nvml":
+            return series
+        active = np.arange(len(series.t_ns)) % 100 < 100 * share
+        return replace(series, columns={
+            **series.columns, column: active.astype(float), "sm_clock_mhz": np.full(len(series.t_ns), mhz),
+        })  # fmt: skip
+
+    trials = (replace(trial, telemetry=tuple(map(planted, trial.telemetry))) for trial in run.trials)
+    return replace(run, trials=tuple(trials))
+
+
+@pytest.mark.parametrize(
+    ("column", "cause"),
+    [
+        ("throttle_sw_power_cap", Cause.POWER),
+        ("throttle_sw_thermal", Cause.HEAT),
+        ("throttle_hw_thermal", Cause.HEAT),
+        ("throttle_hw_slowdown", Cause.HARDWARE),
+    ],
+)
+def test_every_variant_says_what_lowered_its_clock(column, cause):
+    analysis = analyse(lowered(1.0, column, 1200.0))
+    slowed = {each.variant: each for each in analysis.clocks if each.device == "gpu0"}
+    assert set(slowed) == set(builders.LAUNCH_BOUND)
+    for each in slowed.values():
+        assert each.slowed == {cause: 1.0}
+        assert each.share == pytest.approx(1200 / 1980)
+    said = [each.variant for each in analysis.caveats if each.kind is CaveatKind.THROTTLED]
+    assert set(said) == set(builders.LAUNCH_BOUND)
+
+
+@pytest.mark.parametrize(
+    ("share", "column", "mhz"), [(0.0, "throttle_sw_thermal", 1200.0), (1.0, "throttle_sw_power_cap", 1975.0)]
+)
+def test_a_reason_without_loss_is_not_said(share, column, mhz):
+    analysis = analyse(lowered(share, column, mhz))
+    assert not any(each.slowed for each in analysis.clocks)
+    assert CaveatKind.THROTTLED not in {each.kind for each in analysis.caveats}
+
+
+def test_a_device_that_heats_up_is_told_from_its_cold_self():
+    speeds = np.concatenate([np.full(40, 700.0), np.linspace(700, 600, 40), np.full(120, 600.0)])
+    analysis = analyse(special_runs.soaked_run(speeds))
+    (result,) = analysis.endurance
+    assert result.device == "gpu0"
+    assert result.cold == pytest.approx(700e12, rel=0.01)
+    assert result.sustained == pytest.approx(600e12, rel=0.01)
+    assert 65 < result.steady_s < 80
+    assert result.telemetry["power_instant_w"] == pytest.approx(690, abs=3)
+    assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
+    assert "(86\u202f%)" in machine.sustained(result)
+    assert figures_of(analysis)["figure-soak-gpu0"].soak
+
+
+@pytest.mark.parametrize(
+    ("speeds", "steady"), [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)]
+)
+def test_steady_from_the_start_or_never(speeds, steady):
+    (result,) = analyse(special_runs.soaked_run(speeds)).endurance
+    assert (result.steady_s == 0) is steady
+    assert (result.steady_s is None) is not steady
+
+
+def test_too_short_a_load_says_nothing():
+    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
+
+
+def test_each_device_is_saturated_alone_for_so_long():
+    planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
+    assert [(each.device, each.variants) for each in planned] == [
+        ("cpu", (SOAK,)), ("gpu0", (SOAK,)), ("gpu1", (SOAK,)),
+    ]  # fmt: skip
+    spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
+    assert (spec.soak_s, spec.windows) == (600.0, 600)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("45", 45)])
+def test_times_have_units(text, seconds):
+    assert _PARSERS["soak_s"][1](text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "5s", "ten", "-1m", "nan", "99h"])
+def test_other_times_are_refused(text):
+    with pytest.raises(UsageError, match="--soak"):
+        _PARSERS["soak_s"][1](text)
+
+
+def probed(trial: Trial, speed: float) -> Trial:
+    """Return a trial whose host ran at this share of its usual speed; its windows are as much longer."""
+    rates = dict(zip(PROBES, (5000.0, 120.0, 90_000.0), strict=True))
+    metrics = (
+        Metric(variant="", name=name, value=rate * speed) for name, rate in rates.items() for _ in "12"
+    )
+    windows = tuple(replace(each, samples=round(each.samples * speed)) for each in trial.windows)
+    return replace(trial, metrics=(*trial.metrics, *metrics), windows=windows)
+
+
+def run_with(speeds: list[float]) -> Run:
+    run = builders.cpu_run(trials=len(speeds))
+    return replace(run, trials=tuple(map(probed, run.trials, speeds)))
+
+
+def test_a_trial_in_a_slow_period_does_not_count_and_that_is_said() -> None:
+    quiet, disturbed = run_with([1.0, 1.01, 0.99, 1.0]), run_with([1.0, 1.01, 0.7, 1.0])
+    (name,) = slow_trials(disturbed.trials)
+    assert name == disturbed.trials[2].id
+    (before,), (after,) = (
+        [each for each in analyse(run).summaries if each.variant == BASELINE] for run in (quiet, disturbed)
+    )
+    assert (before.throughput.n, after.throughput.n) == (4, 3)
+    assert after.throughput.median == pytest.approx(before.throughput.median, rel=0.03)
+    (caveat,) = (each for each in analyse(disturbed).caveats if each.kind is CaveatKind.SLOW_PERIOD)
+    assert caveat.value == pytest.approx(0.3, abs=0.02)
+    assert "30" in messages.caveat_lines([caveat], notes=False)[0][0]
+
+
+def test_slow_workloads_on_a_steady_host_count() -> None:
+    run = run_with([1.0, 1.0, 1.0, 1.0])
+    slower = tuple(
+        replace(each, samples=each.samples // 2) if position == 2 else each
+        for position, each in enumerate(run.trials[2].windows)
+    )
+    run = replace(run, trials=(*run.trials[:2], replace(run.trials[2], windows=slower), run.trials[3]))
+    assert slow_trials(run.trials) == {}
+
+
+@pytest.mark.parametrize(
+    ("speeds", "left_out"),
+    [([1.0, 0.7, 1.0], 0), ([1, 0.7, 0.6, 1, 1, 1], 2), ([1, 1, 1, 1, 0.6, 0.6, 0.6], 2), ([1.0, 0.5], 0)],
+)
+def test_enough_trials_remain(speeds: list[float], left_out: int) -> None:
+    assert len(slow_trials(run_with(speeds).trials)) == left_out
+
+
+def test_the_trial_is_repeated_at_most_twice() -> None:
+    profile = replace(PROFILES["quick"], target_interval=1.0)
+    run = run_with([1.0, 0.7, 1.0, 1.0, 1.0, 1.0])
+    stopping = Stopping(profile)
+    ran = []
+    for index, trial in enumerate(run.trials):
+        planned = PlannedTrial(
+            id=trial.id, workload=trial.workload, device=trial.device, index=index, variants=(BASELINE,)
+        )
+        if stopping.should_run(planned):
+            stopping.add(planned, trial)
+            ran.append(index)
+    assert ran == [0, 1, 2, 3], (
+        "one slow trial of three is repeated once, although its interval is narrow enough"
+    )
+
+
+LSCPU = """#!/bin/sh
+cat <<END
+CPU(s):                                  8
+Model name:                              AMD EPYC 9354 32-Core CPU
+Socket(s):                               2
+Hypervisor vendor:                       KVM
+L1d cache:                               32 KiB (1 instance)
+NUMA node(s):                            2
+Vulnerability Meltdown:                  Not affected
+Vulnerability Spectre v2:                Mitigation; Retpolines
+Vulnerability Mmio stale data:           Vulnerable: no microcode
+END
+"""
+
+
+@pytest.fixture
+def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Replace lscpu with a script that reports two sockets under KVM; return its path."""
+    command = write_files(tmp_path, {"bin/lscpu": LSCPU}) / "bin/lscpu"
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
+    return command
+
+
+@pytest.fixture
+def server(tmp_path: Path, lscpu: Path) -> Path:
+    """A tree with an NVMe SSD, a hard disk, and two 25 Gb/s interfaces."""
+    files = {
+        "sys/devices/system/cpu/smt/active": "1\n",
+        "sys/devices/system/cpu/cpufreq/boost": "0\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "sys/block/nvme0n1/size": "2000409264\n",
+        "sys/block/nvme0n1/device/model": "fast\n",
+        "sys/block/sda/size": "2000409264\n",
+        "sys/block/sda/device/model": "slow\n",
+        "sys/block/sda/queue/rotational": "1\n",
+        "sys/block/loop0/size": "100\n",
+        "sys/class/net/eth0/speed": "25000\n",
+        "sys/class/net/eth0/device/vendor": "0x15b3\n",
+        "sys/class/net/eth1/speed": "25000\n",
+        "sys/class/net/eth1/device/vendor": "0x15b3\n",
+        "sys/class/net/eth2/speed": "-1\n",
+        "sys/class/net/eth2/device/vendor": "0x15b3\n",
+        "sys/class/net/docker0/speed": "10000\n",
+        "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+        "sys/class/dmi/id/product_name": "p5en.48xlarge\n",
+    }
+    return write_files(tmp_path, files)
+
+
+def test_system_description(server: Path) -> None:
+    assert system_description(server).items() >= {
+        "system_name": "Amazon EC2 p5en.48xlarge", "host_processors_per_node": "2",
+        "host_processor_model_name": "AMD EPYC 9354 32-Core CPU", "host_processor_caches": "L1d 32 KiB (1 instance)",
+        "host_storage_type": "NVMe SSD, hard disk",
+        "host_storage_capacity": "nvme0n1 953.9 GiB, sda 953.9 GiB",
+        "host_networking": "2x 25 Gb/s, 1x unknown speed",
+    }.items()  # fmt: skip
+
+
+def test_unknown_values_are_empty_or_omitted(tmp_path: Path, lscpu: Path) -> None:
+    lscpu.write_text("#!/bin/sh\nexit 1\n")
+    description = system_description(tmp_path)
+    assert {
+        description[name] for name in ("host_processor_model_name", "system_name", "host_storage_type")
+    } == {""}
+    facts = {"turbo", "smt", "cpu_governor", "hypervisor", "mitigations", "numa_nodes"}
+    assert not host_facts(tmp_path).keys() & facts
+
+
+def test_host_facts(server: Path) -> None:
+    assert host_facts(server).items() >= {
+        "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
+        "mitigations": "1 mitigated, 1 not affected, 1 vulnerable", "numa_nodes": 2, "hypervisor": "KVM",
+    }.items()  # fmt: skip
+
+
+def test_turbo_with_intel_driver(tmp_path: Path) -> None:
+    write_files(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
+    assert host_facts(tmp_path)["turbo"] is True
+
+
+FULL = Path("/proc")  # a disk without space
+
+
+@pytest.mark.parametrize(
+    ("cache", "images", "to_build", "needed"),
+    [
+        (FULL, FULL, ("cpu", "cuda"), ("5.2 GiB", "16.0 GiB")),
+        (FULL, FULL, (), ("0.2 GiB",)),
+        (FULL, None, ("cpu",), ("4.2 GiB",)),
+        (Path.cwd(), FULL, (), (None,)),
+    ],
+)
+def test_space_needed_on_each_disk(cache, images, to_build, needed):
+    checks = list(disk_checks(cache, images, to_build))
+    assert [check.state for check in checks] == [State.FAIL if size else State.OK for size in needed]
+    assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
+
+
+def test_free_space_with_missing_cache_folder(tmp_path):
+    no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())
+    (item,) = [check for check in checks if check.name == "Disk"]
+    assert item.fact.endswith(f"free under {tmp_path}/not/there")

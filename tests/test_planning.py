@@ -1,0 +1,352 @@
+import datetime
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.defaults import PROFILES
+from harness.errors import GpuError, UsageError
+from harness.model.run import Options
+from harness.model.workload import Data, Rung, Workload
+from harness.run import catalogue
+from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
+from harness.run.plan import STEP_VARIANTS, plan_trials, resolve_devices, resolve_variants
+from harness.run.prepare import git_commit, new_run_id
+from harness.run.resolve import resolve
+from harness.run.trial_container import spec_for
+from tests.builders import small_workload
+from tests.commands import output_of
+from tests.conftest import ROOT
+from tests.folders import write_files
+from workloads.protocol import (
+    BASELINE,
+    HOST_FED,
+    INPUT_ONLY,
+    STAGES,
+    TUNED,
+    VARIANTS,
+    WITHOUT_COPY,
+    Requests,
+    Script,
+    measures_speed,
+)
+
+SMOKE = PROFILES["smoke"]
+QUICK = PROFILES["quick"]
+
+
+def workload(name: str = "mlp", text: str = "", **changes: object) -> Workload:
+    ladder = {"fp16": Rung(script="tuned.py")} if name == "resnet50" else {}
+    return small_workload(name, text, **{"ladder": ladder, **changes})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "devices"),
+    [
+        ("auto", 0, ("cpu",)),
+        ("auto", 2, ("cpu", "gpu0", "gpu1")),
+        ("cpu", 2, ("cpu",)),
+        ("gpu", 2, ("gpu0", "gpu1")),
+        ("gpu1", 2, ("gpu1",)),
+        ("gpu1+gpu0", 2, ("gpu1+gpu0",)),
+        ("cpu, gpu0,cpu", 1, ("cpu", "gpu0")),
+        ("scaling", 1, ("gpu0",)),
+        ("scaling", 3, ("gpu0", "gpu0+gpu1")),
+        ("cpu,scaling", 4, ("cpu", "gpu0", "gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3")),
+    ],
+)
+def test_devices(wanted: str, gpus: int, devices: tuple[str, ...]) -> None:
+    assert resolve_devices(wanted, gpus) == devices
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus"),
+    [("gpu1", 1), ("gpu2", 2), ("tpu", 1), ("gpu0+gpu0", 2), ("gpu0+cpu", 1),
+     ("gpu0+", 1), ("GPU0", 1), ("tpu", 0)],
+)  # fmt: skip
+def test_unavailable_devices(wanted: str, gpus: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_devices(wanted, gpus)
+    assert repr(wanted) in caught.value.message
+    assert "cpu" in caught.value.hint
+    assert wanted != "gpu1" or "--gpus all" in caught.value.hint
+
+
+@pytest.mark.parametrize("wanted", ["gpu", "scaling", "gpu0", "gpu0+gpu1"])
+def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
+    with pytest.raises(GpuError, match=f"{wanted!r}.* no driver[.]".replace("+", "[+]")):
+        resolve_devices(wanted, 0, "no driver.")
+
+
+def test_variants() -> None:
+    suite = [workload(), workload("resnet50"), workload("plain", tuned="")]
+    whole = (BASELINE, TUNED, *STEP_VARIANTS)
+    assert resolve_variants("", True, suite) == dict.fromkeys(("mlp", "resnet50", "plain"), whole)
+    assert STAGES in whole
+    assert resolve_variants(" , ", True, suite)["mlp"] == whole
+    assert resolve_variants("batch:8,threads:2,without:copy,stages", True, suite)["mlp"] == (
+        "batch:8", "threads:2", "without:copy", "stages",
+    )  # fmt: skip
+    without = resolve_variants("", False, suite)
+    assert (without["mlp"], without["plain"]) == ((BASELINE, TUNED), (BASELINE,))
+    named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
+    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16"), "plain": ("tuned",)}
+
+
+def test_trees_wait_for_no_input() -> None:
+    trees = workload("trees", image="trees")
+    assert resolve_variants("", True, [trees])["trees"] == (BASELINE, TUNED, INPUT_ONLY)
+    assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)
+    with pytest.raises(UsageError, match="'batch:4'"):
+        resolve_variants("batch:4", True, [trees])
+
+
+def test_copy_variants_run_only_on_gpus() -> None:
+    suite = [workload("a")]
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
+    on_gpu = {HOST_FED, WITHOUT_COPY}
+    assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
+
+
+def test_breakdown_variants_run_only_in_the_first_trial() -> None:
+    suite = [workload("a"), workload("resnet50")]
+    planned = plan_trials(
+        suite, ("cpu",), QUICK, resolve_variants("baseline,model-only,opt:fp16,tuned", True, suite), {}
+    )
+    by_name = {one.id: one.variants for one in planned}
+    assert by_name["a.cpu.0"] == (BASELINE, "model-only", TUNED)
+    assert by_name["a.cpu.1"] == by_name["a.cpu.2"] == (BASELINE, TUNED)
+    assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
+    only = plan_trials(suite, ("cpu",), QUICK, resolve_variants("model-only", True, suite), {})
+    assert {one.variants for one in only} == {("model-only",)}, "explicitly selected variants are repeated"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "stage:read", "baseline,tuned2"],
+)
+def test_unknown_variants(wanted: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_variants(wanted, True, [workload("resnet50")])
+    assert "opt:fp16" in caught.value.hint
+    assert "without:launch" in caught.value.hint
+
+
+def test_trials_are_interleaved_by_index() -> None:
+    suite = [workload(name, params={"BATCH_SIZE": 32}) for name in "ab"]
+    planned = plan_trials(suite, ("cpu", "gpu0"), QUICK, resolve_variants("", True, suite), {"BATCH_SIZE": 8})
+    assert [trial.id for trial in planned[:5]] == ["a.cpu.0", "a.gpu0.0", "b.cpu.0", "b.gpu0.0", "a.cpu.1"]
+    assert len({trial.id for trial in planned}) == len(planned) == 4 * QUICK.max_trials
+    assert [trial.index for trial in planned] == sorted(trial.index for trial in planned)
+    assert all(trial.params == {"BATCH_SIZE": 8} for trial in planned)
+
+
+SCRIPT = "BATCH_SIZE = 32\nFOLDER = ''\n"
+PICTURES = Data(name="pictures", shape=(4,), classes=2, train=2, test=2, constant="FOLDER")
+
+
+def test_spec() -> None:
+    full = PROFILES["full"]
+    one = workload(
+        "resnet50", SCRIPT, params={"BATCH_SIZE": 32, "FOLDER": ""}, datasets=(PICTURES,),
+        requests=Requests(batch_sizes=(1,)), device_params={"gpu": {"BATCH_SIZE": 64}},
+    )  # fmt: skip
+    variants = {"resnet50": ("tuned", "input-only", "opt:fp16")}
+    planned = plan_trials([one], ("gpu0+gpu1",), full, variants, {"BATCH_SIZE": 8})
+    options = Options(seed=7, arguments=("--fast",), call=2, mounts=(Path("/data/x"),))
+    first, second = (
+        spec_for(each, one, full, options, folder="/script", data={"pictures": "/d"}) for each in planned[:2]
+    )
+    text = "BATCH_SIZE = 8\nFOLDER = '/d'\n"
+    assert first.scripts == {
+        BASELINE: Script(
+            path="/script/resnet50.py", text=text
+        ),  # for its call, also where it is not measured
+        "tuned": Script(path="/script/tuned.py", text=text),
+        "opt:fp16": Script(path="/script/tuned.py", text=text),
+    }
+    assert (first.arguments, first.call, first.mounts, first.seed) == (("--fast",), 2, ("/data/x",), 7)
+    assert (first.device, first.gpus, first.data, first.requests) == (
+        "gpu",
+        2,
+        {"pictures": "/d"},
+        one.requests,
+    )
+    assert first.variants == variants["resnet50"]
+    assert (first.windows, first.window_s, first.variant_s) == (full.windows, full.window_s, full.variant_s)
+    assert first.analysis_variant_s == full.analysis_variant_s
+    assert first.whole_s == pytest.approx(0.8 * full.limit_s / 2)
+    assert first.full and first.evaluate
+    assert not second.full and not second.evaluate, "only the first trial trains the published epochs"
+    assert all(measures_speed(variant) for variant in second.scripts)
+
+
+def names(entries: tuple[Entry, ...]) -> list[str]:
+    return [entry.workload.name for entry in entries]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with scripts of the user."""
+    monkeypatch.chdir(tmp_path)
+    two = "# /// tfbench\n# title = 'A'\n# [also.wide]\n# title = 'B'\n# ///\n"
+    return write_files(
+        tmp_path, {"train.py": "A = 1\n", "two.py": two, "other/train.py": "", "cifar10-mlp": ""}
+    )
+
+
+def test_default_is_the_default_suite_and_all_is_everything() -> None:
+    assert built_in() == tuple(sorted(built_in(), key=lambda entry: entry.workload.name))
+    assert select(["all"]) == built_in()
+    assert names(select([])) == [e.workload.name for e in built_in() if e.workload.suite == "default"]
+    assert names(select([]))
+
+
+def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> None:
+    chosen = select(["two.py", "cifar10-mlp", "./train.py", "cifar10-mlp", str(folder / "train.py")])
+    assert names(chosen) == ["two", "wide", "cifar10-mlp", "train"]
+    assert [entry.external for entry in chosen] == [True, True, False, True]
+    assert chosen[3].path == folder / "train.py"
+    assert names(select(["all", "train.py"])) == [*names(built_in()), "train"]
+
+
+def test_a_name_is_made_of_any_path(tmp_path: Path) -> None:
+    path = tmp_path / "my script (2).py"
+    path.write_text("import keras\n")
+    (entry,) = select([str(path)])
+    assert (entry.workload.name, entry.path) == ("my-script-2", path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["cifar10-mlb"], "Unknown workload 'cifar10-mlb'", "cifar10-mlp"),
+        (["train"], "Unknown workload 'train'", "the path of a script"),
+        (["none.py"], "none.py: No such file", "path"),
+        (["other"], "Unknown workload 'other'", "all"),
+        (["train.py", "other/train.py"], "both named train", "Rename"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_selected(folder: Path, words: list[str], message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        select(words)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_sources_tell_what_changed(folder: Path) -> None:
+    mount = folder / "data"
+    write_files(mount, {"a.csv": "1", "deep/b.csv": "2"})
+
+    def hashes() -> Mapping[str, str]:
+        return sources(select(["other/train.py", "cifar10-mlp"]), [mount])
+
+    before = hashes()
+    assert set(before) == {"workloads", "train", "cifar10-mlp", str(mount)}
+    for path, changed in (("other/helper.py", "train"), ("data/deep/b.csv", str(mount)), ("two.py", None)):
+        (folder / path).write_text("changed")
+        after = hashes()
+        assert {name for name in before if before[name] != after[name]} == ({changed} if changed else set())
+        before = after
+
+
+def test_large_folders_are_hashed_by_their_scripts_or_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, {"train.py": "1", "a/b.txt": "1", "__pycache__/x.pyc": "1", ".git/HEAD": "1"})
+    (tmp_path / "a/link").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / "a/pipe")
+    first = folder_sha256(tmp_path)
+    write_files(tmp_path, {"__pycache__/x.pyc": "2", ".git/HEAD": "2"})
+    assert folder_sha256(tmp_path) == first
+    monkeypatch.setattr(catalogue, "MAX_BYTES", 1)
+    write_files(tmp_path, {"a/b.txt": "22"})
+    by_size = folder_sha256(tmp_path)
+    assert by_size != first
+    monkeypatch.setattr(catalogue, "MAX_FILES", 1)
+    only_scripts = folder_sha256(tmp_path)
+    write_files(tmp_path, {"a/b.txt": "333"})
+    assert folder_sha256(tmp_path) == only_scripts
+    write_files(tmp_path, {"train.py": "2"})
+    assert folder_sha256(tmp_path) != only_scripts
+    (tmp_path / "train.py").chmod(0)
+    assert folder_sha256(tmp_path)
+
+
+def test_the_example_is_a_short_script() -> None:
+    path = ROOT / "examples" / "train.py"
+    (entry,) = select([str(path)])
+    assert len(path.read_text().splitlines()) <= 40
+    assert entry.workload.params.keys() >= {"BATCH_SIZE", "EPOCHS"}
+    assert [data.name for data in entry.workload.datasets] == ["cifar10"]
+    assert replace(entry.workload, title="") != entry.workload, "it has metadata"
+
+
+CPU = Options(device="cpu")
+
+
+@pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
+def test_impossible_mounts(path: str) -> None:
+    with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
+        resolve(replace(CPU, mounts=(Path(path),)))
+    assert "Give " in caught.value.hint
+
+
+def test_options_override_the_profile() -> None:
+    resolved = resolve(
+        replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",), machine=False)
+    )
+    assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
+    assert resolved.profile.stall_s == 7.0
+    assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
+    assert set(VARIANTS) < set(resolved.planned[0].variants)
+    assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
+    assert resolved.targets == ("cpu",)
+
+
+def test_params_of_a_script_without_constants(tmp_path: Path) -> None:
+    script = str(write_files(tmp_path, {"mine.py": "x = [print()]"}) / "mine.py")
+    with pytest.raises(UsageError, match=r"no constants in mine\.py") as caught:
+        resolve(replace(CPU, workloads=(script,), params={"rate": "0.5"}))
+    assert "BATCH_SIZE = 32" in caught.value.hint
+
+
+def test_run_ids_are_unique_and_sort_by_time() -> None:
+    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    ids = {new_run_id(then) for _ in range(20)}
+    assert len(ids) > 1
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
+    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
+
+
+def test_git_commit(tmp_path: Path) -> None:
+    assert git_commit(tmp_path) == ""
+
+    def git(*words: str) -> str:
+        return output_of("git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *words).strip()
+
+    git("init", "--quiet")
+    (tmp_path / "file").write_text("one", encoding="utf-8")
+    git("add", "file")
+    git("commit", "--quiet", "--message", "one")
+    git("tag", "v1")
+    head = git("rev-parse", "HEAD")
+    assert git_commit(tmp_path) == head
+    (tmp_path / "file").write_text("two", encoding="utf-8")
+    assert git_commit(tmp_path) == f"{head}-dirty"
+
+
+def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> None:
+    text = "BATCH_SIZE = 8\nEPOCHS = 1\nXLA = False\nSIDES = (1, 2)\n"
+    script = str(write_files(tmp_path, {"mine.py": text}) / "mine.py")
+    params = {"batch_size": "32,32, 64", "xla": "false,true", "epochs": "2", "sides": "(3, 4)"}
+    planned = resolve(replace(CPU, workloads=(script,), trials=2, params=params)).planned
+    assert [trial.id.removeprefix("mine.cpu.") for trial in planned] == [
+        "p01.0", "p02.0", "p03.0", "p04.0", "p01.1", "p02.1", "p03.1", "p04.1",
+    ]  # fmt: skip
+    assert {trial.variants for trial in planned} == {(BASELINE,)}
+    assert planned[1].point == (("BATCH_SIZE", 32), ("XLA", True))
+    assert planned[1].params == {"BATCH_SIZE": 32, "XLA": True, "EPOCHS": 2, "SIDES": (3, 4)}

@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import analyse
+from harness.analysis.cost import hourly
+from harness.errors import UsageError
+from harness.model.analysis import Analysis, Cost, Key, PublishedComparison, Summary, find_by_key
+from harness.model.run import Prices, Run
+from harness.model.workload import Published
+from harness.run.resolve import read_prices
+from tests import builders
+from tests.builders import cpu_run, four_gpu_run, gpu_run
+from workloads.protocol import BASELINE, Requests
+
+
+def compared(run: Run, **fields: object) -> PublishedComparison:
+    """Return the comparison of one published number of the first workload on its first device."""
+    number = Published(source="A blog, 2020", system="A GPU", device="gpu", unit="samples/s", value=100.0)
+    first = replace(run.workloads[0], published=(replace(number, **fields),))
+    return analyse(replace(run, workloads=(first, *run.workloads[1:]))).published[0]
+
+
+def speed(run: Run, device: str) -> float:
+    return find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE)).throughput.median
+
+
+def test_the_factor_compares_speeds_even_for_published_times() -> None:
+    run = gpu_run()
+    each = compared(run, value=speed(run, "gpu0") / 4)
+    assert each.factor.median == 4
+    seconds = compared(run, unit="s", value=1e9)
+    assert seconds.factor.median == 1e9 / seconds.measured.median, "less time means more speed"
+
+
+@pytest.mark.parametrize(("low", "high", "factor"), [(0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)])
+def test_a_published_range_is_compared_at_its_nearer_end(low: float, high: float, factor: float) -> None:
+    run = gpu_run()
+    here = speed(run, "gpu0")
+    each = compared(run, value=here * low, upto=here * high)
+    assert each.factor.median == pytest.approx(factor)
+
+
+def test_the_baseline_is_used_if_the_published_settings_did_not_run() -> None:
+    each = compared(gpu_run(), variant="opt:no-augment")
+    assert (each.measured_variant, each.other_variant) == (BASELINE, True)
+    assert not compared(gpu_run()).other_variant
+
+
+@pytest.mark.parametrize("unit", ["accuracy", "utilisation"])
+def test_shares_have_no_factor(unit: str) -> None:
+    each = compared(gpu_run(), unit=unit, value=0.8)
+    assert each.factor is None
+    assert 0 <= each.measured.median <= 1
+
+
+@pytest.mark.parametrize("fields", [{"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}])
+def test_numbers_without_a_measurement_have_no_factor(fields: dict[str, str]) -> None:
+    each = compared(cpu_run(), **fields)
+    assert (each.measured, each.factor, each.other_variant) == (None, None, False)
+    assert each.measured_variant == BASELINE
+
+
+def test_gpu_numbers_are_compared_with_single_gpus_in_their_own_unit() -> None:
+    cpu, gpu, ratio = analyse(gpu_run()).published
+    assert [(each.device, each.number.value, each.number.unit) for each in (cpu, gpu, ratio)] == [
+        ("cpu", 1075, "s"), ("gpu0", 343, "s"), ("gpu0", 3.1, "ratio"),
+    ]  # fmt: skip
+    assert cpu.measured.unit == "s"
+    assert cpu.measured.median == pytest.approx(1563 * 0.003 * 100, rel=0.05)
+    assert gpu.measured.median > 343
+    assert ratio.measured.median == pytest.approx(0.54, rel=0.06)
+    of_four = analyse(four_gpu_run()).published
+    assert {each.device for each in of_four} == {"gpu0"}
+    assert of_four[0].measured.median == pytest.approx(256 / 0.29, rel=0.05)
+
+
+def priced(prices: Prices | None, run: Run | None = None) -> Analysis:
+    run = run or builders.gpu_run()
+    return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
+
+
+def cost_of(result: Analysis, device: str) -> tuple[Summary, Cost]:
+    key = Key("cifar100-mlp", device, "baseline")
+    return find_by_key(result.summaries, key), find_by_key(result.costs, key)
+
+
+@pytest.mark.parametrize(
+    ("prices", "device", "rate"),
+    [
+        (Prices(machine=1.0, cpu=0.2, gpu=0.5), "cpu", 0.2),
+        (Prices(machine=1.0, cpu=0.2, gpu=0.5), "gpu0", 0.5),
+        (Prices(machine=1.0), "gpu0+gpu1", 1.0),
+        (Prices(machine=1.0, each_gpu=3.0), "gpu0+gpu1", 6.0),
+        (Prices(gpu=1.0), "cpu", None),
+        (None, "cpu", None),
+    ],
+)
+def test_the_most_specific_hourly_price_is_used(prices, device, rate):
+    assert hourly(prices, device) == rate
+
+
+def test_costs_follow_from_speed_energy_and_prices():
+    result = priced(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
+    for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
+        summary, cost = cost_of(result, device)
+        assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
+        speed, million = summary.throughput, cost.per_million_samples
+        assert million.n == speed.n
+        assert (million.low, million.median, million.high) == pytest.approx(
+            tuple(1e6 / each / 3600 * rate for each in (speed.high, speed.median, speed.low))
+        )
+    kwh = summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
+    assert cost.electricity.median == pytest.approx(0.3 * kwh)
+
+
+def test_inference_has_no_training_cost():
+    run = builders.gpu_run()
+    infer = replace(run, workloads=(replace(run.workloads[0], requests=Requests(batch_sizes=(1,))),))
+    _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")
+    assert cost.training is None and cost.per_million_samples is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0.526", Prices(machine=0.526)),
+        ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526)),
+        (
+            "each-gpu=3, electricity=0.3, currency=EUR",
+            Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR"),
+        ),
+    ],
+)
+def test_amounts(text: str, wanted: Prices) -> None:
+    assert read_prices(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0,526", "cpu=1,cpu=2", "currency=EUR", "cheap", "gpu=-1", "gpu=nan", "tpu=1", "currency=", "prices.toml"],
+)  # fmt: skip
+def test_mistakes_name_what_to_try(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_prices(text)
+    assert error.value.hint

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.analysis import analyse
+from harness.model.analysis import (
+    Ablation,
+    Cause,
+    Caveat,
+    CaveatKind,
+    Estimate,
+    Finding,
+    Part,
+    PeakUse,
+    Remedy,
+    StepTime,
+)
+from harness.model.workload import Published
+from harness.wording import counted, some
+from reports import numbers
+from reports.messages import PART_TEXTS, caveat_lines, explanation, fix, gain, gain_alone, limit, trust
+from reports.overview import rows
+from reports.verdict import verdict
+from tests import builders, special_runs
+from tests.report_pages import analysis
+from workloads.protocol import BASELINE, TUNED
+
+FACTS = {
+    "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,
+    "dram": 0.71, "sm": 0.3, "tensor": 0.4, "time": 0.2, "accuracy": 0.01, "needed": 0.5,
+}  # fmt: skip
+
+
+def of(median: float, unit: str = "share") -> Estimate:
+    return Estimate(median=median, low=median * 0.9, high=median * 1.1, n=3, unit=unit)
+
+
+def finding(cause: Cause, *parts: Part, share: float | None = 0.5, **facts: float) -> Finding:
+    known = of(share) if share else None
+    return Finding(workload="w", device="gpu0", cause=cause, parts=parts, share=known, gain=2.0, facts=facts)
+
+
+def plain(text: str) -> str:
+    return text.replace(numbers.SPACE, " ")
+
+
+@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize("facts", [{}, FACTS], ids=["without facts", "with facts"])
+def test_every_cause_has_an_explanation_a_limit_and_a_fix(cause: Cause, facts: dict[str, float]) -> None:
+    each = finding(cause, **facts)
+    text = explanation(each)
+    assert text.endswith(".")
+    assert not text[0].islower()
+    assert limit(each, None)
+    assert fix(each)
+
+
+@pytest.mark.parametrize("kind", CaveatKind)
+def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
+    caveat = Caveat(kind=kind, workload="w", device="gpu1", variant=TUNED, value=0.2, text="its text")
+    ((text, subjects),) = caveat_lines([caveat], notes=caveat.is_note)
+    assert subjects == "w on GPU, tuned"
+    assert len(text) > 5
+    assert "None" not in text
+    assert caveat_lines([caveat], notes=not caveat.is_note) == []
+
+
+def test_every_part_has_a_text() -> None:
+    assert PART_TEXTS.keys() == set(Part)
+
+
+def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
+    readings = (("WIDE_INTERVAL", 0.06, ""), ("WIDE_INTERVAL", 0.28, ""), ("WIDE_INTERVAL", 0.1, ""),
+                ("FAILED_TRIALS", 2, "failed. boom"), ("FAILED_TRIALS", 1, "timeout."))  # fmt: skip
+    caveats = [Caveat(kind=CaveatKind[kind], source=str(n), value=n, text=text) for kind, n, text in readings]
+    first, second, third = caveat_lines(caveats, notes=False)
+    assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
+    assert first[1] == "0.06, 0.28, 0.1"
+    # Separate, because the reasons differ.
+    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout.")
+
+
+@pytest.mark.parametrize(
+    ("each", "text"),
+    [
+        (finding(Cause.INPUT, Part.INPUT_WAIT, share=0.94), "input 94 %"),
+        (finding(Cause.LAUNCH, Part.LAUNCH, share=0.55), "launch 55 %"),
+        (finding(Cause.RUN_EAGERLY, Part.FRAMEWORK, share=0.4), "framework 40 % (run_eagerly)"),
+        (finding(Cause.QUOTA, Part.HOST, share=0.3), "host 30 % (CPU quota)"),
+        (finding(Cause.MEMORY_BANDWIDTH, Part.COMPUTE, share=0.7), "compute 70 % (memory bandwidth)"),
+        (finding(Cause.HEAT, Part.COMPUTE, share=0.1), "heat 10 %"),
+        (finding(Cause.IMPOSSIBLE, share=0.3), "impossible measurement"),
+        (None, "not analysed"),
+    ],
+)
+def test_limits(each: Finding | None, text: str) -> None:
+    assert plain(limit(each, None)) == text
+
+
+def test_a_cause_smaller_than_compute_is_named_after_it() -> None:
+    parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
+    total = of(0.01, "s")
+    time = StepTime(workload="w", device="cpu", variant="baseline", batch=32, total=total, parts=parts)
+    text = plain(limit(finding(Cause.LAUNCH, Part.LAUNCH, share=0.2), time))
+    assert text == "compute 60 %, then launch 20 %"
+
+
+def test_gains_of_single_fixes_and_of_all_fixes() -> None:
+    item = finding(Cause.LAUNCH, Part.LAUNCH)
+    assert gain(item, None) == "Predicted without it: 2.0×."
+    tuned = replace(item, remedy=Remedy(variant=TUNED, gain=of(3.1, "ratio"), alone=True))
+    assert gain_alone(tuned) == ""
+    assert gain(tuned, of(3.1, "ratio")).endswith("All fixes together (tuned): 3.1×.")
+    single = replace(
+        item,
+        ablation=Ablation(variant="without:launch", predicted=of(2.2, "ratio"), gain=of(2.1, "ratio")),
+        remedy=Remedy(variant="opt:xla", gain=of(1.6, "ratio"), alone=True),
+    )
+    assert (
+        gain(single, None)
+        == "As a test, multiple steps per call: 2.1× (predicted 2.2×). This fix, xla: 1.6×."
+    )
+    mixed = replace(single, remedy=replace(single.remedy, alone=False))
+    slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
+    assert [gain_alone(each) for each in (None, item, mixed)] == ["", "", ""]
+    assert gain_alone(slower) == "tried: 0.72×, do not apply"
+
+
+def test_the_variant_that_does_not_learn_is_named() -> None:
+    for tuned, name in ((0.0, BASELINE), (1.0, TUNED)):
+        assert name in explanation(finding(Cause.NOT_LEARNING, share=None, tuned=tuned))
+
+
+def test_impossible_measurements_are_explained_with_numbers() -> None:
+    faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=("baseline", "model-only"))
+    assert "faster than model alone" in explanation(faster)
+    copied = finding(Cause.IMPOSSIBLE, share=0.3, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
+    assert "90 GB/s over a 32 GB/s link" in explanation(copied)
+
+
+def test_trust_counts_the_speeds_with_a_narrow_interval() -> None:
+    assert trust(analysis("empty"))[1] == "alert"
+    assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
+    text, level = trust(analysis("cpu"))
+    assert (plain(text), level) == ("2 of 2 speeds within ±5 %", "good")
+
+
+def said(analysis) -> str:
+    return verdict(analysis, rows(analysis)).replace(numbers.SPACE, " ")
+
+
+def test_cpu_and_gpu() -> None:
+    analysis = analyse(builders.gpu_run())
+    text = said(analysis)
+    assert "limits" in text
+    assert "fast as this machine's CPUs" in text
+    assert "peak" not in text
+
+
+def test_use_of_the_peak_is_a_range_over_workloads() -> None:
+    analysis = analyse(builders.gpu_run())
+    use = PeakUse(
+        workload="a", device="gpu0", variant="baseline", flops_per_sample=1e6, flops_per_s=2e13, precision="tf32",
+        measured_peak=4e14, sheet_peak=5e14,
+    )  # fmt: skip
+    used = (
+        use,
+        replace(use, workload="b", flops_per_s=4e13),
+        replace(use, variant="tuned", flops_per_s=2e14),
+    )
+    text = said(replace(analysis, peak_use=used))
+    assert "The code as written uses 5.0 to 10 % of the GPU's peak, tuned 50 %" in text
+    # A CPU's peak is no GPU's.
+    assert "peak" not in said(replace(analysis, peak_use=(replace(use, device="cpu"),)))
+
+
+def test_nothing_measured_says_nothing() -> None:
+    assert said(replace(analyse(builders.gpu_run()), summaries=(), findings=(), comparisons=())) == ""
+
+
+def test_no_gain_is_said() -> None:
+    analysis = analyse(builders.gpu_run())
+    overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
+    assert "no change of the code made it faster" in verdict(analysis, overview)
+
+
+def test_requests_within_the_bound_that_was_kept() -> None:
+    text = said(analyse(special_runs.serving_run()))
+    assert "requests a second within" in text
+
+
+def between(median: float, low: float, high: float, n: int = 5, unit: str = "samples/s") -> Estimate:
+    return Estimate(median=median, low=low, high=high, n=n, unit=unit)
+
+
+def figure(value: float, upto: float, unit: str) -> Published:
+    return Published(source="", system="", device="gpu", value=value, upto=upto, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "spread"),
+    [
+        (between(12_343.2, 12_151, 12_481), "12,300", "12,200 to 12,500"),
+        (between(35_620, 34_920, 36_270), "35,600", "34,900 to 36,300"),
+        (between(7178.4, 7178.3, 7178.5), "7,180", "7,180 to 7,180"),
+        (between(0.5381, 0.524, 0.555), "0.538", "0.524 to 0.555"),
+        (between(3.0, 1.0, 9.0), "3.0", "1.0 to 9.0"),
+        (between(384_373, 6_904, 19_436_994, n=2), "380,000", "6,900 to 19,440,000"),
+        (between(886, 886, 886, n=1), "886", "one trial"),
+        (between(0.0, 0.0, 0.0), "0", "0 to 0"),
+    ],
+)
+def test_the_interval_determines_the_digits_up_to_three(value: Estimate, text: str, spread: str) -> None:
+    assert numbers.speed(value) == f"{text}/s"
+    assert numbers.interval(value) == spread
+
+
+def test_an_interval_of_ratios_over_many_powers_of_ten_is_cut() -> None:
+    assert numbers.ratio_interval(between(0.57, 4.3e-15, 1.25e14, n=2)) == "0 to over 10,000"
+    assert numbers.ratio_interval(between(0.57, 0.081, 4.68, n=3)) == "0.081 to 4.68"
+
+
+def test_missing_values_are_not_shown_as_zero() -> None:
+    missing = (numbers.speed(None), numbers.interval(None), numbers.percent(None),
+               numbers.size(None), numbers.quantity(None), numbers.number(float("nan")),
+               numbers.factor(float("inf")), numbers.duration(float("nan")))  # fmt: skip
+    assert set(missing) == {numbers.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "text"),
+    [
+        (numbers.duration, 3 * 3600 + 125, "3 h 02 min"),
+        (numbers.duration, 1075, "17 min 55 s"),
+        (numbers.duration, 3599.9, "60 min 00 s"),
+        (numbers.duration, 28.4, "28.4 s"),
+        (numbers.duration, 0.00302, "3.02 ms"),
+        (numbers.duration, 9e-7, "900 ns"),
+        (numbers.duration, 0.0, "0 s"),
+        (numbers.percent, 0.0432, "4.3 %"),
+        (numbers.percent, 0.0099999999, "1.0 %"),
+        (numbers.percent, 0.834, "83 %"),
+        (numbers.percent, 0.0, "0 %"),
+        (numbers.percent, -0.12, "\u221212 %"),
+        (numbers.factor, 0.6531, "0.65×"),
+        (numbers.factor, 6.2331, "6.2×"),
+        (numbers.factor, 13.5, "14×"),
+        (numbers.factor, 190.4, "190×"),
+        (numbers.quantity, between(343, 340, 346, unit="s"), "5 min 43 s"),
+        (numbers.quantity, between(3.1, 3, 3.2, unit="ratio"), "3.1×"),
+        (numbers.quantity, between(0.94, 0.9, 0.95, unit="share"), "94 %"),
+        (numbers.quantity, between(12_343.2, 12_151, 12_481), "12,300/s"),
+        (numbers.published, figure(47, 0, "samples/s"), "47/s"),
+        (numbers.published, figure(15000, 17000, "samples/s"), "15,000 to 17,000/s"),
+        (numbers.published, figure(1_234_567, 0, "samples/s"), "1,234,567/s"),
+        (numbers.published, figure(0, 0.1, "utilisation"), "0 to 10 %"),
+        (numbers.published, figure(4, 0, "ratio"), "4×"),
+        (numbers.published, figure(343, 0, "s"), "5 min 43 s"),
+        (numbers.energy, 0.0215, "21.5 mJ"),
+        (numbers.size, 150_754_820_096, "140 GiB"),
+        (numbers.number, -0.001234, "\u22120.00123"),
+        (numbers.money, between(1.2345, 1, 2, unit="EUR"), "1.23 EUR"),
+        (numbers.when, "2026-01-02T03:04:05+00:00", "2 January 2026, 03:04 UTC"),
+        (numbers.when, "some day", "some day"),
+    ],
+)
+def test_quantities_have_suitable_units(written: Callable[[Any], str], value: Any, text: str) -> None:
+    assert written(value).replace(numbers.SPACE, " ") == text
+
+
+def test_counts_agree_with_nouns_and_long_lists_are_shortened() -> None:
+    counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
+    assert [counted(count, "run") for count, _ in counts] == [text for _, text in counts]
+    assert [some(each) for each in ("abc", "abcde")] == ["a, b, c", "a, b, c and 2 more"]

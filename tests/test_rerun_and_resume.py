@@ -1,0 +1,287 @@
+import base64
+import lzma
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.analysis import analyse
+from harness.cli.rerun import differences_between
+from harness.defaults import PROFILES
+from harness.errors import StoreError, UsageError
+from harness.images.recipes import Recipes
+from harness.model.run import DataInfo, Options, Run, Status
+from harness.paths import Paths
+from harness.progress import Silent
+from harness.run import prepare as session
+from harness.run.catalogue import sources
+from harness.run.prepare import Prepared
+from harness.run.recording import pack_for_page, unpack
+from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
+from harness.run.resolve import Resolved, resolve
+from reports.page import render_html
+from tests import builders
+from tests.builders import image
+from tests.commands import Printed, tfbench
+from tests.conftest import ROOT
+from tests.endtoend import script
+from tests.fakes import FakeEngine, Script
+from tests.folders import write_files
+
+OPTIONS = Options(
+    profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"BATCH_SIZE": "64"}, seed=7
+)
+
+
+def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: float) -> Run:
+    """Return a run with a manifest like that of `tfbench bench`."""
+    run = run or builders.cpu_run(trials=3)
+    resolved = resolve(options)
+    planned = tuple(
+        replace(trial, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
+        for trial in run.planned
+    )
+    profile = replace(PROFILES["smoke"], **settings)
+    manifest = replace(run.manifest, options=options, profile=profile, sources=sources(resolved.entries))
+    workloads = tuple(entry.workload for entry in resolved.entries)
+    return replace(run, manifest=manifest, planned=planned, workloads=workloads, ended=True)
+
+
+def resolve_here(run: Run, **settings: Any) -> Resolved:
+    return resolve_rerun(run, rerun_options(run, Options(**settings)))
+
+
+def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
+    run = recorded(window_s=0.5)
+    resolved = resolve_here(run, out=tmp_path)
+    assert resolved.planned == run.planned
+    assert resolved.options.seed == 7
+    assert resolved.options.out == tmp_path
+    assert dict(resolved.options.params) == {"BATCH_SIZE": "64"}
+    assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
+    assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
+    assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
+
+
+def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path):
+    run = recorded(builders.cpu_run(trials=5))
+    narrow = replace(run, trials=run.trials[:3])
+    assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
+    last = replace(run.trials[1], status=Status.INTERRUPTED)
+    cut = replace(run, trials=(run.trials[0], last), ended=False)
+    assert resolve_here(cut, out=tmp_path).planned == run.planned
+
+
+def test_rerun_on_a_subset_of_devices(tmp_path):
+    both = recorded(builders.gpu_run(trials=2))
+    assert {trial.device for trial in resolve_here(both, out=tmp_path, device="cpu").planned} == {"cpu"}
+    with pytest.raises(UsageError, match="gpu1"):
+        resolve_here(both, out=tmp_path, device="gpu1")
+
+
+def test_rerun_keeps_prices_unless_overridden(tmp_path):
+    run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
+    assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
+    assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
+
+
+def test_scripts_of_the_run_are_found_by_name(tmp_path):
+    here = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
+    run = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/gone/mine.py"), params={}))
+    with pytest.raises(UsageError, match="of the run does not exist here") as caught:
+        rerun_options(run, Options())
+    assert "rerun REPORT mine.py" in caught.value.hint
+    options = rerun_options(run, Options(workloads=(str(here),)))
+    assert options.workloads == ("cifar100-mlp", str(here))
+    assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
+
+
+def test_scripts_are_repeated_with_their_arguments(tmp_path):
+    script = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
+    given = Options(
+        workloads=(str(script),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
+    )
+    options = rerun_options(with_options(given), Options())
+    assert replace(options, engine="auto", device="auto") == given
+
+
+def test_differences_are_found_before_anything_is_built(tmp_path):
+    paths = Paths(checkout=ROOT, cache=tmp_path)
+    lock = Recipes(ROOT / "images").lock_sha256("cpu")
+    built = replace(builders.image(), lock_sha256=lock, contents="2" * 64)
+    here = expected_run(recorded(), rerun_options(recorded(), Options()), paths, {"cpu": built})
+    for images in ({}, {"cpu": built}):
+        assert (
+            differences_between(here, expected_run(here, rerun_options(here, Options()), paths, images)) == {}
+        )
+    elsewhere = replace(
+        here.manifest,
+        system={**here.manifest.system, "host_processor_model_name": "Another"},
+        images=tuple(
+            replace(image, lock_sha256="1" * 64, contents="3" * 64) for image in here.manifest.images
+        ),
+        gpus=(builders.gpu(),),
+    )
+    differences = differences_between(replace(here, manifest=elsewhere), here)
+    result = {name: values for (_, name), values in differences.items()}
+    assert result["host_processor_model_name"][0] == "Another"
+    assert result["cpu"] == ("1" * 64, lock)
+    assert result["cpu image contents"] == ("3" * 64, "2" * 64)
+    assert result["GPU 0 name"] == ("NVIDIA H200", "none")
+
+
+UNTRUSTED = replace(
+    OPTIONS, images={"cpu": "evil.example/x"}, gpus="all", cpus="0", cpu_quota=0.5,
+    memory_gib=1.5, mounts=(Path("/home/me"),),
+)  # fmt: skip
+
+
+def test_settings_that_need_consent():
+    assert requested_resources(recorded(), rerun_options(recorded(), Options())) == {}
+    run = with_options(UNTRUSTED)
+    assert requested_resources(run, rerun_options(run, Options())) == {
+        "--image": "cpu=evil.example/x",
+        "--mount": "/home/me",
+        "--gpus": "all",
+        "--cpus": "0",
+        "--cpu-quota": "0.5",
+        "--memory": "1.5 GiB",
+    }
+    bare = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=False)))
+    assert requested_resources(bare, rerun_options(bare, Options()))["--engine"] == "local"
+    assert "--engine" not in requested_resources(bare, rerun_options(bare, Options(engine="docker")))
+    own = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/x/a.py")))
+    assert requested_resources(own, own.manifest.options) == {"the scripts": "/x/a.py"}
+    assert requested_resources(own, replace(own.manifest.options, workloads=("/mine/a.py",))) == {}
+
+
+def with_options(options: Options) -> Run:
+    run = recorded()
+    return replace(run, manifest=replace(run.manifest, options=options))
+
+
+def rerun(folder: Path, run: Run, *arguments: str) -> Printed:
+    """Call `tfbench rerun` on a run's report and check that no trial ran."""
+    page, runs = folder / "report.html", folder / "runs"
+    record, shown = pack_for_page(analyse(run), whole=True)
+    page.write_text(render_html(shown, record=record, code=""), encoding="utf-8")
+    printed = tfbench("rerun", page, "--out", runs, *arguments)
+    assert not runs.exists()
+    return printed
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
+def test_nothing_runs_without_consent(tmp_path, arguments, code):
+    printed = rerun(tmp_path, with_options(UNTRUSTED), *arguments)
+    assert printed.code == code
+    assert "--image cpu=evil.example/x" in printed.err
+
+
+def test_check_prints_differences(tmp_path):
+    run = recorded()
+    elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
+    changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
+    printed = rerun(tmp_path, changed, "--check")
+    assert printed.code == 0
+    assert "Another" in printed.err
+    assert f"commit {'0' * 40}" in " ".join(printed.err.split())
+
+
+@pytest.mark.parametrize("name", ["/home", "../../elsewhere", "", "."])
+def test_unsafe_trial_ids_are_rejected(name):
+    """Trial ids are folder names, and existing trial folders are deleted."""
+    made = lzma.decompress(base64.b64decode(pack_for_page(analyse(recorded()), whole=True)[0]))
+    document = msgspec.msgpack.decode(made)
+    document["analysis"]["run"]["planned"][0]["id"] = name
+    changed = lzma.compress(msgspec.msgpack.encode(document))
+    with pytest.raises(StoreError, match=r"planned.*id"):
+        unpack(base64.b64encode(changed).decode())
+
+
+class Environment:
+    def __init__(self, folder: Path) -> None:
+        self.file = script(folder, "good", "keras.datasets.mnist")
+        self.paths = Paths(checkout=ROOT, cache=folder / "cache")
+        self.options = Options(
+            profile="quick",
+            device="cpu",
+            workloads=(str(self.file),),
+            out=folder / "runs",
+            cloud_metadata=False,
+        )
+        self.image = image()
+        self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
+
+    def prepare(self, resolved: Resolved | None = None) -> Prepared:
+        """Prepare a run and create its folder, as if it was interrupted before its first trial ended."""
+        prepared = session.prepare(resolved or resolve(self.options), self.paths, Silent())
+        prepared.folder.create(prepared.run)
+        return prepared
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    made = Environment(tmp_path)
+    engine = FakeEngine(Script())
+    monkeypatch.setattr(session, "connect", lambda *_: engine)
+    monkeypatch.setattr(session, "_images", lambda *_: {"cpu": made.image})
+    monkeypatch.setattr(session, "ensure_data", lambda *_: (tmp_path, made.data))
+    return made
+
+
+def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
+    given = {"API_TOKEN": "s3cr3t", "PROXY": "http://me:s3cr3t@host", "MODE": "fast"}
+    environment.options = replace(environment.options, environment=given)
+    prepared = environment.prepare()
+    assert prepared.manifest.options.environment == {"API_TOKEN": "***", "PROXY": "***", "MODE": "fast"}
+    assert given.items() <= dict(prepared.jobs[0].container.environment).items()
+    with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
+        session.resume(prepared.folder.path, environment.paths, Silent())
+    assert "export API_TOKEN=" in caught.value.hint
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    again = session.resume(prepared.folder.path, environment.paths, Silent())
+    assert given.items() <= dict(again.jobs[0].container.environment).items()
+
+
+def test_resume_uses_the_stored_plan(environment):
+    """The plan of a rerun can have fewer trials than its options imply."""
+    whole = resolve(environment.options)
+    cut = replace(
+        whole, planned=whole.planned[:2], profile=replace(whole.profile, trials=2, max_trials=2, window_s=0.5)
+    )
+    prepared = environment.prepare(cut)
+    again = session.resume(prepared.folder.path, environment.paths, Silent())
+    assert [job.planned for job in again.jobs] == list(cut.planned)
+    assert again.resolved.profile == cut.profile
+    assert again.jobs[0].spec.window_s == 0.5
+    assert again.manifest.run_id == prepared.manifest.run_id
+
+
+def test_containers_get_a_plain_list_of_cpus(environment):
+    """Docker rejects spaces, which --cpus allows."""
+    prepared = environment.prepare(resolve(replace(environment.options, cpus=" 0-0, 0")))
+    assert {job.container.cpus for job in prepared.jobs} == {"0"}
+
+
+def test_a_new_run_needs_a_writable_folder_before_anything_is_built(environment):
+    options = replace(environment.options, out=Path("/proc/runs"))
+    with pytest.raises(StoreError, match="Cannot write /proc"):
+        session.prepare(resolve(options), environment.paths, Silent())
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda one: setattr(one, "image", replace(one.image, digest="sha256:9")), "images"),
+        (lambda one: setattr(one, "data", replace(one.data, kind="real", sha256="9")), "data"),
+        (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "scripts and mounted files"),
+    ],
+)
+def test_resume_is_rejected_if_inputs_changed(environment, change, named):
+    path = environment.prepare().folder.path
+    change(environment)
+    with pytest.raises(StoreError, match=f": {named}[.] .*tart a new run"):
+        session.resume(path, environment.paths, Silent())

@@ -1,0 +1,305 @@
+import os
+import re
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.errors import EngineError, StoreError
+from harness.telemetry import Sample, Target
+from harness.telemetry.csvfile import TelemetryWriter, read_series
+from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
+from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
+from harness.telemetry.sampler import Clock, GapTracker, TickLoop, default_sources, sample
+from tests.conftest import ROOT
+
+TARGET = Target(pid=None, gpus={})
+MS = 1_000_000
+
+
+class FakeClock:
+    """Time advances only by waiting and by the durations of fake reads."""
+
+    def __init__(self, end_ms: int) -> None:
+        self.ns = 5_000 * MS
+        self.end_ns = self.ns + end_ms * MS
+        self.cpu = 0.0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def cpu_s(self) -> float:
+        return self.cpu
+
+    def wait_until(self, due_ns, stop):
+        self.ns = max(self.ns, min(due_ns, self.end_ns))
+        if due_ns > self.end_ns:
+            stop.set()
+        return stop.is_set()
+
+
+class FakeSource:
+    """Returns the number of the read.
+
+    Args:
+        durations_ms: number of the read -> milliseconds it takes.
+        failures: number of the read -> exception to raise, or metric to report as a gap.
+    """
+
+    def __init__(self, clock, name="fake", durations_ms=(), failures=None, interval_s=None):
+        self.clock, self.name, self.interval_s = clock, name, interval_s
+        self.durations_ms, self.failures = dict(durations_ms), failures or {}
+        self.reads = 0
+        self.stopped = False
+
+    def start(self, target, gap):
+        self.gap = gap
+        return {"device": ("load1", "pids")}
+
+    def read(self):
+        number, t_ns = self.reads, self.clock.now_ns()
+        self.reads += 1
+        self.clock.ns += self.durations_ms.get(number, 0) * MS
+        self.clock.cpu += 0.001
+        failure = self.failures.get(number)
+        if isinstance(failure, Exception):
+            raise failure
+        values = {"load1": number, "pids": number}
+        if failure:
+            self.gap("device", failure, "no reading")
+            values.pop(failure)
+        return (Sample(t_ns=t_ns, device="device", values=values),)
+
+    def stop(self):
+        self.stopped = True
+
+
+class RecordingWriter:
+    def __init__(self):
+        self.samples, self.columns = [], {}
+
+    def begin(self, source, columns):
+        self.columns[source] = columns
+
+    def write(self, source, samples):
+        self.samples += samples
+
+    def times_ms(self):
+        return [each.t_ns // MS - 5_000 for each in self.samples]
+
+
+def run(clock, source):
+    writer = RecordingWriter()
+    loop = TickLoop([source], 0.1, writer, clock)
+    loop.run(TARGET, threading.Event())
+    return loop, writer
+
+
+def span_ms(gap):
+    return gap.start_ns // MS - 5_000, gap.end_ns // MS - 5_000
+
+
+def test_ticks_are_at_multiples_of_interval_with_slow_reads():
+    clock = FakeClock(end_ms=950)
+    loop, writer = run(clock, FakeSource(clock, durations_ms={n: 7 * (n % 3) for n in range(20)}))
+    assert writer.times_ms() == [*range(0, 1000, 100), 950], "with a final read at the end"
+    assert (loop.ticks, loop.missed) == (11, 0)
+
+
+def test_missed_ticks_are_counted_and_skipped():
+    clock = FakeClock(end_ms=950)
+    loop, writer = run(clock, FakeSource(clock, durations_ms={2: 350}))
+    assert writer.times_ms()[:-1] == [0, 100, 200, 600, 700, 800, 900]
+    assert loop.missed == 3
+    assert loop.close(clock.ns) == ()
+
+
+def test_long_delay_is_a_gap():
+    clock = FakeClock(end_ms=3_000)
+    loop, _ = run(clock, FakeSource(clock, durations_ms={2: 1_550}))
+    (gap,) = loop.close(clock.ns)
+    assert (gap.source, gap.device, gap.metric) == ("fake", "*", "*")
+    assert span_ms(gap) == (300, 1_750)
+    assert "1.5 s" in gap.reason
+
+
+def test_gap_lasts_from_first_failed_read_to_next_success():
+    clock = FakeClock(end_ms=950)
+    loop, _ = run(clock, FakeSource(clock, failures={3: "pids", 4: "pids", 8: "load1"}))
+    gaps = loop.close(clock.ns)
+    assert {gap.metric: span_ms(gap) for gap in gaps} == {"pids": (300, 500), "load1": (800, 900)}
+    assert gaps[0].reason == "no reading"
+
+
+def test_device_gap_ends_with_next_sample_of_that_device():
+    tracker = GapTracker("nvml")
+    tracker.open(10, "gpu0", "*", "lost")
+    tracker.open(10, "gpu1", "*", "lost")
+    tracker.open(20, "gpu0", "*", "still lost")
+    tracker.update([Sample(t_ns=30, device="gpu1", values={"power_w": 1.0})])
+    gaps = {gap.device: (gap.source, gap.start_ns, gap.end_ns, gap.reason) for gap in tracker.close(50)}
+    assert gaps == {"gpu0": ("nvml", 10, 50, "lost"), "gpu1": ("nvml", 10, 30, "lost")}
+
+
+def test_exception_in_source_is_a_gap_and_reads_continue():
+    clock = FakeClock(end_ms=950)
+    loop, writer = run(clock, FakeSource(clock, failures=dict.fromkeys((2, 3), RuntimeError("odd"))))
+    (gap,) = loop.close(clock.ns)
+    assert (gap.source, gap.device, gap.reason) == ("fake", "*", "RuntimeError: odd")
+    assert span_ms(gap) == (200, 400)
+    assert len(writer.samples) == 9
+
+
+class RealTimeSource(FakeSource):
+    """A source on the real clock; reads wait for the event `hold`."""
+
+    def __init__(self, name, interval_s=None, hold=None):
+        super().__init__(None, name=name, interval_s=interval_s)
+        self.hold = hold
+
+    def read(self):
+        self.reads += 1
+        if self.hold:
+            self.hold.wait()
+        return (Sample(t_ns=time.monotonic_ns(), device="device", values={"load1": 1}),)
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.001)
+
+
+def test_slow_source_does_not_delay_fast_sources(tmp_path):
+    held = threading.Event()
+    quick, slow = RealTimeSource("quick"), RealTimeSource("slow", interval_s=3600, hold=held)
+    with sample([quick, slow], TARGET, tmp_path / "telemetry", 0.01) as sampling:
+        wait_for(lambda: quick.reads > 10)
+        assert slow.reads == 1
+        assert sampling.cost == {}
+        held.set()
+    series = {each.source: len(each.t_ns) for each in read_series(tmp_path / "telemetry")}
+    assert series == {"quick": quick.reads, "slow": slow.reads}
+    assert sampling.cost["quick.reads"] == sampling.cost["ticks"] == quick.reads
+    assert sampling.cost["slow.reads"] == slow.reads == 2, "one read at the start and one at the end"
+    assert 0 <= sampling.cost["cpu_s"] < sampling.cost["wall_s"] * 2
+    assert sampling.gaps == ()
+    assert quick.stopped
+    assert slow.stopped
+
+
+def test_write_error_is_raised_unless_body_raises(tmp_path):
+    (tmp_path / "quick-device.csv").symlink_to("/dev/full")
+    source = RealTimeSource("quick")
+    with pytest.raises(StoreError, match="disk is full"), sample([source], TARGET, tmp_path, 0.01):
+        pass
+    source = RealTimeSource("quick")
+    with pytest.raises(EngineError), sample([source], TARGET, tmp_path, 0.01) as sampling:
+        raise EngineError("gone", hint="start it")
+    assert source.stopped
+    assert sampling.cost["ticks"] == source.reads
+
+
+def make_sample(t_ns, device="gpu0", **values):
+    return Sample(t_ns=t_ns, device=device, values=values)
+
+
+def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
+    with TelemetryWriter(tmp_path) as writer:
+        writer.begin("nvml_slow", {"gpu0": ("energy_j", "pids"), "gpu-1a": ("energy_j",), "gpu2": ()})
+        samples = [make_sample(1, energy_j=0.1 + 0.2, pids=2**53), make_sample(2, "gpu-1a", energy_j=5)]
+        writer.write("nvml_slow", samples)
+        writer.write("nvml_slow", [make_sample(4, pids=7), make_sample(3, pids=6)])
+        # Read before the file is closed, as after a kill.
+        frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
+    second, first = read_series(tmp_path)
+    assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
+    assert first.t_ns.dtype == np.int64
+    np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "sorted by time")
+    np.testing.assert_array_equal(first.columns["energy_j"], [0.1 + 0.2, np.nan, np.nan])
+    np.testing.assert_array_equal(first.columns["pids"], [2.0**53, 6, 7])
+    assert frame["t_ns"].tolist() == [1, 4, 3]
+    assert frame["energy_j"].isna().tolist() == [False, True, True]
+
+
+def test_truncated_last_line_is_ignored(tmp_path):
+    path = tmp_path / "host-host.csv"
+    path.write_text("t_ns,load1\n1,0.5\n2,0.25\n3,0.1")
+    (series,) = read_series(tmp_path)
+    np.testing.assert_array_equal(series.columns["load1"], [0.5, 0.25])
+    for content, columns in (("t_ns,lo", []), ("t_ns,load1\n", ["load1"])):
+        path.write_text(content)
+        (series,) = read_series(tmp_path)
+        assert (len(series.t_ns), list(series.columns)) == (0, columns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["t_ns,load1\n,0.5\n", "t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n", "\0\0\n"],
+)
+def test_invalid_file_is_an_error(tmp_path, text):
+    (tmp_path / "host-host.csv").write_text(text)
+    with pytest.raises(StoreError, match=r"host-host\.csv"):
+        read_series(tmp_path)
+
+
+LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
+SOURCES = default_sources()
+
+
+def documented() -> dict[str, tuple[str, str, set[str]]]:
+    table = (ROOT / "docs/telemetry.md").read_text().partition("## Metrics")[2]
+    rows = {}
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            names, unit, sources, _ = line.strip("| ").split(" | ")
+            *units, kind = unit.split(", ")
+            for name in re.findall("`(.+?)`", names):
+                rows[name] = ("".join(units), kind, set(sources.split(", ")))
+    return rows
+
+
+METRICS = documented()
+
+
+def documented_name(metric: str) -> str:
+    return re.sub(r"^core\d+_", "core{n}_", metric)
+
+
+def test_metrics_of_this_host_are_documented():
+    sources, writer = default_sources(), RecordingWriter()
+    for source in sources:
+        stop = threading.Event()
+        stop.set()
+        loop = TickLoop([source], 0.1, writer, Clock())
+        loop.run(Target(pid=os.getpid(), gpus=LOST_GPU), stop)
+        for gap in loop.close(0):
+            assert gap.metric == "*" or gap.metric in METRICS
+            assert gap.reason.endswith((".", ")")), gap.reason
+    for source, columns in writer.columns.items():
+        for metrics in columns.values():
+            for metric in metrics:
+                assert source in METRICS[documented_name(metric)][2], (source, metric)
+    for each in writer.samples:
+        declared = (set(columns.get(each.device, ())) for columns in writer.columns.values())
+        assert any(each.values.keys() <= metrics for metrics in declared)
+    assert {"host", "container"} <= {each.device for each in writer.samples}
+
+
+def test_nvml_metrics_are_documented():
+    for source in (NvmlSource(), NvmlSlowSource()):
+        readings = source.readings("", Target(pid=None, gpus={}))
+        for metric in (name for reading in readings for name in reading.metrics):
+            assert source.name in METRICS[metric][2], metric
+
+
+def test_documented_sources_and_kinds_match_code():
+    names = {source.name for source in SOURCES}
+    assert len(names) == len(SOURCES)
+    assert not [name for name in names if "-" in name], "the hyphen separates source and device in file names"
+    for metric, (unit, kind, sources) in METRICS.items():
+        assert sources <= names, metric
+        assert (kind == "counter") == (metric in COUNTERS), metric
+        assert (unit == "bits") == (metric in BIT_MASKS), metric
+    assert METRICS.keys() >= COUNTERS | BIT_MASKS

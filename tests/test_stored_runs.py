@@ -1,0 +1,370 @@
+import base64
+import hashlib
+import json
+import lzma
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from harness.analysis import analyse
+from harness.errors import StoreError
+from harness.model.run import Gap, PlannedTrial, Status, Trial
+from harness.run.downsampling import count_values, downsample_run
+from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack, verify
+from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
+from harness.untrusted import check_message_pack
+from reports.page import render_html
+from tests import builders
+from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
+from tests.fakes import good_events, line, start_line, window_line
+from tests.folders import comparable, write_run
+from tests.report_pages import RUNS, javascript
+from workloads.protocol import Spec
+
+RUN = cpu_run(trials=2)
+SPEC = Spec(scripts={})
+
+
+def trial_record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
+    return replace(
+        planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=5,
+        gaps=(Gap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
+        sampling={"ticks": 4.0},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "runs" / "one")
+    made.create(RUN)
+    return made
+
+
+def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Status.OK) -> None:
+    trial = folder.open_trial(planned, SPEC)
+    trial.events.write_text("".join(good_events()), encoding="utf-8")
+    (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n1,50.0\n2,\n", encoding="utf-8")
+    folder.close_trial(trial_record(planned, status), "last words\n")
+
+
+def test_trial_without_record_is_interrupted(folder):
+    write_trial(folder, RUN.planned[0])
+    trial = folder.open_trial(RUN.planned[1], SPEC)
+    trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
+    (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n7,50.0\n9,60.", encoding="utf-8")
+    run = read_run(folder.path)
+    assert [item.status for item in run.trials] == [Status.OK, Status.INTERRUPTED]
+    cut = run.trials[1]
+    assert len(cut.windows) == 2
+    assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
+    assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
+    assert not run.ended
+
+
+def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
+    path = tmp_path / "report.html"
+    for text in ("<p>one</p>", "<p>two</p>"):
+        assert write_atomic(path, text).read_text(encoding="utf-8") == text
+    (tmp_path / "report.html.partial").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="The disk is full") as caught:
+        write_atomic(path, "<p>" * 100)
+    assert "finished trials are kept" in caught.value.hint
+    assert path.read_text(encoding="utf-8") == "<p>two</p>"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("there", "exists already"),
+        ("file/one", "Not a directory"),
+        ("/sys/tfbench", "Cannot write /sys/tfbench"),  # not writable, even for root
+    ],
+)
+def test_run_folder_that_cannot_be_created(tmp_path, path, message):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=message) as caught:
+        RunFolder(tmp_path / path).create(RUN)
+    assert "--out" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("manifest.json", None, "is not a run"),
+        *(("manifest.json", text, "is not a run") for text in ("", "{", "[]", "null", '"x"')),
+        *(("manifest.json", {"schema": version}, "schema version") for version in (None, 0, 1, "2")),
+        ("manifest.json", {"engine": 7}, "not a complete run"),
+        ("plan.json", None, "is not a run"),
+        ("plan.json", "{}", "not a complete run"),
+    ],
+)
+def test_invalid_run_folder(folder, name, content, message):
+    path = folder.path / name
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | content)
+    path.unlink()
+    if content is None:
+        os.mkfifo(path)  # reading it must not block
+    else:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match=message) as caught:
+        read_run(folder.path)
+    assert caught.value.hint
+
+
+def replace_record(trial: TrialFolder, by: Callable[[Path], object]) -> None:
+    trial.record.unlink()
+    by(trial.record)
+
+
+DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
+    "cut record": lambda trial: trial.record.write_text('{"status": "ok", "exit_'),
+    "nested record": lambda trial: trial.record.write_text('{"gaps":' + "[" * 90_000 + "]" * 90_000 + "}"),
+    "foreign": lambda trial: trial.record.write_text(trial.record.read_text().replace(trial.path.name, "x")),
+    "pipe": lambda trial: replace_record(trial, os.mkfifo),
+    "link to itself": lambda trial: replace_record(trial, lambda path: path.symlink_to(path)),
+    "folder": lambda trial: replace_record(trial, Path.mkdir),
+    "telemetry": lambda trial: (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\nx,y\n"),
+    "cut events": lambda trial: os.truncate(trial.events, trial.events.stat().st_size // 2),
+    "forged events": lambda trial: trial.events.write_text(start_line() + window_line(1e14) + line("end")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_trial_does_not_affect_the_others(folder, damage):
+    for planned in RUN.planned:
+        write_trial(folder, planned)
+    damage(folder.trial(RUN.planned[0].id))
+    first, second = read_run(folder.path).trials
+    assert (first.status, second.status) == (Status.BAD_EVENTS, Status.OK)
+    assert "damaged" in first.message
+    again = folder.open_trial(RUN.planned[0], SPEC)
+    assert not os.path.lexists(again.record)
+    assert not again.events.exists()
+    assert list(again.telemetry.iterdir()) == []
+
+
+@pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
+def test_runs_round_trip_through_the_store(build, tmp_path):
+    run = replace(build(), ended=True)
+    back = read_run(write_run(tmp_path / "run", run).path)
+    assert back.manifest == run.manifest
+    assert (back.workloads, back.planned, back.ended) == (run.workloads, run.planned, True)
+    assert len(back.trials) == len(run.trials)
+    for then, now in zip(run.trials, back.trials, strict=True):
+        assert comparable(normalized(now)) == comparable(normalized(then))
+
+
+def normalized(trial: Trial) -> Trial:
+    """Sort telemetry, and drop what is not stored for interrupted trials."""
+    trial = replace(trial, telemetry=sorted(trial.telemetry, key=lambda each: (each.source, each.device)))
+    if trial.status is not Status.INTERRUPTED:
+        return trial
+    unknown = {"message": "", "started_ns": 0, "ended_ns": 0, "facts": {}, "sampling": {}}
+    return replace(trial, metrics=(), warnings=(), gaps=(), **unknown)
+
+
+def test_folder_with_half_a_run_does_not_hide_the_others(tmp_path):
+    run = write_run(tmp_path / "1", RUN).path
+    for name in ("manifest.json", "plan.json"):
+        (tmp_path / f"2-{name}").mkdir()
+        shutil.copy(run / name, tmp_path / f"2-{name}")
+    assert newest_run(tmp_path) == run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
+def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
+    analysis = analyse(RUNS[name]())
+    run, again = unpack(pack(analysis, whole=False))
+    assert comparable(again) == comparable(analysis)
+    assert again.run is run
+
+
+def as_read(run):
+    """Return a simulated run as read from a recording, with the types of the model."""
+    return unpack(pack(analyse(run), whole=True))[0]
+
+
+def written(path: Path, run) -> Path:
+    text, analysis = pack_for_page(analyse(run), whole=True)
+    path.write_text(render_html(analysis, record=text, code=javascript()), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> None:
+    run = as_read(builders.long_run(seconds=1200, gpus=4))
+    analysis = analyse(run)
+    page = written(tmp_path / "report.html", run)
+    short, kept = open_recording(page)
+    assert count_values(short) < count_values(run) / 2
+    assert comparable(kept) == comparable(replace(analysis, run=short))
+    assert short.trials[0].windows == run.trials[0].windows
+    text, shown = pack_for_page(kept, whole=False)
+    again = render_html(shown, record=text, code=javascript())
+    assert again == page.read_text(encoding="utf-8"), "a report made from a report is identical"
+
+
+@pytest.mark.slow
+def test_downsampling_keeps_peaks_gaps_and_the_spread_of_steps() -> None:
+    run = builders.long_run(seconds=600, gpus=1)
+    short = downsample_run(run, 20_000)
+    assert count_values(short) <= 20_000
+    for before, after in zip(run.trials[0].telemetry, short.trials[0].telemetry, strict=True):
+        assert (np.diff(after.t_ns) >= 0).all()
+        for name, values in before.columns.items():
+            if np.isfinite(values).any():
+                assert np.nanmax(after.columns[name]) == np.nanmax(values)
+                assert np.nanmin(after.columns[name]) == np.nanmin(values)
+    for before, after in zip(run.trials[0].steps, short.trials[0].steps, strict=True):
+        assert (after.step_ns.min(), after.step_ns.max()) == (before.step_ns.min(), before.step_ns.max())
+        assert np.median(after.step_ns) == pytest.approx(np.median(before.step_ns), rel=0.1)
+    assert downsample_run(run, count_values(run)) is run
+
+
+def page_with(content: str) -> str:
+    return f'<!DOCTYPE html><script type="text/plain" id="tfbench-run">{content}</script>'
+
+
+def packed_bytes(content: bytes) -> str:
+    return base64.b64encode(lzma.compress(content)).decode()
+
+
+@cache
+def record() -> str:
+    return pack(analyse(builders.cpu_run(trials=1)), whole=True)
+
+
+@cache
+def content() -> bytes:
+    return lzma.decompress(base64.b64decode(record()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a tfbench report"),
+        ("<!DOCTYPE html><p>someone's page", "not a tfbench report"),
+        (page_with(record()) * 2, "not a tfbench report"),
+        (page_with("A" * 64), "cannot be decompressed"),
+        (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
+        (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
+        (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
+        (page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))), "schema version 99"),
+        (page_with(packed_bytes(content()[:-8])), "damaged"),
+        (page_with(packed_bytes(content().replace(b"\xa3<i8", b"\xa3<O8", 1))), "damaged"),
+    ],
+    ids=[
+        "empty", "foreign", "two", "no xz", "cut off", "nested", "no run", "newer", "document cut off",
+        "array of objects",
+    ],
+)  # fmt: skip
+def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StoreError) as error:
+        open_run(path)
+    assert message in error.value.message
+    assert str(path) in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.slow
+def test_decompression_is_limited() -> None:
+    text = base64.b64encode(lzma.compress(bytes(1 << 20))).decode()
+    with pytest.raises(StoreError, match="too large"):
+        unpack(text, max_bytes=1 << 19)
+    with pytest.raises(StoreError, match="damaged"):
+        unpack(text, max_bytes=1 << 21)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"\xdd\x7f\xff\xff\xff" + b"\x80" * 4_100_000, "too many values"),  # empty mappings of 64 bytes each
+        (b"\xdd\x7f\xff\xff\xff", "truncated"),
+        (b"\xdb\xff\xff\xff\xff", "truncated"),
+        (b"\xc1", "unknown type"),
+    ],
+    ids=["many values", "length without items", "text without bytes", "unknown type"],
+)
+def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
+    with pytest.raises(StoreError, match=f"damaged: .*{message}"):
+        unpack(packed_bytes(document))
+
+
+@pytest.mark.slow
+def test_check_accepts_every_type_that_is_written() -> None:
+    numbers = [sign * (1 << power) + add for power in range(63) for sign in (1, -1) for add in (0, -1)]
+    texts = ["x" * length for length in (0, 31, 32, 255, 256, 65_535, 65_536)]
+    lists = [[0] * length for length in (0, 15, 16, 65_535, 65_536)]
+    maps = [{str(key): key for key in range(length)} for length in (0, 15, 16, 65_536)]
+    document = [numbers, texts, [text.encode() for text in texts], lists, maps, None, True, False, 1.5]
+    content = msgspec.msgpack.encode(document)
+    check_message_pack(content)
+    with pytest.raises(ValueError, match="truncated"):
+        check_message_pack(content[:-10])
+
+
+def with_columns(series: dict, kind: str, content: bytes) -> None:
+    series["columns"] = {name: [kind, content] for name in series["columns"]}
+
+
+SERIES_DAMAGES = {
+    "shorter": lambda series: with_columns(series, "<f8", bytes(8)),
+    "huge": lambda series: with_columns(
+        series, "<f8", np.full(len(series["t_ns"][1]) // 8, 1.7e308).tobytes()
+    ),
+    "negative times": lambda series: series.update(t_ns=["<i8", b"\xff" * len(series["t_ns"][1])]),
+    "times of floats": lambda series: series.update(t_ns=["<f8", series["t_ns"][1]]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", SERIES_DAMAGES.values(), ids=SERIES_DAMAGES)
+def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None:
+    document = msgspec.msgpack.decode(content())
+    damage(document["analysis"]["run"]["trials"][0]["telemetry"][0])
+    with pytest.raises(StoreError, match="damaged"):
+        unpack(packed_bytes(msgspec.msgpack.encode(document)))
+
+
+@pytest.mark.slow
+class TestVerify:
+    def written(self, path: Path, **changes: str) -> Path:
+        record, shown = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
+        text = render_html(shown, record=record, code="")
+        for old, new in changes.items():
+            text = text.replace(
+                {"record": record, "shown": hashlib.sha256(record.encode()).hexdigest()}[old], new
+            )
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def test_an_unaltered_report_has_the_digest_that_it_shows(self, tmp_path: Path) -> None:
+        path = self.written(tmp_path / "a.html")
+        run_id, digest = verify(path)
+        assert run_id == open_run(path).manifest.run_id
+        assert f">{digest}<" in path.read_text("utf-8")
+
+    def test_altered_runs_digests_and_folders_are_named(self, tmp_path: Path) -> None:
+        run = builders.cpu_run(trials=1)
+        other = replace(run, manifest=replace(run.manifest, run_id="20990101-000000-0000"))
+        faked = pack(analyse(other), whole=True)
+        for changes in ({"record": faked}, {"shown": "0" * 64}, {"shown": ""}):
+            with pytest.raises(StoreError, match="is altered: the SHA-256 of its run is"):
+                verify(self.written(tmp_path / "a.html", **changes))
+        with pytest.raises(StoreError, match="not a report file"):
+            verify(tmp_path)

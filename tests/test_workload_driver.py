@@ -1,0 +1,318 @@
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.run.events import read_log
+from tests.folders import write_files
+from workloads.driver import ladder, script
+from workloads.driver.device_idle import Completions
+from workloads.driver.failing_variants import measure_each
+from workloads.driver.script import ScriptError, Taken
+from workloads.driver.variants import applies, skipped, worth_trying
+from workloads.protocol import (
+    BASELINE,
+    CUSTOM_LOOP,
+    HOST_FED,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    STAGES,
+    WITHOUT_COPY,
+    WITHOUT_FRAMEWORK,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
+    Edit,
+    EventWriter,
+    Fix,
+    Script,
+    Spec,
+)
+
+Run = Callable[..., Mapping[str, Any]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a text as home/train.py; return what it put into `seen`."""
+
+    def execute(text: str, *arguments: str, path: str = "train.py") -> Mapping[str, Any]:
+        (tmp_path / "home").mkdir(exist_ok=True)
+        seen: dict[str, Any] = {}
+        script.run(Script(path=str(tmp_path / "home" / path), text=text), arguments, {"seen": seen})
+        return seen
+
+    return execute
+
+
+def state() -> tuple[Any, ...]:
+    handlers = tuple(signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM))
+    modules = {name for name in sys.modules if name in ("helper", "__main__")}
+    streams = (sys.stdout, sys.stderr)
+    return (Path.cwd(), sys.argv, sys.path[:], streams, sys.modules["__main__"], handlers, modules)
+
+
+UNRULY = """
+import io, os, signal, sys, helper
+sys.argv.append("x"); sys.path.insert(0, "/x"); sys.stdout = io.StringIO(); os.chdir("/")
+signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGALRM, lambda *_: None)
+seen["helper"] = helper.X
+"""
+
+
+@pytest.mark.parametrize("end", ["", "\nraise RuntimeError('x')", "\nsys.exit(3)", "\nsys.exit()"])
+def test_what_a_script_changes_of_the_process_is_restored(run: Run, tmp_path: Path, end: str) -> None:
+    write_files(tmp_path / "home", {"helper.py": "X = 1"})
+    before = state()
+    try:
+        run(UNRULY + end)
+    except ScriptError:
+        assert end not in ("", "\nsys.exit()")
+    assert state() == before
+    (tmp_path / "home/helper.py").write_text("X = 22")
+    assert run("import helper; seen['x'] = helper.X")["x"] == 22, "modules beside a script are its own"
+
+
+def test_a_script_is_main_with_its_arguments(run: Run) -> None:
+    seen = run(
+        "import argparse, sys\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--rate', type=float)\n"
+        "if __name__ == '__main__':\n"
+        "    own = sys.modules['__main__'].seen is seen\n"
+        "    seen |= {'rate': parser.parse_args().rate, 'file': __file__, 'main': own}",
+        "--rate", "0.5",
+    )  # fmt: skip
+    assert (seen["rate"], seen["main"], Path(seen["file"]).name) == (0.5, True, "train.py")
+
+
+def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_path: Path) -> None:
+    home = write_files(
+        tmp_path / "home", {"a.csv": "1", "data/b.csv": "2", "helper.py": "X = open('a.csv').read()"}
+    )
+    seen = run(
+        "import os, pathlib, helper\n"
+        "here = pathlib.Path(__file__).parent\n"
+        "seen['read'] = [helper.X, open('data/b.csv').read(), (here / 'a.csv').read_text()]\n"
+        "open('model.txt', 'w').write('x')\n"
+        "os.makedirs('checkpoints/1'); open('checkpoints/1/w', 'w').close()\n"
+        "seen['cwd'] = os.getcwd()"
+    )
+    assert seen["read"] == ["1", "2", "1"]
+    assert sorted(path.name for path in home.iterdir() if path.name != "__pycache__") == [
+        "a.csv",
+        "data",
+        "helper.py",
+    ]
+    assert (Path(seen["cwd"]) / "model.txt").read_text() == "x"
+
+
+def test_the_end_of_a_measurement_passes_except_clauses(tmp_path: Path) -> None:
+    text = "def fit():\n    raise END\ntry:\n    fit()\nexcept Exception:\n    seen['caught'] = 1\nseen['on'] = 1"
+    seen: dict[str, Any] = {}
+    script.run(Script(path=str(tmp_path / "train.py"), text=text), (), {"END": Taken, "seen": seen})
+    assert seen == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "advice"),
+    [
+        ("x = 1\nraise KeyError('no')", "train.py:2: KeyError: 'no'.", ""),
+        ("def f():\n    import json\n    json.loads('{')\n\nf()", "train.py:3: JSONDecodeError: Expecting", ""),
+        ("assert False", "train.py:1: AssertionError.", ""),
+        ("raise RuntimeError('first\\nsecond')", "train.py:1: RuntimeError: first.", ""),
+        ("import sys\nsys.exit(3)", "ended by itself: sys.exit(3)", "--arg"),
+        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()", "exit(2)", "--arg"),
+        ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
+        ("import nothing_like_it.deeply", "ModuleNotFoundError", "pip install nothing_like_it"),
+        ("raise Exception('URL fetch failure on http://x')", "URL fetch failure", "--mount PATH"),
+        ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "ConnectionRefused", "no network"),
+        ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
+        ("open('mine/a.csv')", "No such file", "from the script's folder"),
+        ("import os\nos.listdir('/data/mine')", "No such file", "add --mount /data/mine"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_one_sentence_and_what_to_try(
+    run: Run, monkeypatch: pytest.MonkeyPatch, text: str, message: str, advice: str
+) -> None:
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(ScriptError) as caught:
+            run(text)
+    assert message in str(caught.value)
+    assert advice in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+TRAINING = {"epochs": 1}
+ALL = {
+    INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, "batch:4", "calls:10", WITHOUT_FRAMEWORK, WITHOUT_LAUNCH,
+    WITHOUT_INPUT, STAGES, WITHOUT_COPY, "threads:1",
+}  # fmt: skip
+GPU_ONLY, PIPELINE = {HOST_FED, WITHOUT_COPY}, {STAGES, "threads:1", WITHOUT_COPY}
+
+
+def job(
+    arguments=TRAINING, *, pipeline=True, python=False, step_ms=None, waits=None, eager=False, steps=0, **spec
+):
+    """Return a job as far as the choice of variants reads it."""
+    fields = {"device": "gpu", "gpus": 1, "steps": steps, **spec}
+    shared = SimpleNamespace(
+        step_ns={name: value * 1e6 for name, value in (step_ms or {}).items()}, wait_share=waits, eager=eager,
+        callbacks=False,
+    )  # fmt: skip
+    return SimpleNamespace(
+        spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", shared=shared,
+        call=SimpleNamespace(arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "missing"),
+    [
+        (job(), set()),
+        (job(device="cpu", gpus=0), GPU_ONLY),
+        (job(pipeline=False), PIPELINE),
+        (job(pipeline=False, python=True), PIPELINE - {STAGES}),
+        (job(gpus=4), ALL - {INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, STAGES, "threads:1"}),
+        (job({}, pipeline=False), ALL - {MODEL_ONLY, "batch:4"}),
+    ],
+)
+def test_what_applies_to_a_call_and_a_device(made, missing):
+    assert {variant for variant in ALL if not applies(made, variant)} == missing
+
+
+@pytest.mark.parametrize(
+    ("variant", "made", "measured"),
+    [
+        (WITHOUT_INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, waits=0.4), True),
+        (WITHOUT_INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01), False),
+        (STAGES, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01), False),
+        (STAGES, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01, steps=4), True),
+        (STAGES, job(step_ms={BASELINE: 10, CUSTOM_LOOP: 10, MODEL_ONLY: 5}, waits=0.01), True),
+        ("batch:4", job(step_ms={BASELINE: 500, MODEL_ONLY: 400}), False),
+        ("batch:2", job(step_ms={BASELINE: 500, MODEL_ONLY: 400}), True),
+        (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, "calls:10": 3}), True),
+        (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, "calls:10": 8.9}), False),
+        (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}, eager=True), False),
+        (WITHOUT_COPY, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, HOST_FED: 9.1}), False),
+        (WITHOUT_FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}), False),
+        (WITHOUT_FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}, eager=True), True),
+    ],
+)
+def test_what_earlier_results_leave_to_ask(variant, made, measured):
+    assert (skipped(made, variant) == "") is measured
+
+
+@pytest.mark.parametrize(
+    ("answers", "made", "tried"),
+    [
+        ("input", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), True),
+        ("input", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10}, waits=0.0), False),
+        ("loader", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), False),
+        ("loader", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4, python=True), True),
+        ("framework", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 6}), True),
+        ("launch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 5}), True),
+        ("launch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 10}), False),
+        ("eager", job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
+        ("device", job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), False),
+        ("batch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
+        ("batch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
+        ("input", job(gpus=2), False),
+        ("input", job(), True),
+    ],
+)
+def test_remedies_that_answer_a_part_of_the_step(answers, made, tried):
+    assert worth_trying(made, answers) is tried
+
+
+TEXT = "model.compile('ädam')\nmodel.fit(x)\n"
+PLACE = len("model.compile('ädam'".encode())
+XLA, SEVERAL = (
+    Fix(edits=(Edit(start=PLACE, end=PLACE, text=each),), answers="device")
+    for each in (", jit_compile=True", ", steps_per_execution=10")
+)
+RENAMED = Fix(edits=(Edit(start=0, end=5, text="net"),), answers="input")
+
+
+def test_remedies_are_applied_alone_and_together():
+    assert ladder.applied(TEXT, [XLA]) == TEXT.replace("'ädam'", "'ädam', jit_compile=True")
+    first = ladder.applied(TEXT, [XLA, SEVERAL]).splitlines()[0]
+    assert "jit_compile=True" in first and "steps_per_execution=10" in first
+    compile(first, "train.py", "exec")
+    assert ladder.applied(TEXT, [XLA, XLA]) == ladder.applied(TEXT, [XLA])
+    other = Fix(edits=(Edit(start=3, end=7, text="x"),), answers="input")
+    with pytest.raises(ValueError, match="same place"):
+        ladder.applied(TEXT, [RENAMED, other])
+
+
+def test_remedies_that_gained_are_combined_from_the_largest_gain_on():
+    fixes = {"fix:a": XLA, "fix:b": SEVERAL, "fix:c": RENAMED, "fix:batch": Fix(edits=(), answers="batch")}
+    times = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
+    assert ladder.candidates(fixes, times) == ["fix:b", "fix:a"]
+    assert ladder.together(["fix:b", "fix:a"]) == "fix:b+a"
+
+
+@pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
+def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial(tmp_path, baseline, raised):
+    failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
+    failures = {BASELINE if name == baseline else name: failure for name, failure in failures.items()}
+    ran: list[str] = []
+
+    def measure(name: str) -> None:
+        if failures[name]:
+            raise ValueError(failures[name])
+        ran.append(name)
+
+    ending = pytest.raises(ValueError, match=raised) if raised else nullcontext()
+    with (tmp_path / "events").open("w") as file, ending:
+        measure_each(tuple(failures), measure, EventWriter(file))
+    assert ran == [name for name, failure in failures.items() if not failure]
+    assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]
+
+
+class Result:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.done = threading.Event()
+        self._error = error
+
+    def numpy(self) -> None:
+        self.done.wait(5)
+        if self._error:
+            raise self._error
+
+
+def test_the_device_is_idle_after_its_last_result() -> None:
+    first, second = Result(), Result()
+    with closing(Completions()) as completions:
+        assert completions.idle_ns(0, 30) == 0, "no result was tracked"
+        completions.follow(first)
+        threading.Timer(0.05, first.done.set).start()
+        completions.follow(second)
+        assert first.done.is_set(), "at most one result is pending"
+        began = time.monotonic_ns()
+        assert completions.idle_ns(began, time.monotonic_ns()) == 0, "the device is busy"
+        second.done.set()
+        while not completions.idle_ns(began, time.monotonic_ns()):
+            pass
+        now = time.monotonic_ns()
+        assert completions.idle_ns(now, now + 30) == 30
+        assert 0 < completions.idle_ns(began, now) < now - began
+        assert completions.idle_ns(began - 30, began) == 0, "the batch arrived while the device was busy"
+
+
+def test_the_error_of_a_result_is_raised_by_the_next_call() -> None:
+    failed, succeeding = Result(ValueError("no kernel")), Result()
+    failed.done.set()
+    succeeding.done.set()
+    with closing(Completions()) as completions:
+        completions.follow(failed)
+        with pytest.raises(ValueError, match="no kernel"):
+            completions.follow(succeeding)
