@@ -23,7 +23,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.wording import counted, some
 from reports import numbers
-from reports.names import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
+from reports.text import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.

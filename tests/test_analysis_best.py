@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.analysis.best import may_be_best
+from harness.analysis.sweeps import may_be_best
 from harness.model.run import Point
 
 SWEEPS = 400

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.analysis.ratios import ADAPTIVE_WIDENING, Gap, gap, mean_gap, ratio, sample
+from harness.analysis.stats import ADAPTIVE_WIDENING, Gap, gap, mean_gap, ratio, sample
 from harness.model.analysis import Estimate
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.align import counter_increases, steady_means
-from harness.analysis.energy import CPU_COUNTER
+from harness.analysis.energy_and_cost import CPU_COUNTER
+from harness.analysis.trial_measures import counter_increases, steady_means
 from harness.model.analysis import CaveatKind, Key, Summary, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse, compared
+from harness.analysis.comparison import versus
 from harness.analysis.extract import extract
-from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.model.analysis import Analysis, Capability
 from harness.run.json_values import to_plain
 from harness.run.plan import machine_trials
 from harness.run.recording import ExtractFile, read_extract_file
 from harness.untrusted import MAX_BYTES
-from reports import compared_machines, machine
-from reports.csv_table import render_csv
+from reports import compare_page, machine
+from reports.exports import render_csv
 from reports.page import render_markdown
 from tests import builders
 from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, GROUP_CAPABILITIES, MACHINE
@@ -111,9 +111,11 @@ def test_comparisons_say_what_the_machines_explain() -> None:
         replace(each, throughput=tuple(0.8 * value for value in each.throughput)) for each in runs[1].speeds
     )
     same, explained = versus(runs), versus([runs[0], replace(runs[1], speeds=slower)])
-    _, gpu = sorted(compared_machines.notes(same))
+    _, gpu = sorted(compare_page.machine_notes(same))
     assert gpu.startswith("b, GPU 0: the machine is 0.80× a; its speeds, 1.00×")
-    assert "which explains its speeds, 0.80× in the median." in sorted(compared_machines.notes(explained))[1]
-    rows = {name: cells for name, *cells in compared_machines.table(same, (0, 1))}
+    assert (
+        "which explains its speeds, 0.80× in the median." in sorted(compare_page.machine_notes(explained))[1]
+    )
+    rows = {name: cells for name, *cells in compare_page.machine_rows(same, (0, 1))}
     assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
     assert "reading the data" not in " ".join(rows)

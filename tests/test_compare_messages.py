@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.gate import gate
-from harness.analysis.versus import versus
+from harness.analysis.comparison import gate, versus
 from harness.model.comparison import Extract, Section, Versus
 from reports.compare_messages import headline, notes, warnings
 from tests.comparisons import COMPARISONS, again, comparison, whole

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.analysis.data_sheets import _SHEETS, data_sheet
+from harness.analysis.capabilities import _SHEETS, data_sheet
 
 RENTED = (
     "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",

@@ -12,7 +12,7 @@ from harness.model.workload import Workload
 from harness.run.plan import soak_trials
 from harness.run.trial_container import spec_for
 from reports import machine
-from reports.figures import figures_of
+from reports.page import figures_of
 from tests import builders
 from workloads.protocol import SOAK
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.host_periods import host_speeds, slow_trials
+from harness.analysis.trial_measures import host_speeds, slow_trials
 from harness.defaults import PROFILES
 from harness.model.analysis import CaveatKind
 from harness.model.run import Metric, PlannedTrial, Run, Trial

@@ -4,8 +4,8 @@ import io
 import pytest
 
 from harness.model.analysis import Key
-from reports.csv_table import cell, render_csv
-from reports.escaping import harmless
+from reports.exports import cell, render_csv
+from reports.text import harmless
 from tests.report_pages import RUNS, analysis
 from workloads.protocol import MACHINE
 

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
-from reports.escaping import code_block, escape_markdown
 from reports.messages import caveat_lines
 from reports.numbers import speed
 from reports.overview import rows
 from reports.page import render_markdown
+from reports.text import code_block, escape_markdown
 from tests import builders
 from tests.report_pages import RUNS, analysis
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from harness.analysis import analyse
 from harness.model.analysis import PeakUse
 from reports import numbers
-from reports.overview import rows
-from reports.verdict import verdict
+from reports.overview import rows, verdict
 from tests import builders, builders_requests
 
 

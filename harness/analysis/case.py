@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import gpu_names
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, Measures
+from harness.analysis.trial_measures import Measure, Measures, gpu_names
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.platform import Gpu

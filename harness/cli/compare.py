@@ -63,8 +63,7 @@ def command(
     interval of a speed is at or beyond that limit, if a speed was measured in the baseline only, or if nothing could
     be compared. Undecided speeds are named, but do not fail.
     """  # fmt: skip
-    from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
-    from harness.analysis.versus import versus  # noqa: PLC0415
+    from harness.analysis.comparison import gate, versus  # noqa: PLC0415 - kept off the start of commands
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
     limit = None if fail_if_slower is None else _parse_limit(fail_if_slower, baseline)

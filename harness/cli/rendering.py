@@ -161,7 +161,7 @@ def report_renderers(
     """
     from harness.analysis.results_json import results_document  # noqa: PLC0415
     from reports import exports  # noqa: PLC0415
-    from reports.csv_table import render_csv  # noqa: PLC0415
+    from reports.exports import render_csv  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
     analysis, whole = read_analysis(run, read_prices(price), added)
@@ -206,11 +206,10 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
 
 def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mapping[str, Callable[[], str]]:
     """Return functions that render a comparison in each format."""
-    from harness.analysis.gate import gate as check  # noqa: PLC0415
+    from harness.analysis.comparison import gate as check  # noqa: PLC0415
     from harness.analysis.results_json import comparison_document  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
-    from reports.csv_table import comparison_csv  # noqa: PLC0415
-    from reports.junit import render_junit  # noqa: PLC0415
+    from reports.exports import comparison_csv, render_junit  # noqa: PLC0415
 
     return {
         "html": lambda: render_html(comparison, gate=gate, code=charts_code(paths_here().cache / "charts")),
