@@ -149,12 +149,6 @@ def notes(versus: Versus, gate: Gate | None) -> list[str]:
         )
         result.append(f"{may}: too few trials or too much noise to decide.")
     groups: dict[str, list[str]] = {}
-    alike: dict[str, list[str]] = {}
-    for run in versus.runs:
-        alike.setdefault(run.run_id, []).append(run.label)
-    for labels in alike.values():
-        if len(labels) > 1:
-            groups["the same recording. Compare different runs."] = labels
     for run in versus.runs:
         if reason := _incomplete(run):
             groups.setdefault(reason, []).append(run.label)

@@ -93,7 +93,11 @@ def _caveats(runs: Sequence[Extract]) -> list[tuple[str, list[str]]]:
     """Return the warnings of some runs, each with the labels of its runs."""
     result: dict[str, list[str]] = {}
     for run in runs:
-        for text, _ in caveat_lines(run.caveats, notes=False):
+        texts = [text for text, _ in caveat_lines(run.caveats, notes=False)]
+        texts += [
+            f"{machine.device(each.device)}, {each.check}: {machine.health(each)}." for each in run.health
+        ]
+        for text in texts:
             result.setdefault(text, []).append(run.label)
     return list(result.items())
 

@@ -20,8 +20,6 @@ from reports.charts import COLOUR, INK_2, Figure, device_colour, row_figure, row
 from reports.text import device_name, devices_of
 from workloads.protocol import CORE_SUFFIX, SOAK
 
-_SEVERITY = (Level.FAIL, Level.ATTENTION)
-
 
 def verdict(analysis: Analysis) -> tuple[str, str]:
     """Return the machine's card and its level: "good", "notice" or "alert"; "" without anything to say."""
@@ -32,7 +30,7 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
 
 
 def _verdict(analysis: Analysis) -> Iterator[str]:
-    worst = problems(analysis)
+    worst = analysis.problems
     if worst:
         first = f"{device_name(worst[0].device)}: {health(worst[0])}"
         yield first if len(worst) == 1 else f"{first} (and {counted(len(worst) - 1, 'other finding')})"
@@ -145,12 +143,6 @@ _CAPABILITIES = {
     "jpeg": "JPEG decoding",
     "read": "reading the data",
 }
-
-
-def problems(analysis: Analysis) -> list[HealthItem]:
-    """Return the checks that did not pass, failures first."""
-    found = (item for item in analysis.health if item.level in _SEVERITY)
-    return sorted(found, key=lambda item: _SEVERITY.index(item.level))
 
 
 def health(item: HealthItem) -> str:

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from harness.analysis import analyse
-from harness.analysis.comparison import gate, versus
 from harness.analysis.extract import extract
+from harness.analysis.versus import gate, versus
 from harness.model.analysis import Estimate, StepTime
 from harness.model.comparison import Extract, Speed, Versus
 from reports.compare_page import render_html

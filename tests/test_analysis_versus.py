@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from benchmarks.reference import to_json
 from harness.analysis import analyse
-from harness.analysis.comparison import gate, versus
 from harness.analysis.extract import extract, facts
 from harness.analysis.stats import estimate
+from harness.analysis.versus import gate, versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
 from harness.model.run import Options

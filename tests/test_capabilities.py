@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse, compared
-from harness.analysis.comparison import versus
 from harness.analysis.extract import extract
+from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.model.analysis import Analysis, Capability
 from harness.run.json_values import to_plain

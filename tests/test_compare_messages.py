@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.comparison import gate, versus
+from harness.analysis.versus import gate, versus
 from harness.model.comparison import Extract, Section, Versus
 from reports.compare_messages import headline, notes, warnings
 from tests.comparisons import COMPARISONS, again, comparison, whole
@@ -73,10 +73,6 @@ def test_incomplete_runs_are_noted_once() -> None:
     ]
     runs = [replace(each, run_id=each.label) for each in runs]
     assert [text.partition(":")[0] for text in notes(versus(runs), None)] == ["sweep", "empty, b", "cut"]
-    same = [replace(runs[-1], label="again"), runs[-1]]
-    assert [text for text in notes(versus(same), None) if "same recording" in text] == [
-        "again, whole: the same recording. Compare different runs."
-    ]
 
 
 @pytest.mark.parametrize(

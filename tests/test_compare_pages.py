@@ -1,12 +1,15 @@
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
-from harness.analysis.comparison import gate, versus
 from harness.analysis.results_json import comparison_document
-from reports.compare_page import figures_of, render_markdown, shown_runs
+from harness.analysis.versus import gate, versus
+from harness.model.platform import HOST, Check, HealthItem, Level
+from reports import numbers
+from reports.compare_page import figures_of, render_html, render_markdown, shown_runs
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 
@@ -41,6 +44,13 @@ def test_hostile_names_are_escaped() -> None:
     text = render_markdown(comparison("hostile"))
     assert "<script>" not in text
     assert "\u202e" not in made + text
+
+
+def test_what_the_health_checks_found_is_said_of_its_run() -> None:
+    steal = HealthItem(device=HOST, check=Check.STEAL, level=Level.ATTENTION, facts={"share": 0.07})
+    runs = [replace(whole(), label="quiet"), replace(again(whole(), 1), label="shared", health=(steal,))]
+    text = Document(render_html(versus(runs), code="")).text.replace(numbers.SPACE, " ")
+    assert re.search(r"host, steal: 7.0 % of the CPU time[.]\s+shared", text)
 
 
 def test_four_columns_show_different_kinds_of_machine() -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jsonschema import validate
 
-from harness.analysis.comparison import gate, versus
+from harness.analysis.versus import gate, versus
 from reports.exports import render_bencher, render_github, render_junit, render_mlperf, render_openmetrics
 from tests.comparisons import COMPARISONS, again, comparison, whole
 from tests.report_pages import RUNS, analysis

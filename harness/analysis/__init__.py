@@ -46,7 +46,7 @@ def analyse(run: Run) -> Analysis:
         published=() if run_sweeps else published_comparisons(run, run_cases),
         step_times=times,
         findings=findings(run_cases, times, used),
-        caveats=caveats(run, measured, run_summaries, run_clocks),
+        caveats=caveats(run, run_summaries, run_clocks),
         sweeps=run_sweeps,
         latencies=latencies(run),
         capacities=capacities(run),

@@ -9,7 +9,6 @@ from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, gpu_names
 from harness.model.analysis import GPU_POWER, Cost, Estimate, Summary
 from harness.model.run import CPU, Prices, Run
-from harness.model.workload import Workload
 from workloads.protocol import BASELINE, TUNED
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
@@ -60,7 +59,6 @@ def _is_package(metric: str) -> bool:
 HOUR_S = 3600.0
 KWH_J = 3.6e6
 MILLION = 1e6
-VARIANTS = (BASELINE, TUNED)
 
 
 def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
@@ -68,10 +66,7 @@ def costs(run: Run, summaries: Sequence[Summary]) -> tuple[Cost, ...]:
     prices = run.manifest.prices
     if prices is None:
         return ()
-    declared = {workload.name: workload for workload in run.workloads}
-    return tuple(
-        _cost(prices, each, declared.get(each.workload)) for each in summaries if each.variant in VARIANTS
-    )
+    return tuple(_cost(prices, each) for each in summaries if each.variant in (BASELINE, TUNED))
 
 
 def hourly(prices: Prices | None, device: str) -> float | None:
@@ -85,23 +80,23 @@ def hourly(prices: Prices | None, device: str) -> float | None:
     return prices.machine if prices.each_gpu is None else prices.each_gpu * len(gpu_names(device))
 
 
-def _cost(prices: Prices, summary: Summary, workload: Workload | None) -> Cost:
-    rate = hourly(prices, summary.device)
-    second = _product(rate, 1 / HOUR_S)
-    joule = _product(prices.electricity_per_kwh, 1 / KWH_J)
+def _cost(prices: Prices, summary: Summary) -> Cost:
+    rate, samples, electricity = (
+        hourly(prices, summary.device),
+        summary.training_samples,
+        prices.electricity_per_kwh,
+    )
+    speed = summary.throughput
+    sample_s = replace(speed, median=1 / speed.median, low=1 / speed.high, high=1 / speed.low)
+    joules = None if samples is None else _times(summary.energy_j_per_sample, samples, "J")
+    second = None if rate is None else rate / HOUR_S
     return Cost(
         per_hour=rate,
         training=_times(summary.training_s, second, prices.currency),
-        electricity=_times(
-            summary.energy_j_per_sample, _product(summary.training_samples, joule), prices.currency
-        ),
-        per_million_samples=_times(_inverse(summary.throughput), _product(second, MILLION), prices.currency),
+        electricity=_times(joules, None if electricity is None else electricity / KWH_J, prices.currency),
+        per_million_samples=_times(sample_s, None if second is None else second * MILLION, prices.currency),
         **summary.key._asdict(),
     )
-
-
-def _product(left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else left * right
 
 
 def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate | None:
@@ -110,7 +105,3 @@ def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate 
     return replace(
         value, median=value.median * factor, low=value.low * factor, high=value.high * factor, unit=unit
     )
-
-
-def _inverse(value: Estimate) -> Estimate:
-    return replace(value, median=1 / value.median, low=1 / value.high, high=1 / value.low)

@@ -44,6 +44,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         step_times=analysis.step_times,
         findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
+        health=analysis.problems,
         capabilities=tuple(replace(each, references=()) for each in analysis.capabilities),
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},

@@ -1,8 +1,8 @@
-"""Medians, ratios, intervals and trend tests for a few repeated trials.
+"""Medians and ratios of a few repeated trials, with their intervals.
 
 The interval of a median is Student's t on the logarithms, because speeds are positive and their noise is
-multiplicative (Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. Users run
-three to ten trials; a percentile bootstrap of so few cannot extend beyond the observed range. Simulated
+multiplicative (Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. Users
+run three to ten trials; a percentile bootstrap of so few cannot extend beyond the observed range. Simulated
 coverage of 95 % intervals with 5 % log-normal noise (repeated in tests/test_analysis_stats.py):
 
     n                             3     4     5     7    10
@@ -10,8 +10,8 @@ coverage of 95 % intervals with 5 % log-normal noise (repeated in tests/test_ana
     Student's t on logarithms  0.94  0.94  0.95  0.95  0.95
 
 Ratios are paired by trial or from independent samples, on a log scale too. Trials of one run are interleaved, so
-trials with the same index ran under the same conditions. Different runs are independent samples: the ratio is that of the
-medians, with Welch's interval (Welch 1947, "The generalization of Student's problem when several different
+trials with the same index ran under the same conditions. Different runs are independent samples: the ratio is that of
+the medians, with Welch's interval (Welch 1947, "The generalization of Student's problem when several different
 population variances are involved").
 
 A run that is repeated until its interval is narrow stops when its trials happen to agree, so their spread is
@@ -85,30 +85,6 @@ def narrow_enough(values: Sequence[float], target: float) -> bool:
     result = estimate(values, "")
     width = result.half_width if result else None
     return width is not None and width <= target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """A trend over trials: `change` is relative, from first to last; `p` is the p-value."""
-
-    change: float
-    p: float
-
-
-def drift(values: Sequence[float]) -> Drift | None:
-    """Return the trend of values in the order they were measured; None for fewer than four.
-
-    Uses Kendall's test (Mann 1945) and the Theil-Sen slope (Sen 1968).
-    """
-    from scipy.stats import kendalltau, theilslopes  # noqa: PLC0415 - see t_quantile
-
-    array = np.asarray(values, dtype=np.float64)
-    if array.size < 4:
-        return None
-    order = np.arange(array.size)
-    line = theilslopes(array, order)
-    change = line.slope * (array.size - 1) / line.intercept if line.intercept else 0.0
-    return Drift(change=float(change), p=float(kendalltau(order, array).pvalue))
 
 
 ADAPTIVE_WIDENING = 1.25

@@ -1,10 +1,10 @@
 """Throughput of the points of a sweep, the fastest point and those that may be as fast.
 
 The latter are found by multiple comparisons with the best. Separate 95 % comparisons with the best point would
-exclude too many: the best is chosen from the same data, and there are many comparisons. Instead, a point is kept unless a simultaneous 95 % bound separates it from
-the best (Gupta 1965, "On some multiple decision (selection and ranking) rules"; Hsu 1984, "Constrained
-simultaneous confidence intervals for multiple comparisons with the best"). The truly fastest point is among
-the kept points in 95 of 100 sweeps.
+exclude too many: the best is chosen from the same data, and there are many comparisons. Instead, a point is kept
+unless a simultaneous 95 % bound separates it from the best (Gupta 1965, "On some multiple decision (selection and
+ranking) rules"; Hsu 1984, "Constrained simultaneous confidence intervals for multiple comparisons with the best"). The
+truly fastest point is among the kept points in 95 of 100 sweeps.
 
 Speeds are compared on a log scale. Trials with the same index ran under the same conditions, so their common
 effect is removed first (randomised block design). The spread is pooled over all points, since three trials

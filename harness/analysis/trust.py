@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from harness.analysis.case import Case
-from harness.analysis.stats import drift
-from harness.analysis.trial_measures import Measures, slow_trials
-from harness.analysis.utilisation import throttling_caveats
+from harness.analysis.trial_measures import slow_trials
 from harness.model.analysis import (
     MIN_TRIALS,
     RELIABLE_WIDTH,
@@ -25,7 +22,7 @@ from harness.model.analysis import (
     StepTime,
     Summary,
 )
-from harness.model.run import MAX_SAMPLES_PER_S, Run, Status, Trial
+from harness.model.run import MAX_SAMPLES_PER_S, Run, Status
 from harness.model.workload import Workload
 from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
@@ -151,25 +148,13 @@ def link_rate(case: Case) -> float | None:
     return sum(rates) if rates and all(rates) else None
 
 
-# A trend is reported if it is significant at 5 % and larger than 2 %.
-DRIFT_P, DRIFT_CHANGE = 0.05, 0.02
 MAX_MISSED_TICKS = 0.01
-MAX_STEAL_PCT = 1.0
-_GPU_EVENTS = {
-    "foreign_processes": CaveatKind.FOREIGN_PROCESSES,
-    "xid_errors": CaveatKind.XID_ERRORS,
-    "ecc_uncorrected": CaveatKind.ECC_ERRORS,
-}
 
 
-def caveats(
-    run: Run, measured: Measures, summaries: Sequence[Summary], clocks: Sequence[Clocks]
-) -> tuple[Caveat, ...]:
-    """Return the caveats of a run and its machine without duplicates, warnings before notes."""
+def caveats(run: Run, summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> tuple[Caveat, ...]:
+    """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks."""
     groups = (
-        _setup(run), _failed_trials(run), _slow_periods(run), _intervals(summaries), _stability(measured),
-        _telemetry(run), _host(summaries), throttling_caveats(clocks), _clocks_apart(run), _gpu_settings(run),
-        *map(_gpu_events, run.trials),
+        _setup(run), _trials(run), _intervals(summaries), _telemetry(run), _clocks(summaries, clocks),
     )  # fmt: skip
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
@@ -189,7 +174,7 @@ def _setup(run: Run) -> Iterator[Caveat]:
             yield Caveat(kind=kind, workload=trial.workload, device=trial.device, text=text)
 
 
-def _failed_trials(run: Run) -> Iterator[Caveat]:
+def _trials(run: Run) -> Iterator[Caveat]:
     failed = Counter(
         (trial.workload, trial.device, f"{trial.status.value}. {trial.message}".strip())
         for trial in run.trials
@@ -199,15 +184,16 @@ def _failed_trials(run: Run) -> Iterator[Caveat]:
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
         )
-
-
-def _slow_periods(run: Run) -> Iterator[Caveat]:
-    ended = {trial.id: trial for trial in run.trials if trial.status is Status.OK}
-    for name, share in slow_trials(ended.values()).items():
-        trial = ended[name]
-        yield Caveat(
-            kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device, value=1 - share
-        )
+    slow = slow_trials([trial for trial in run.trials if trial.status is Status.OK])
+    for trial in run.trials:
+        place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)
+        if trial.id in slow:
+            yield replace(place, value=1 - slow[trial.id])
+        if any(
+            not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
+            for window in trial.windows
+        ):
+            yield replace(place, kind=CaveatKind.CLOCKS_APART)
 
 
 def _intervals(summaries: Sequence[Summary]) -> Iterator[Caveat]:
@@ -224,16 +210,6 @@ def _intervals(summaries: Sequence[Summary]) -> Iterator[Caveat]:
         yield Caveat(kind=kind, **summary.key._asdict(), value=value)
 
 
-def _stability(measured: Measures) -> Iterator[Caveat]:
-    for key, group in measured.items():
-        if key.variant not in (BASELINE, TUNED):
-            continue
-        values = [measure.throughput for measure in group]
-        trend = drift(values)
-        if trend is not None and trend.p < DRIFT_P and abs(trend.change) > DRIFT_CHANGE:
-            yield Caveat(kind=CaveatKind.DRIFT, **key._asdict(), value=trend.change)
-
-
 def _telemetry(run: Run) -> Iterator[Caveat]:
     ticks = sum(trial.sampling.get("ticks", 0.0) for trial in run.trials)
     missed = sum(trial.sampling.get("missed_ticks", 0.0) for trial in run.trials)
@@ -244,50 +220,13 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
         yield Caveat(kind=CaveatKind.TELEMETRY_GAP, source=source, text=reason)
 
 
-def _host(summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    steal, throttled = (
-        max(
-            (value for each in summaries for key, value in each.telemetry.items() if key.endswith(metric)),
-            default=0.0,
-        )
-        for metric in (".cpu_steal_pct", ".cpu_throttle_events_per_s")
-    )
-    if steal > MAX_STEAL_PCT:
-        yield Caveat(kind=CaveatKind.STEAL, value=steal / 100)
-    if throttled > 0:
+def _clocks(summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> Iterator[Caveat]:
+    for each in clocks:
+        for cause, time in each.slowed.items():
+            yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)
+    if any(
+        value > 0 and name.endswith(".cpu_throttle_events_per_s")
+        for each in summaries
+        for name, value in each.telemetry.items()
+    ):
         yield Caveat(kind=CaveatKind.CPU_THROTTLED)
-
-
-def _gpu_events(trial: Trial) -> Iterator[Caveat]:
-    for series in trial.telemetry:
-        for metric, kind in _GPU_EVENTS.items():
-            values = series.columns.get(metric)
-            if values is None or not np.isfinite(values).any():
-                continue
-            finite = values[np.isfinite(values)]
-            # Errors are counters that may start above zero.
-            before = 0.0 if kind is CaveatKind.FOREIGN_PROCESSES else float(finite[0])
-            if float(finite.max()) > before:
-                yield Caveat(kind=kind, device=series.device)
-
-
-def _gpu_settings(run: Run) -> Iterator[Caveat]:
-    for position, gpu in enumerate(run.manifest.gpus):
-        device = f"gpu{position}"
-        limit, default = gpu.power_limit_w, gpu.power_default_limit_w
-        if limit is not None and default is not None and limit < default:
-            yield Caveat(kind=CaveatKind.POWER_LIMIT, device=device, value=limit, text=f"{default:.0f}")
-        if gpu.mig_enabled:
-            yield Caveat(kind=CaveatKind.MIG, device=device)
-
-
-def _clocks_apart(run: Run) -> Iterator[Caveat]:
-    governor = run.manifest.host_facts.get("cpu_governor")
-    if isinstance(governor, str) and governor != "performance":
-        yield Caveat(kind=CaveatKind.GOVERNOR, text=governor)
-    for trial in run.trials:
-        if any(
-            not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
-            for window in trial.windows
-        ):
-            yield Caveat(kind=CaveatKind.CLOCKS_APART, workload=trial.workload, device=trial.device)

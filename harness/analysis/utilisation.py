@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import core_mean
-from harness.model.analysis import GPU_UTILISATION, Cause, Caveat, CaveatKind, Clocks, Estimate, Finding, Part
+from harness.model.analysis import GPU_UTILISATION, Cause, Clocks, Estimate, Finding, Part
 from workloads.protocol import BASELINE
 
 
@@ -85,10 +85,3 @@ def clock_findings(case: Case) -> Iterator[Finding]:
             share=Estimate(median=lost, low=lost, high=lost, n=1, unit="share"),
             facts={"time": time},
         )
-
-
-def throttling_caveats(measured: Sequence[Clocks]) -> Iterator[Caveat]:
-    """Yield a caveat for each variant and cause that lowered its clock."""
-    for each in measured:
-        for cause, time in each.slowed.items():
-            yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)

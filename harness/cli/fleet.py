@@ -105,7 +105,7 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     runs = folder.runs()
     if not runs:
         return
-    from harness.analysis.comparison import versus  # noqa: PLC0415 - kept off the start of commands
+    from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
     comparison = versus(read_extracts([NamedRun(path=path, label=path.name) for path in runs], progress))
     told().print(_table(folder))

@@ -206,8 +206,8 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
 
 def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mapping[str, Callable[[], str]]:
     """Return functions that render a comparison in each format."""
-    from harness.analysis.comparison import gate as check  # noqa: PLC0415
     from harness.analysis.results_json import comparison_document  # noqa: PLC0415
+    from harness.analysis.versus import gate as check  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
     from reports.exports import comparison_csv, render_junit  # noqa: PLC0415
 
