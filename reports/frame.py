@@ -52,6 +52,7 @@ def environment(*, html: bool) -> Environment:
     )
     env.filters |= {each.__name__: each for each in _FILTERS}
     env.globals |= {"messages": messages, "compare_messages": compare_messages, "machine": machine}
+    env.globals["m"] = env.get_template("macros.html").module
     return env
 
 

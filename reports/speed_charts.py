@@ -8,14 +8,12 @@ import altair as alt
 
 from harness.model.analysis import (
     Analysis,
-    Key,
     Latency,
     PublishedComparison,
     RatioKind,
     Summary,
     Sweep,
     SweepPoint,
-    find_by_key,
 )
 from harness.wording import point_words, scalar_word
 from reports import numbers
@@ -171,16 +169,14 @@ def scaling_figure(analysis: Analysis) -> Figure | None:
     for title, records in panels.items():
         if len({each["gpus"] for each in records}) > 1:
             drawn.append(panel(*_scaling_layers(records), heading=title, height=_SCALING_HEIGHT_PX))
-            table += [tuple(each[name] for name in ("where", "speed", "share", "grew")) for each in records]
+            table += [tuple(each[name] for name in ("where", "speed", "share")) for each in records]
     if not drawn:
         return None
     return Figure(
         id="figure-scaling",
         title="Speed on several GPUs over one GPU; the dashed line is ideal",
         spec=stacked(drawn, labels_px=_SCALING_LABELS_PX, spacing=48),
-        table=Table(
-            header=("Workload, device, variant", "Speed", "Efficiency", "Grew most"), rows=tuple(table)
-        ),
+        table=Table(header=("Workload, device, variant", "Speed", "Efficiency"), rows=tuple(table)),
         reserve_px=_SCALING_LABELS_PX + 90,
     )
 
@@ -193,7 +189,7 @@ def _scaling_layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
     ideal = alt.Chart(rows([{"gpus": each, "times": each, "colour": INK_2} for each in counts]))
     base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
     last = alt.Chart(rows([each for each in records if each["gpus"] == counts[-1]])).encode(x=x, y=y)
-    tooltip = [alt.Tooltip(f"{name}:N") for name in ("where", "speed", "share", "grew")]
+    tooltip = [alt.Tooltip(f"{name}:N") for name in ("where", "speed", "share")]
     return [
         ideal.mark_line(strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y, color=COLOUR),
         base.mark_line(),
@@ -227,31 +223,9 @@ def _scaling_record(analysis: Analysis, each: Summary, colour: str) -> dict[str,
         "where": f"{each.workload}, {device_name(each.device)}, {variant}",
         "speed": numbers.speed(each.throughput),
         "share": numbers.percent(share.median if share else None),
-        "grew": _grew(analysis, each.key),
         "label": f"{variant} {numbers.percent(share.median)}" if share else "",
         "colour": colour,
     }
-
-
-def _grew(analysis: Analysis, key: Key) -> str:
-    """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to."""
-    one = next(
-        (
-            each
-            for each in analysis.step_times
-            if is_gpu(each.device) and "+" not in each.device and each.key == key._replace(device=each.device)
-        ),
-        None,
-    )
-    several = find_by_key(analysis.step_times, key)
-    if one is None or several is None or several is one:
-        return ""
-    added = {
-        part: value.median - (one.parts[part].median if part in one.parts else 0.0)
-        for part, value in several.parts.items()
-    }
-    part = max(added, key=lambda each: added[each])
-    return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
 
 
 _LATENCY_LABELS_PX, _LATENCY_HEIGHT_PX = 46, 180

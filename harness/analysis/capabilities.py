@@ -41,34 +41,26 @@ _INCOMPARABLE = frozenset({"read"})
 
 def capabilities(run: Run) -> tuple[Capability, ...]:
     """Return the capabilities of each device in the order measured."""
-    values: dict[tuple[str, str], list[float]] = {}
-    readings: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    measured: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
     for trial in run.trials:
         if trial.workload == MACHINE and trial.status is Status.OK:
             means = steady_means(trial)
             for metric in trial.metrics:
                 if metric.name == RATE:
-                    values.setdefault((trial.device, metric.variant), []).append(metric.value)
-                    readings.setdefault((trial.device, metric.variant), []).append(
-                        means.get(metric.variant, {})
-                    )
+                    readings = means.get(metric.variant, {})
+                    measured.setdefault((trial.device, metric.variant), []).append((metric.value, readings))
     result = []
-    for (device, name), each in values.items():
-        measured = capability(device, name, each, _kind(run.manifest, device), _gpu(run.manifest, device))
-        if measured:
+    for (device, name), each in measured.items():
+        kind, gpu = _kind(run.manifest, device), _gpu(run.manifest, device)
+        if found := capability(device, name, [value for value, _ in each], kind, gpu):
             mhz, power_w = (
-                [
-                    found[key]
-                    for found in readings[device, name]
-                    if (key := f"nvml.{device}.{reading}") in found
-                ]
-                for reading in ("sm_clock_mhz", "power_instant_w")
+                [readings[key] for _, readings in each if (key := f"nvml.{device}.{metric}") in readings]
+                for metric in ("sm_clock_mhz", "power_instant_w")
             )
-            result.append(
-                replace(
-                    measured, mhz=median(mhz) if mhz else None, power_w=median(power_w) if power_w else None
-                )
+            found = replace(
+                found, mhz=median(mhz) if mhz else None, power_w=median(power_w) if power_w else None
             )
+            result.append(found)
     return tuple(result)
 
 
