@@ -21,7 +21,7 @@ from harness.model.analysis import (
 from harness.model.run import CPU, Run, VariantScript
 from reports import numbers
 from reports.text import SHORT_PARTS, devices_of, is_gpu, variant_name
-from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, WORTH, Change
+from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, WORTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,6 @@ class Row:
         name: the workload, with the device if it ran on several besides the CPU.
         bound_s: the latency bound of a workload that serves requests; its speeds are requests/s within it.
         baseline, tuned: samples/s.
-        changes: of tuned from the baseline.
         cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
         over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
@@ -46,7 +45,6 @@ class Row:
     bound_s: float | None
     baseline: Estimate | None
     tuned: Estimate | None
-    changes: tuple[Change, ...]
     cpu: Estimate | None
     over_cpu: Estimate | None
     tuned_over_cpu: Estimate | None
@@ -92,7 +90,6 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
-    optimized = find_by_key(analysis.summaries, tuned)
     served = find_by_key(analysis.capacities, baseline)
     over_cpu = RatioKind.REQUESTS_GPU_OVER_CPU if analysis.serves(workload) else RatioKind.GPU_OVER_CPU
     return Row(
@@ -102,7 +99,6 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
         bound_s=served.bound_s if served else None,
         baseline=analysis.speed(baseline),
         tuned=analysis.speed(tuned),
-        changes=optimized.changes if optimized else (),
         cpu=analysis.speed(baseline._replace(device=CPU)) if device != CPU else None,
         over_cpu=analysis.ratio(over_cpu, baseline),
         tuned_over_cpu=analysis.ratio(over_cpu, tuned),

@@ -4,22 +4,29 @@ import csv
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from harness.analysis import analyse, compared
+from harness.analysis.capabilities import _SHEETS, data_sheet
 from harness.analysis.extract import extract
 from harness.analysis.versus import versus
+from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
+from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability
+from harness.model.run import Options
+from harness.model.workload import Workload
 from harness.run.json_values import to_plain
-from harness.run.plan import machine_trials
+from harness.run.plan import machine_trials, soak_trials
 from harness.run.recording import ExtractFile, read_extract_file
+from harness.run.trial_container import spec_for
 from harness.untrusted import MAX_BYTES
 from reports import compare_page, machine
 from reports.exports import render_csv
-from reports.page import render_markdown
+from reports.page import figures_of, render_markdown
 from tests import builders
-from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, GROUP_CAPABILITIES, MACHINE
+from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, GROUP_CAPABILITIES, MACHINE, SOAK
 
 
 def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
@@ -119,3 +126,79 @@ def test_comparisons_say_what_the_machines_explain() -> None:
     rows = {name: cells for name, *cells in compare_page.machine_rows(same, (0, 1))}
     assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
     assert "reading the data" not in " ".join(rows)
+
+
+RENTED = (
+    "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",
+    "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S", "NVIDIA H100 PCIe",
+    "NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA B200",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RENTED)
+def test_what_clouds_rent_is_known_by_the_name_that_nvml_gives(name):
+    assert data_sheet(name) is not None
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""])
+def test_other_names_are_not_guessed(name):
+    assert data_sheet(name) is None
+
+
+@pytest.mark.parametrize("sheet", _SHEETS.values(), ids=_SHEETS)
+def test_rates_are_dense_and_consistent(sheet):
+    assert sheet.source
+    assert sheet.bf16 in (0, sheet.fp16)
+    # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
+    if sheet.tf32:
+        assert sheet.tf32 == pytest.approx(sheet.fp16 / 2, rel=0.02)
+    assert sheet.fp64 <= sheet.fp32 <= sheet.fp16
+    assert 300 <= sheet.memory <= 8000
+
+
+def test_a_device_that_heats_up_is_told_from_its_cold_self():
+    speeds = np.concatenate([np.full(40, 700.0), np.linspace(700, 600, 40), np.full(120, 600.0)])
+    analysis = analyse(builders.soaked_run(speeds))
+    (result,) = analysis.endurance
+    assert result.device == "gpu0"
+    assert result.cold == pytest.approx(700e12, rel=0.01)
+    assert result.sustained == pytest.approx(600e12, rel=0.01)
+    assert 65 < result.steady_s < 80
+    assert result.telemetry["power_instant_w"] == pytest.approx(690, abs=3)
+    assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
+    assert "(86\u202f%)" in machine.sustained(result)
+    assert figures_of(analysis)["figure-soak-gpu0"].soak
+
+
+@pytest.mark.parametrize(
+    ("speeds", "steady"),
+    [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)],
+)
+def test_steady_from_the_start_or_never(speeds, steady):
+    (result,) = analyse(builders.soaked_run(speeds)).endurance
+    assert (result.steady_s == 0) is steady
+    assert (result.steady_s is None) is not steady
+
+
+def test_too_short_a_load_says_nothing():
+    assert analyse(builders.soaked_run(np.full(8, 500.0))).endurance == ()
+
+
+def test_each_device_is_saturated_alone_for_so_long():
+    planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
+    assert [(each.device, each.variants) for each in planned] == [
+        ("cpu", (SOAK,)), ("gpu0", (SOAK,)), ("gpu1", (SOAK,)),
+    ]  # fmt: skip
+    spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
+    assert (spec.soak_s, spec.windows) == (600.0, 600)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("45", 45)])
+def test_times_have_units(text, seconds):
+    assert _PARSERS["soak_s"][1](text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "5s", "ten", "-1m", "nan", "99h"])
+def test_other_times_are_refused(text):
+    with pytest.raises(UsageError, match="--soak"):
+        _PARSERS["soak_s"][1](text)
