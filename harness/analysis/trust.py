@@ -148,6 +148,7 @@ def link_rate(case: Case) -> float | None:
     return sum(rates) if rates and all(rates) else None
 
 
+# Share of the sampler's readings.
 MAX_MISSED_TICKS = 0.01
 
 
