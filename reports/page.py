@@ -13,10 +13,10 @@ from harness.model.analysis import Analysis
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.frame import environment, framed
-from reports.machine import machine_figure, soaked
 from reports.overview import description, ladders, rows, verdict
 from reports.speed_charts import (
     latency_figure,
+    machine_figure,
     published_figure,
     scaling_figure,
     speeds_figure,
@@ -24,7 +24,7 @@ from reports.speed_charts import (
     trials_figure,
 )
 from reports.step_time_charts import pipeline_figure, step_time_figure
-from reports.telemetry_chart import telemetry_figure
+from reports.telemetry_chart import soaked, telemetry_figure
 from reports.text import devices_of, is_gpu, titles_of
 from workloads.protocol import MACHINE, SOAK
 

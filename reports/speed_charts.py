@@ -1,13 +1,15 @@
-"""Charts of speeds: of variants, trials, sweep points and several GPUs, beside published ones, and of latency."""
+"""Charts of speeds: variants, trials, sweep points, several GPUs, published ones, latency, and the machine's own."""
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 import altair as alt
 
 from harness.model.analysis import (
     Analysis,
+    Capability,
     Latency,
     PublishedComparison,
     RatioKind,
@@ -16,7 +18,7 @@ from harness.model.analysis import (
     SweepPoint,
 )
 from harness.wording import point_words, scalar_word
-from reports import numbers
+from reports import machine, numbers
 from reports.charts import (
     COLOUR,
     INK_2,
@@ -28,6 +30,7 @@ from reports.charts import (
     gpu_colour,
     panel,
     records_table,
+    row_figure,
     rows,
     span,
     stacked,
@@ -357,3 +360,63 @@ def _outcome(sweep: Sweep, point: SweepPoint) -> str:
     if point == sweep.best:
         return "fastest"
     return "may be as fast" if point.tied else "" if point.tied is False else "too few trials"
+
+
+def machine_figure(analysis: Analysis) -> Figure | None:
+    """Draw a bar for each capability that has something to be compared with; None without any."""
+    devices = devices_of(analysis)
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for each in analysis.capabilities:
+        if each.sheet or each.references:
+            panels.setdefault(devices[each.device], []).append(_bar(each))
+    if not panels:
+        return None
+    most = max(1.0, *(record["share"] for records in panels.values() for record in records))
+    x = alt.X(
+        "share:Q", scale=alt.Scale(domain=[0, most]), axis=alt.Axis(title=None, format="%", tickCount=5)
+    )
+    whole = (
+        alt.Chart(rows([{"share": 1.0}])).mark_rule(strokeWidth=1, strokeDash=[4, 3], color=INK_2).encode(x=x)
+    )
+
+    def layers(number: int, base: alt.Chart) -> list[alt.Chart]:
+        marks = base.mark_tick(thickness=2, size=14, color=INK_2).encode(x=alt.X("kind:Q"))
+        return [base.mark_bar(height=9).encode(x=x, color=COLOUR), marks, whole]
+
+    columns = {
+        "Device": "heading",
+        "Capability": "row",
+        "Measured": "text",
+        "Interval": "interval",
+        "At": "at",
+    }
+    return row_figure(
+        "figure-machine",
+        "Share of the data sheet (dashed) or of machines of the same kind; ticks: these machines",
+        panels,
+        layers,
+        table=columns,
+    )
+
+
+def _bar(each: Capability) -> dict[str, Any]:
+    whole = each.sheet or median(each.references)
+    text = machine.capability(each)
+    if each.references:
+        share = numbers.percent(each.value.median / median(each.references))
+        text = f"{text}, {share} of its kind"
+    return {
+        "row": machine.capability_name(each.name),
+        "share": each.value.median / whole,
+        "kind": median(each.references) / whole if each.references else None,
+        "text": text,
+        "interval": _bar_interval(each),
+        "at": machine.load(each) or numbers.MISSING,
+        "colour": device_colour(each.device),
+    }
+
+
+def _bar_interval(each: Capability) -> str:
+    if each.value.n < 2:
+        return "one trial"
+    return " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import GPU_POWER, GPU_UTILISATION
-from harness.model.run import Trial
+from harness.model.run import Series, Trial
 from harness.run.downsampling import downsample
 from reports import numbers
 from reports.charts import (
@@ -274,3 +274,18 @@ def _table(drawn: Sequence[Line]) -> Table:
         cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
         result.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
     return Table(header=("Metric", "Minimum", "Mean", "Maximum"), rows=tuple(result))
+
+
+def soaked(trial: Trial) -> Trial:
+    """Return a trial that saturated a device with its speed and clock as telemetry of their own."""
+    ends = np.array([each.end_ns for each in trial.windows], np.int64)
+    lengths = np.array([each.end_ns - each.start_ns for each in trial.windows])
+    speed = np.array([each.steps for each in trial.windows]) / lengths
+    added = [
+        Series(source=SOAK, device=trial.device, t_ns=ends, columns={"speed": 100 * speed / speed.max()})
+    ]
+    for series in trial.telemetry:
+        if series.source == "nvml" and "sm_clock_mhz" in series.columns:
+            columns = {"sm_clock_mhz": series.columns["sm_clock_mhz"]}
+            added.append(replace(series, source=SOAK, columns=columns))
+    return replace(trial, telemetry=(*added, *trial.telemetry))

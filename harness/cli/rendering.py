@@ -161,7 +161,6 @@ def report_renderers(
     """
     from harness.analysis.results_json import results_document  # noqa: PLC0415
     from reports import exports  # noqa: PLC0415
-    from reports.exports import render_csv  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
     analysis, whole = read_analysis(run, read_prices(price), added)
@@ -173,7 +172,7 @@ def report_renderers(
     return analysis, {
         "html": html,
         "md": lambda: render_markdown(analysis),
-        "csv": lambda: render_csv(analysis),
+        "csv": lambda: exports.render_csv(analysis),
         "json": lambda: json.dumps(results_document(analysis), indent=1) + "\n",
         "github": lambda: exports.render_github(analysis),
         "bencher": lambda: exports.render_bencher(analysis),
