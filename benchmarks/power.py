@@ -27,10 +27,8 @@ from scipy.stats import binomtest
 from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
-from harness.analysis.gate import gate
-from harness.analysis.ratios import LEVEL, Gap, gap, sample
-from harness.analysis.stats import narrow_enough, t_quantile
-from harness.analysis.versus import versus
+from harness.analysis.stats import LEVEL, Gap, gap, narrow_enough, sample, t_quantile
+from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.recording import EXTRACT_SUFFIX, open_run, read_extract_file

@@ -18,7 +18,7 @@ from harness.model.comparison import (
 )
 from harness.wording import counted, some
 from reports import numbers
-from reports.names import device_names, variant_name
+from reports.text import device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",
@@ -149,12 +149,6 @@ def notes(versus: Versus, gate: Gate | None) -> list[str]:
         )
         result.append(f"{may}: too few trials or too much noise to decide.")
     groups: dict[str, list[str]] = {}
-    alike: dict[str, list[str]] = {}
-    for run in versus.runs:
-        alike.setdefault(run.run_id, []).append(run.label)
-    for labels in alike.values():
-        if len(labels) > 1:
-            groups["the same recording. Compare different runs."] = labels
     for run in versus.runs:
         if reason := _incomplete(run):
             groups.setdefault(reason, []).append(run.label)

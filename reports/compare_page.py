@@ -1,20 +1,25 @@
-"""Write a comparison of runs as an HTML page or as Markdown for a pull request."""
+"""Write a comparison of runs as an HTML page, with its charts, or as Markdown for a pull request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from statistics import geometric_mean, median
 from typing import Any
 
 from harness.analysis.results_json import comparison_document
-from harness.model.analysis import Key, find_by_key
-from harness.model.comparison import Difference, Extract, Gate, Versus
+from harness.model.analysis import NORMAL_BAND, Key, find_by_key
+from harness.model.comparison import Difference, Extract, Gate, Outcome, Versus
 from harness.wording import short_digests, some
-from reports import compare_messages, compared_machines
-from reports.compare_charts import COLUMNS, figures_of, shown_runs
+from reports import charts, compare_messages, machine, numbers
+from reports.compare_messages import MARKS, device_in, reference_name, subject
 from reports.frame import environment, framed
 from reports.messages import caveat_lines, limit
-from workloads.protocol import BASELINE
+from reports.step_time_charts import breakdown_figure
+from reports.text import device_name, variant_name
+from workloads.protocol import BASELINE, COPIES, PRECISIONS, TUNED
 
 
 def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
@@ -50,8 +55,8 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "results": results,
         "rows": list(dict.fromkeys(pairs)),
         "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
-        "notes": [*compare_messages.notes(versus, gate), *compared_machines.notes(versus)],
-        "machines": compared_machines.table(versus, shown),
+        "notes": [*compare_messages.notes(versus, gate), *machine_notes(versus)],
+        "machines": machine_rows(versus, shown),
         "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
         "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],
         "caveats": _caveats(columns),
@@ -88,6 +93,141 @@ def _caveats(runs: Sequence[Extract]) -> list[tuple[str, list[str]]]:
     """Return the warnings of some runs, each with the labels of its runs."""
     result: dict[str, list[str]] = {}
     for run in runs:
-        for text, _ in caveat_lines(run.caveats, notes=False):
+        texts = [text for text, _ in caveat_lines(run.caveats, notes=False)]
+        texts += [
+            f"{machine.device(each.device)}, {each.check}: {machine.health(each)}." for each in run.health
+        ]
+        for text in texts:
             result.setdefault(text, []).append(run.label)
     return list(result.items())
+
+
+# Maximum number of runs with their own column and bar. The chart of ratios shows all runs as dots.
+COLUMNS = 4
+
+
+def figures_of(versus: Versus) -> Mapping[str, charts.Figure]:
+    """Return id -> figure, without empty figures."""
+    built = (_step_times(versus), _ratios(versus))
+    return {figure.id: figure for figure in built if figure is not None}
+
+
+def shown_runs(versus: Versus) -> tuple[int, ...]:
+    """Return the runs with their own column.
+
+    These are all runs up to COLUMNS. Otherwise they are the reference, the fastest run of each other kind of
+    machine, and those that differ most often from the reference.
+    """
+    if len(versus.runs) <= COLUMNS:
+        return tuple(range(len(versus.runs)))
+    kinds = {versus.runs[versus.reference].machine: versus.reference}
+    for each in versus.standings:
+        kinds.setdefault(versus.runs[each.run].machine, each.run)
+    outliers = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
+    often = (run for run, _ in Counter(outliers).most_common())
+    return tuple(dict.fromkeys((*kinds.values(), *often)))[:COLUMNS]
+
+
+def _heading(versus: Versus, workload: str, device: str) -> str:
+    title = next((run.titles[workload] for run in versus.runs if workload in run.titles), workload)
+    return f"{title}, {device_in(versus, device)}"
+
+
+def _step_times(versus: Versus) -> charts.Figure | None:
+    """Draw one bar per run for each workload, device and variant, with a common axis per panel."""
+    panels = {}
+    for workload, device in dict.fromkeys((each.workload, each.device) for each in versus.results):
+        for variant in (BASELINE, TUNED):
+            times = {
+                versus.runs[run].label: time
+                for run in shown_runs(versus)
+                if (time := find_by_key(versus.runs[run].step_times, Key(workload, device, variant)))
+            }
+            if len(times) > 1 or (times and len(versus.runs) == 1):
+                panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times
+    return breakdown_figure(panels, "Bar length is step time, in milliseconds at its end", common=True)
+
+
+def _ratios(versus: Versus) -> charts.Figure | None:
+    """Draw the ratios of more than COLUMNS runs, with one colour per kind of machine."""
+    compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    if not compared or len(versus.runs) <= COLUMNS:
+        return None
+    machines = list(dict.fromkeys(versus.runs[each.run].machine for each, _ in compared))
+    colours = {machine: charts.gpu_colour(index) for index, machine in enumerate(machines)}
+    records = [
+        {
+            "row": subject(versus, each),
+            "value": ratio.median,
+            "name": f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio_estimate(ratio)}",
+            "text": "",
+            "speed": numbers.speed(each.speed),
+            "colour": colours[versus.runs[each.run].machine],
+        }
+        for each, ratio in compared
+    ]
+    keys = (charts.LegendKey(colour=colour, shape="dot", name=name) for name, colour in colours.items())
+    return charts.dot_plot(
+        "figure-ratios",
+        f"Speed over {reference_name(versus)}",
+        {"": records},
+        table={"What": "row", "Run, ratio with its 95 % interval": "name", "Speed": "speed"},
+        around=1.1,
+        legend=tuple(keys) if len(machines) > 1 else (),
+    )
+
+
+# Others depend on the disk, or are a matter of a part of a workload.
+_COMPARED = (*PRECISIONS, "memory", *COPIES, "launch", "jpeg")
+
+
+def machine_rows(versus: Versus, shown: Sequence[int]) -> list[tuple[str, ...]]:
+    """Return a row per device and capability: its name, and its value in each run with the ratio to the reference."""
+    values = [_capabilities_of(versus.runs[run]) for run in shown]
+    reference = _capabilities_of(versus.runs[versus.reference])
+    rows = []
+    for device, name in dict.fromkeys(key for each in values for key in each):
+        cells = []
+        for run, own in zip(shown, values, strict=True):
+            found, base = own.get((device, name)), reference.get((device, name))
+            text = numbers.rate(*found) if found else numbers.MISSING
+            if found and base and run != versus.reference:
+                text += f" ({numbers.ratio(found[0] / base[0])})"
+            cells.append(text)
+        rows.append((f"{device_name(device)} {machine.capability_name(name)}", *cells))
+    return rows
+
+
+def machine_notes(versus: Versus) -> Iterator[str]:
+    """Yield for each run and device how its machine and its speeds compare with the reference's."""
+    reference = _capabilities_of(versus.runs[versus.reference])
+    for number, run in enumerate(versus.runs):
+        own = _capabilities_of(run) if number != versus.reference else {}
+        for device in dict.fromkeys(device for device, _ in own):
+            ratios = [own[key][0] / reference[key][0] for key in own if key[0] == device and key in reference]
+            speeds = [
+                each.ratio.median
+                for each in versus.results
+                if (each.run, each.device) == (number, device) and each.ratio
+            ]
+            if ratios:
+                yield _machine_note(versus, run, device, geometric_mean(ratios), speeds)
+
+
+def _machine_note(versus: Versus, run: Extract, device: str, able: float, speeds: Sequence[float]) -> str:
+    label = versus.runs[versus.reference].label
+    text = f"{run.label}, {device_name(device)}: the machine is {numbers.ratio(able)} {label}"
+    if not speeds:
+        return f"{text}."
+    measured = median(speeds)
+    if abs(math.log(measured / able)) <= NORMAL_BAND:
+        return f"{text}, which explains its speeds, {numbers.ratio(measured)} in the median."
+    return f"{text}; its speeds, {numbers.ratio(measured)} in the median, have other causes."
+
+
+def _capabilities_of(run: Extract) -> Mapping[tuple[str, str], tuple[float, str]]:
+    return {
+        (each.device, each.name): (each.value.median, each.value.unit)
+        for each in run.capabilities
+        if each.name in _COMPARED
+    }

@@ -15,22 +15,22 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.analysis.compared_facts import facts
+from harness.analysis.extract import facts
 from harness.wording import counted, scalar_word
-from reports import compare_messages, escaping, machine, messages, numbers, palette
+from reports import charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
-from reports.names import device_name, variant_name
-from reports.sweep_chart import sweep_table
+from reports.speed_charts import sweep_table
+from reports.text import device_name, variant_name
 
 # The bundle of Vega, Vega-Lite and Vega-Embed is included in vl-convert.
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
-    counted, device_name, escaping.breakable, escaping.code_block, escaping.coded, facts,
+    counted, device_name, text.breakable, text.code_block, text.coded, facts,
     messages.gain_alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
     numbers.duration, numbers.energy, numbers.factor_with_interval, numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
-    numbers.size, numbers.speed, numbers.spread, numbers.when, palette.part_colour, scalar_word,
+    numbers.size, numbers.speed, numbers.spread, numbers.when, charts.part_colour, scalar_word,
     still, sweep_table, variant_name,
 )  # fmt: skip
 
@@ -46,12 +46,13 @@ def environment(*, html: bool) -> Environment:
         loader=PackageLoader("reports"),
         autoescape=html,  # noqa: S701 - Markdown is escaped by `finalize`
         undefined=StrictUndefined,
-        finalize=escaping.escape_html if html else escaping.escape_markdown,
+        finalize=text.escape_html if html else text.escape_markdown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     env.filters |= {each.__name__: each for each in _FILTERS}
     env.globals |= {"messages": messages, "compare_messages": compare_messages, "machine": machine}
+    env.globals["m"] = env.get_template("macros.html").module
     return env
 
 
@@ -83,21 +84,21 @@ def framed(
         for figure in figures.values()
     }
     context = {**context, "figures": figures}
-    style, script = palette.style() + _text("report.css"), _text("report.js")
-    charts = code if figures else ""
+    style, script = charts.style() + _text("report.css"), _text("report.js")
+    bundle = code if figures else ""
     return (
         environment(html=True)
         .get_template(f"{name}.html")
         .render(
             **context,
             sections=_sections(context, name),
-            script_hashes=" ".join(_hash(text) for text in (script, charts) if text),
+            script_hashes=" ".join(_hash(text) for text in (script, bundle) if text),
             style_hash=_hash(style),
             style=Markup(style),  # noqa: S704 - our own
             script=Markup(script),  # noqa: S704 - our own
             specs=_packed(_json(specs)),
             data=_packed(_json(document)),
-            bundle=_packed(charts) if charts else "",
+            bundle=_packed(bundle) if bundle else "",
         )
     )
 

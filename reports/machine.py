@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from harness.analysis.xids import UNKNOWN, XIDS
+from harness.analysis.health_checks import UNKNOWN, XIDS
 from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance, PeakUse
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
-from reports.names import device_name, devices_of
+from reports.text import device_name, devices_of
 from workloads.protocol import CORE_SUFFIX
-
-_SEVERITY = (Level.FAIL, Level.ATTENTION)
 
 
 def verdict(analysis: Analysis) -> tuple[str, str]:
@@ -24,7 +22,7 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
 
 
 def _verdict(analysis: Analysis) -> Iterator[str]:
-    worst = problems(analysis)
+    worst = analysis.problems
     if worst:
         first = f"{device_name(worst[0].device)}: {health(worst[0])}"
         yield first if len(worst) == 1 else f"{first} (and {counted(len(worst) - 1, 'other finding')})"
@@ -137,12 +135,6 @@ _CAPABILITIES = {
     "jpeg": "JPEG decoding",
     "read": "reading the data",
 }
-
-
-def problems(analysis: Analysis) -> list[HealthItem]:
-    """Return the checks that did not pass, failures first."""
-    found = (item for item in analysis.health if item.level in _SEVERITY)
-    return sorted(found, key=lambda item: _SEVERITY.index(item.level))
 
 
 def health(item: HealthItem) -> str:

@@ -23,7 +23,7 @@ from harness.model.analysis import (
 from harness.model.run import Run, Status
 from harness.wording import counted, some
 from reports import numbers
-from reports.names import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
+from reports.text import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
 from workloads.protocol import BASELINE, TUNED
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
@@ -309,18 +309,10 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
-        CaveatKind.DRIFT: f"{counted(count, 'speed')} drifted over the trials (at most {percent}).",
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,
-        CaveatKind.STEAL: f"The hypervisor took up to {percent} of the CPU time (steal).",
-        CaveatKind.FOREIGN_PROCESSES: "Other processes used the GPU. Stop them and repeat.",
-        CaveatKind.XID_ERRORS: "The driver reported critical errors (XID). Check the kernel log.",
-        CaveatKind.ECC_ERRORS: "Uncorrectable memory errors. Reset and test the GPU.",
-        CaveatKind.POWER_LIMIT: f"The power limit is {worst:.0f} W, below the default of {first.text} W.",
-        CaveatKind.MIG: "A MIG instance was measured, not the whole GPU.",
-        CaveatKind.GOVERNOR: f"CPU frequency governor is {first.text}, not performance.",
         CaveatKind.CLOCKS_APART: "The container's clock is not the host's: telemetry is not aligned.",
         CaveatKind.THROTTLED: f"Lowered GPU clocks ({first.text}), for up to {percent} of the time.",
         CaveatKind.CPU_THROTTLED: "CPU cores were throttled by heat. Improve the cooling.",

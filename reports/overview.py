@@ -1,13 +1,15 @@
-"""The overview of a run, one row per workload, for the page, Markdown and the terminal."""
+"""The first screen of page, Markdown and terminal: a verdict, a row per workload, and the ladder of its changes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from harness.fixes import note
 from harness.model.analysis import (
     Analysis,
+    Capacity,
     Estimate,
     Finding,
     Key,
@@ -16,10 +18,11 @@ from harness.model.analysis import (
     StepTime,
     find_by_key,
 )
-from harness.model.run import CPU, Run
+from harness.model.platform import target_for
+from harness.model.run import CPU, Run, VariantScript
 from reports import numbers
-from reports.names import devices_of
-from workloads.protocol import BASELINE, TUNED, Change
+from reports.text import SHORT_PARTS, devices_of, is_gpu, variant_name
+from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,6 @@ class Row:
         name: the workload, with the device if it ran on several besides the CPU.
         bound_s: the latency bound of a workload that serves requests; its speeds are requests/s within it.
         baseline, tuned: samples/s.
-        changes: of tuned from the baseline.
         cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
         over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
@@ -44,7 +46,6 @@ class Row:
     bound_s: float | None
     baseline: Estimate | None
     tuned: Estimate | None
-    changes: tuple[Change, ...]
     cpu: Estimate | None
     over_cpu: Estimate | None
     tuned_over_cpu: Estimate | None
@@ -90,7 +91,6 @@ def rows(analysis: Analysis) -> tuple[Row, ...]:
 
 def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
-    optimized = find_by_key(analysis.summaries, tuned)
     served = find_by_key(analysis.capacities, baseline)
     over_cpu = RatioKind.REQUESTS_GPU_OVER_CPU if analysis.serves(workload) else RatioKind.GPU_OVER_CPU
     return Row(
@@ -100,7 +100,6 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
         bound_s=served.bound_s if served else None,
         baseline=analysis.speed(baseline),
         tuned=analysis.speed(tuned),
-        changes=optimized.changes if optimized else (),
         cpu=analysis.speed(baseline._replace(device=CPU)) if device != CPU else None,
         over_cpu=analysis.ratio(over_cpu, baseline),
         tuned_over_cpu=analysis.ratio(over_cpu, tuned),
@@ -131,3 +130,185 @@ def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:
 
 def _gain(finding: Finding) -> float:
     return finding.remedy.gain.median if finding.remedy else finding.gain or 1.0
+
+
+def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
+    """Return the verdict; "" if nothing was measured."""
+    sentences = (
+        "; ".join(parts)
+        for parts in (
+            [*_limits(overview), *_gains(overview)],
+            [*_peak(analysis), *_beside_cpu(overview), *_scaling(overview)],
+            list(_served(analysis)),
+        )
+    )
+    return " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences if each)
+
+
+def _limits(overview: Sequence[Row]) -> Iterator[str]:
+    """Yield how many workloads each part limits: "input limits 2 of 4 workloads, compute 2"."""
+    parts = Counter(
+        SHORT_PARTS.get(each, each.value)
+        for row in overview
+        if row.finding and (each := next(iter(row.finding.parts), None))
+    )
+    if not parts:
+        return
+    (first, count), *others = parts.most_common()
+    what = f"{count} of {len(overview)} workloads" if len(overview) > 1 else overview[0].name
+    yield ", ".join([f"{first} limits {what}", *(f"{part} {number}" for part, number in others)])
+
+
+def _gains(overview: Sequence[Row]) -> Iterator[str]:
+    gains = [row.gain.median for row in overview if row.gain]
+    if gains and max(gains) < WORTH:
+        yield "no change of the code made it faster"
+    elif gains:
+        yield f"with all fixes {_range(gains, numbers.factor)} as fast"
+
+
+def _peak(analysis: Analysis) -> Iterator[str]:
+    """Yield the share of the GPU's measured peak that published and tuned code use."""
+    shares = {
+        variant: [
+            each.of_measured
+            for each in analysis.peak_use
+            if each.variant == variant and is_gpu(each.device) and each.of_measured is not None
+        ]
+        for variant in (BASELINE, TUNED)
+    }
+    if shares[BASELINE]:
+        tuned = f", tuned {_range(shares[TUNED], numbers.percent)}" if shares[TUNED] else ""
+        yield f"the code as written uses {_range(shares[BASELINE], numbers.percent)} of the GPU's peak{tuned}"
+
+
+def _beside_cpu(overview: Sequence[Row]) -> Iterator[str]:
+    ratios = [row.tuned_over_cpu.median for row in overview if row.tuned_over_cpu]
+    if ratios:
+        yield f"tuned, the GPU is {_range(ratios, numbers.factor)} as fast as this machine's CPUs"
+
+
+def _scaling(overview: Sequence[Row]) -> Iterator[str]:
+    """Yield the lowest efficiency of several GPUs."""
+    scaled = [(each.median, row) for row in overview if (each := row.tuned_scaling or row.scaling)]
+    if scaled:
+        share, row = min(scaled, key=lambda one: one[0])
+        yield f"{row.name} keeps {numbers.percent(share)} of one GPU's speed per GPU"
+
+
+def _served(analysis: Analysis) -> Iterator[str]:
+    best: dict[str, Capacity] = {}
+    for each in analysis.capacities:
+        if each.rate_per_s and (each.workload not in best or each.variant == TUNED):
+            best[each.workload] = each
+    for each in best.values():
+        rate = f"{numbers.speed(each.rate_per_s).removesuffix('/s')} requests a second"
+        yield f"{each.workload} serves {rate} within {numbers.duration(each.bound_s)}"
+
+
+def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """Return "2 to 9 %", or one value if both ends read alike."""
+    low, high = text(min(values)), text(max(values))
+    return high if low == high else f"{low.rstrip(f'%×{numbers.SPACE}')} to {high}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A changed script.
+
+    Attributes:
+        text: what the change does.
+        safety: what it does to the numbers; "" if unknown.
+        gain: speed over the baseline's.
+        diff: lines that begin with "+", "-", "@" or a space.
+    """
+
+    variant: str
+    name: str
+    text: str
+    safety: str
+    gain: Estimate
+    diff: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The changes that were measured for a workload on a device, largest gain first; tuned is apart.
+
+    Attributes:
+        file, script: name and text of the tuned script; "" without one.
+        command: runs the tuned script in the image that measured it; "" without an image.
+        components: further files that the tuned script imports: name -> text.
+        parts: the remedies that tuned consists of, by name; () for a script of its own.
+    """
+
+    row: Row
+    steps: tuple[Step, ...]
+    tuned: Step | None
+    file: str = ""
+    script: str = ""
+    command: str = ""
+    parts: tuple[str, ...] = ()
+    components: Mapping[str, str] = field(default_factory=dict)
+
+
+def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
+    """Return the ladder of each row that has a finding or measured changes."""
+    result = (_ladder(analysis, row) for row in rows)
+    return [each for each in result if each.steps or each.tuned or each.row.finding]
+
+
+def _ladder(analysis: Analysis, row: Row) -> Ladder:
+    ran: dict[str, VariantScript] = {}
+    for trial in analysis.run.trials:
+        if (trial.workload, trial.device) == (row.workload, row.device):
+            ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
+    steps = [step for script in ran.values() if (step := _step(analysis, row, script))]
+    tuned = ran.get(TUNED)
+    components = (
+        each.components for each in analysis.run.workloads if each.name == row.workload and each.tuned
+    )
+    return Ladder(
+        row=row,
+        # Combinations are rungs on the way to tuned.
+        steps=tuple(
+            sorted(
+                (step for step in steps if step.variant != TUNED and "+" not in step.variant),
+                key=lambda step: -step.gain.median,
+            )
+        ),
+        tuned=next((step for step in steps if step.variant == TUNED), None),
+        file=f"{row.workload}-tuned.py" if tuned else "",
+        script=tuned.text if tuned else "",
+        command=_command(analysis, row) if tuned else "",
+        parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
+        components=next(components, {}) if tuned else {},
+    )
+
+
+def _command(analysis: Analysis, row: Row) -> str:
+    """Return the command that runs the tuned script of a row in its image, in the current folder."""
+    declared = (each.image for each in analysis.run.workloads if each.name == row.workload)
+    target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.device))
+    image = next((each.reference for each in analysis.run.manifest.images if each.target == target), "")
+    gpus = " --gpus all" if is_gpu(row.device) else ""
+    return (
+        f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.workload}-tuned.py'
+        if image
+        else ""
+    )
+
+
+def _step(analysis: Analysis, row: Row, script: VariantScript) -> Step | None:
+    gain = analysis.gain(Key(row.workload, row.device, script.variant))
+    if gain is None:
+        return None
+    what = note(script.variant) if script.variant.startswith(FIX_PREFIX) else None
+    return Step(
+        variant=script.variant,
+        name=variant_name(script.variant),
+        text=what.text if what else "",
+        safety=what.safety if what else "",
+        gain=gain,
+        diff=tuple(script.diff.splitlines()[2:]),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -13,12 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import GPU_POWER, GPU_UTILISATION
-from harness.model.run import Trial
+from harness.model.run import Series, Trial
 from harness.run.downsampling import downsample
 from reports import numbers
-from reports.charts import COLOUR, Figure, Key, Table, labels_axis, panel, rows, stacked
-from reports.names import device_name, variant_name
-from reports.palette import DASHES, gpu_colour, phase_colour
+from reports.charts import (
+    COLOUR,
+    DASHES,
+    Figure,
+    LegendKey,
+    Table,
+    gpu_colour,
+    labels_axis,
+    panel,
+    phase_colour,
+    rows,
+    stacked,
+)
+from reports.text import device_name, variant_name
 from workloads.protocol import EVALUATE, FIRST_STEP, SOAK, STEADY, WARM_UP
 
 Floats = NDArray[np.float64]
@@ -243,14 +254,16 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
     return f"{name}{low:g}{f' to {high:g}' if high > low else ''}"
 
 
-def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[Key, ...]:
+def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[LegendKey, ...]:
     gpus = {line.device: index for line in drawn if (index := _gpu_index(line.device)) is not None}
     several = gpus.items() if len(gpus) > 1 else ()
-    keys = [Key(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several]
+    keys = [
+        LegendKey(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several
+    ]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)
-    keys += [Key(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
+    keys += [LegendKey(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
     if power_limit_w is not None and any(line.quantity.unit == "W" for line in drawn):
-        keys.append(Key(colour=ALERT, shape="dash", name="power limit"))
+        keys.append(LegendKey(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)
 
 
@@ -261,3 +274,18 @@ def _table(drawn: Sequence[Line]) -> Table:
         cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
         result.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
     return Table(header=("Metric", "Minimum", "Mean", "Maximum"), rows=tuple(result))
+
+
+def soaked(trial: Trial) -> Trial:
+    """Return a trial that saturated a device with its speed and clock as telemetry of their own."""
+    ends = np.array([each.end_ns for each in trial.windows], np.int64)
+    lengths = np.array([each.end_ns - each.start_ns for each in trial.windows])
+    speed = np.array([each.steps for each in trial.windows]) / lengths
+    added = [
+        Series(source=SOAK, device=trial.device, t_ns=ends, columns={"speed": 100 * speed / speed.max()})
+    ]
+    for series in trial.telemetry:
+        if series.source == "nvml" and "sm_clock_mhz" in series.columns:
+            columns = {"sm_clock_mhz": series.columns["sm_clock_mhz"]}
+            added.append(replace(series, source=SOAK, columns=columns))
+    return replace(trial, telemetry=(*added, *trial.telemetry))

@@ -8,14 +8,12 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analysis.compared_facts import machine_name
+from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
 from reports import machine, messages, numbers
-from reports.escaping import harmless
-from reports.names import device_name, devices_of, variant_name
-from reports.overview import Row, description, first_fix, rows
-from reports.sweep_chart import sweep_table
-from reports.verdict import verdict
+from reports.overview import Row, description, first_fix, rows, verdict
+from reports.speed_charts import sweep_table
+from reports.text import device_name, devices_of, harmless, variant_name
 
 SWEEP_ROWS = 24
 _LEFT_ALIGNED = frozenset({"workload", "on", "limited by", "outcome"})

@@ -8,8 +8,7 @@ import numpy as np
 
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.analysis.gate import gate
-from harness.analysis.versus import versus
+from harness.analysis.versus import gate, versus
 from harness.model.analysis import Estimate, StepTime
 from harness.model.comparison import Extract, Speed, Versus
 from reports.compare_page import render_html

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.best import may_be_best
-from harness.analysis.ratios import Gap, gap, ratio, sample
-from harness.analysis.stats import drift, estimate, narrow_enough
+from harness.analysis.stats import Gap, estimate, gap, narrow_enough, ratio, sample
+from harness.analysis.sweeps import may_be_best
 from harness.model.analysis import Estimate
 from harness.model.run import Point
 
@@ -144,15 +143,3 @@ def test_intervals_contain_the_median_and_scale_with_the_unit(values: list[float
 )  # fmt: skip
 def test_narrow_enough_compares_the_half_width(values: list[float], target: float, enough: bool) -> None:
     assert narrow_enough(values, target) is enough
-
-
-def test_drift_is_significant_only_for_real_trends() -> None:
-    falling = drift([100, 98, 96, 94, 92])
-    assert falling.p == pytest.approx(2 / 120)  # 2 of 5! orders are monotone
-    assert falling.change == pytest.approx(-0.08)
-    still = drift([100, 98, 101, 99, 100])
-    assert still.p > 0.3
-    assert drift([1, 2, 3]) is None
-    random = np.random.default_rng(3)
-    result = [drift(random.normal(100, 5, 7).tolist()) for _ in range(1000)]
-    assert np.mean([each.p < 0.05 for each in result if each is not None]) < 0.06

@@ -5,15 +5,13 @@ import pytest
 
 from benchmarks.reference import to_json
 from harness.analysis import analyse
-from harness.analysis.compared_facts import facts
-from harness.analysis.extract import extract
-from harness.analysis.gate import gate
-from harness.analysis.versus import versus
+from harness.analysis.extract import extract, facts
+from harness.analysis.versus import gate, versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section, Speed
 from harness.model.run import Options
 from harness.run.recording import read_extract_file
-from reports.compare_charts import shown_runs
+from reports.compare_page import shown_runs
 from tests import builders
 from tests.comparisons import again, faster, fleet, whole
 from tests.report_pages import RUNS

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.gate import gate
 from harness.analysis.results_json import comparison_document
-from harness.analysis.versus import versus
+from harness.analysis.versus import gate, versus
 from harness.model.comparison import Extract, Section, Versus
-from reports.compare_charts import figures_of, shown_runs
 from reports.compare_messages import headline, notes, warnings
-from reports.compare_page import render_markdown
+from reports.compare_page import figures_of, render_markdown, shown_runs
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 

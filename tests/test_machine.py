@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse, compared
-from harness.analysis.data_sheets import _SHEETS, data_sheet
+from harness.analysis.capabilities import _SHEETS, data_sheet
 from harness.analysis.extract import extract
-from harness.analysis.host_periods import slow_trials
+from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
 from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
@@ -27,10 +27,9 @@ from harness.run.runner import Stopping
 from harness.run.trial_container import spec_for
 from harness.system.doctor_checks import State, disk_checks, examine
 from harness.system.machine import host_facts, system_description
-from reports import compared_machines, machine, messages
-from reports.csv_table import render_csv
-from reports.figures import figures_of
-from reports.page import render_markdown
+from reports import compare_page, machine, messages
+from reports.exports import render_csv
+from reports.page import figures_of, render_markdown
 from tests import builders, special_runs
 from tests.conftest import ROOT
 from tests.folders import write_files
@@ -125,10 +124,12 @@ def test_comparisons_say_what_the_machines_explain() -> None:
         replace(each, throughput=tuple(0.8 * value for value in each.throughput)) for each in runs[1].speeds
     )
     same, explained = versus(runs), versus([runs[0], replace(runs[1], speeds=slower)])
-    _, gpu = sorted(compared_machines.notes(same))
+    _, gpu = sorted(compare_page.machine_notes(same))
     assert gpu.startswith("b, GPU 0: the machine is 0.80× a; its speeds, 1.00×")
-    assert "which explains its speeds, 0.80× in the median." in sorted(compared_machines.notes(explained))[1]
-    rows = {name: cells for name, *cells in compared_machines.table(same, (0, 1))}
+    assert (
+        "which explains its speeds, 0.80× in the median." in sorted(compare_page.machine_notes(explained))[1]
+    )
+    rows = {name: cells for name, *cells in compare_page.machine_rows(same, (0, 1))}
     assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
     assert "reading the data" not in " ".join(rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.align import steady_means
+from harness.analysis.trial_measures import steady_means
 from harness.model.analysis import Analysis, Cause, CaveatKind
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in

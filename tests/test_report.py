@@ -15,11 +15,10 @@ from harness.model.run import Run
 from harness.run.recording import pack_for_page
 from reports import numbers
 from reports.charts import still
-from reports.figures import figures_of
 from reports.frame import environment
 from reports.messages import limit
 from reports.overview import rows
-from reports.page import render_html
+from reports.page import figures_of, render_html
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, analysis, page

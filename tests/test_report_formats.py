@@ -10,22 +10,27 @@ from jsonschema import validate
 from rich.console import Console
 
 from harness.analysis import analyse
-from harness.analysis.gate import gate
-from harness.analysis.versus import versus
+from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
 from harness.model.analysis import Analysis, Key
 from harness.model.run import CPU
 from harness.progress import LoggedTask
 from reports import numbers
-from reports.csv_table import cell, render_csv
-from reports.escaping import code_block, escape_markdown, harmless
-from reports.exports import render_bencher, render_github, render_mlperf, render_openmetrics
-from reports.junit import render_junit
+from reports.exports import (
+    cell,
+    render_bencher,
+    render_csv,
+    render_github,
+    render_junit,
+    render_mlperf,
+    render_openmetrics,
+)
 from reports.messages import caveat_lines
 from reports.numbers import speed
 from reports.overview import rows
 from reports.page import render_markdown
 from reports.terminal import summary
+from reports.text import code_block, escape_markdown, harmless
 from tests import builders
 from tests.comparisons import COMPARISONS, again, comparison, whole
 from tests.report_pages import RUNS, analysis

@@ -23,8 +23,7 @@ from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
 from reports.messages import PART_TEXTS, caveat_lines, explanation, fix, gain, gain_alone, limit, trust
-from reports.overview import rows
-from reports.verdict import verdict
+from reports.overview import rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.protocol import BASELINE, TUNED

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.align import counter_increases, steady_means
-from harness.analysis.energy import CPU_COUNTER
+from harness.analysis.energy_and_cost import CPU_COUNTER
 from harness.analysis.sweeps import sweeps
+from harness.analysis.trial_measures import counter_increases, steady_means
 from harness.model.analysis import CaveatKind, Key, Summary, Sweep, SweepPoint, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from reports.messages import banners

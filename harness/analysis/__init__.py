@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.analysis.capabilities import capabilities, compared
+from harness.analysis.capabilities import capabilities, compared, endurance, peak_use
 from harness.analysis.case import cases
-from harness.analysis.caveats import caveats
-from harness.analysis.cost import costs
-from harness.analysis.endurance import endurance
+from harness.analysis.energy_and_cost import costs
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
-from harness.analysis.peak_use import peak_use
 from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
-from harness.analysis.ratios import comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
+from harness.analysis.stats import comparisons
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import summaries
 from harness.analysis.sweeps import sweeps
-from harness.analysis.throttling import clocks
 from harness.analysis.trial_measures import measures
+from harness.analysis.trust import caveats
+from harness.analysis.utilisation import clocks
 from harness.model.analysis import Analysis
 from harness.model.run import Run
 
@@ -48,7 +46,7 @@ def analyse(run: Run) -> Analysis:
         published=() if run_sweeps else published_comparisons(run, run_cases),
         step_times=times,
         findings=findings(run_cases, times, used),
-        caveats=caveats(run, measured, run_summaries, run_clocks),
+        caveats=caveats(run, run_summaries, run_clocks),
         sweeps=run_sweeps,
         latencies=latencies(run),
         capacities=capacities(run),

@@ -1,20 +1,39 @@
-"""What a machine can do: medians over trials, beside data sheets and reference machines of its kind."""
+"""What a machine can do, beside data sheets and reference machines of its kind; how much of it workloads use.
+
+The use of the peak is model FLOPs utilisation (MFU) as Chowdhery et al. 2022 ("PaLM", appendix B) define it: the
+operations that the model needs, not those that ran, over the peak of the precision that it computes in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import geometric_mean, median
+from typing import NamedTuple
 
-from harness.analysis.align import steady_means
-from harness.analysis.data_sheets import data_sheet
-from harness.analysis.impossible import PCIE_LANE_BYTES_PER_S
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from harness.analysis.case import Case
 from harness.analysis.stats import estimate
-from harness.model.analysis import Analysis, Capability, Normality
+from harness.analysis.trial_measures import steady_means
+from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
+from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse
 from harness.model.comparison import Extract
 from harness.model.platform import Gpu
-from harness.model.run import CPU, Manifest, Run, Status
-from workloads.protocol import COPIES, CORE_SUFFIX, MACHINE, PRECISIONS, RATE
+from harness.model.run import CPU, Manifest, Run, Status, Trial
+from workloads.protocol import (
+    BASELINE,
+    COPIES,
+    CORE_SUFFIX,
+    FLOPS,
+    MACHINE,
+    PRECISIONS,
+    RATE,
+    SOAK,
+    WORK,
+    measures_speed,
+)
 
 # Depends on the disk and on what is mounted, not on the kind of machine.
 _INCOMPARABLE = frozenset({"read"})
@@ -22,34 +41,26 @@ _INCOMPARABLE = frozenset({"read"})
 
 def capabilities(run: Run) -> tuple[Capability, ...]:
     """Return the capabilities of each device in the order measured."""
-    values: dict[tuple[str, str], list[float]] = {}
-    readings: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    measured: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
     for trial in run.trials:
         if trial.workload == MACHINE and trial.status is Status.OK:
             means = steady_means(trial)
             for metric in trial.metrics:
                 if metric.name == RATE:
-                    values.setdefault((trial.device, metric.variant), []).append(metric.value)
-                    readings.setdefault((trial.device, metric.variant), []).append(
-                        means.get(metric.variant, {})
-                    )
+                    readings = means.get(metric.variant, {})
+                    measured.setdefault((trial.device, metric.variant), []).append((metric.value, readings))
     result = []
-    for (device, name), each in values.items():
-        measured = capability(device, name, each, _kind(run.manifest, device), _gpu(run.manifest, device))
-        if measured:
+    for (device, name), each in measured.items():
+        kind, gpu = _kind(run.manifest, device), _gpu(run.manifest, device)
+        if found := capability(device, name, [value for value, _ in each], kind, gpu):
             mhz, power_w = (
-                [
-                    found[key]
-                    for found in readings[device, name]
-                    if (key := f"nvml.{device}.{reading}") in found
-                ]
-                for reading in ("sm_clock_mhz", "power_instant_w")
+                [readings[key] for _, readings in each if (key := f"nvml.{device}.{metric}") in readings]
+                for metric in ("sm_clock_mhz", "power_instant_w")
             )
-            result.append(
-                replace(
-                    measured, mhz=median(mhz) if mhz else None, power_w=median(power_w) if power_w else None
-                )
+            found = replace(
+                found, mhz=median(mhz) if mhz else None, power_w=median(power_w) if power_w else None
             )
+            result.append(found)
     return tuple(result)
 
 
@@ -128,3 +139,135 @@ def _sheet(gpu: Gpu | None, name: str) -> float | None:
         return None
     value: float = getattr(sheet, name)
     return value * (1e9 if name == "memory" else 1e12) or None
+
+
+class DataSheet(NamedTuple):
+    """Peaks in TFLOP/s (0 where the hardware lacks the type), memory in GB/s, NVLink in GB/s of both directions."""
+
+    fp64: float
+    fp32: float
+    tf32: float
+    bf16: float
+    fp16: float
+    memory: float
+    pcie_gen: int
+    nvlink: float
+    watts: float
+    source: str
+
+
+_AMPERE = "NVIDIA A100 data sheet, 2021"
+_HOPPER = "NVIDIA H100 data sheet, 2023"
+_SHEETS = {
+    "T4": DataSheet(0.25, 8.1, 0, 0, 65, 320, 3, 0, 70, "NVIDIA T4 data sheet, 2019"),
+    "V100-SXM2-16GB": DataSheet(7.8, 15.7, 0, 0, 125, 900, 3, 300, 300, "NVIDIA V100 data sheet, 2020"),
+    "V100-SXM2-32GB": DataSheet(7.8, 15.7, 0, 0, 125, 900, 3, 300, 300, "NVIDIA V100 data sheet, 2020"),
+    "V100-PCIE-16GB": DataSheet(7.0, 14.0, 0, 0, 112, 900, 3, 0, 250, "NVIDIA V100 data sheet, 2020"),
+    "V100-PCIE-32GB": DataSheet(7.0, 14.0, 0, 0, 112, 900, 3, 0, 250, "NVIDIA V100 data sheet, 2020"),
+    "A10": DataSheet(0, 31.2, 62.5, 125, 125, 600, 4, 0, 150, "NVIDIA A10 data sheet, 2021"),
+    "A10G": DataSheet(0, 35, 35, 70, 70, 600, 4, 0, 300, "NVIDIA A10G data sheet, 2021"),
+    "A30": DataSheet(10.3, 10.3, 82, 165, 165, 933, 4, 200, 165, "NVIDIA A30 data sheet, 2022"),
+    "L4": DataSheet(0, 30.3, 60, 121, 121, 300, 4, 0, 72, "NVIDIA L4 data sheet, 2023"),
+    "L40S": DataSheet(0, 91.6, 183, 362, 362, 864, 4, 0, 350, "NVIDIA L40S data sheet, 2023"),
+    "A100-SXM4-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 1555, 4, 600, 400, _AMPERE),
+    "A100-SXM4-80GB": DataSheet(19.5, 19.5, 156, 312, 312, 2039, 4, 600, 400, _AMPERE),
+    "A100-PCIE-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 1555, 4, 600, 250, _AMPERE),
+    "A100 80GB PCIe": DataSheet(19.5, 19.5, 156, 312, 312, 1935, 4, 600, 300, _AMPERE),
+    "H100 PCIe": DataSheet(51, 51, 378, 756, 756, 2000, 5, 600, 350, _HOPPER),
+    "H100 80GB HBM3": DataSheet(67, 67, 494.5, 989.5, 989.5, 3350, 5, 900, 700, _HOPPER),
+    "H100 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 3900, 5, 600, 400, "NVIDIA H100 data sheet, 2024"),
+    "H200": DataSheet(67, 67, 494.5, 989.5, 989.5, 4800, 5, 900, 700, "NVIDIA H200 data sheet, 2024"),
+    "H200 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 4800, 5, 900, 600, "NVIDIA H200 data sheet, 2024"),
+    "GH200 480GB": DataSheet(67, 67, 494.5, 989.5, 989.5, 4000, 5, 900, 1000, "NVIDIA GH200 data sheet, 2023"),
+    "GH200 144G HBM3e": DataSheet(67, 67, 494.5, 989.5, 989.5, 4900, 5, 900, 1000, "NVIDIA GH200 data sheet, 2024"),
+    "B200": DataSheet(37, 75, 1125, 2250, 2250, 8000, 5, 1800, 1000, "NVIDIA HGX B200 data sheet, 2024"),
+}  # fmt: skip
+
+
+def data_sheet(name: str) -> DataSheet | None:
+    """Return the data sheet of a GPU by the name that NVML gives it; None if it is not in the table."""
+    return _SHEETS.get(name.removeprefix("NVIDIA ").removeprefix("Tesla "))
+
+
+_PRECISIONS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+
+
+def peak_use(cases: Sequence[Case], measured: Sequence[Capability]) -> tuple[PeakUse, ...]:
+    """Return the use of the measured and the data sheet's peak, of each variant whose operations are known."""
+    return tuple(each for case in cases for each in _of_case(case, measured))
+
+
+def _of_case(case: Case, measured: Sequence[Capability]) -> Iterator[PeakUse]:
+    devices = case.gpus or (case.device,)
+    peaks = {each.name: each for each in measured if each.device == devices[0]}
+    for variant, summary in case.variants.items():
+        # Tuned trains the same model, and its own step may have no count.
+        flops = case.metric(variant, FLOPS) or case.metric(BASELINE, FLOPS)
+        if not flops or not measures_speed(variant):
+            continue
+        precision = _precision(case, variant, peaks)
+        peak = peaks.get(precision)
+        yield PeakUse(
+            workload=case.name,
+            device=case.device,
+            variant=variant,
+            flops_per_sample=flops,
+            flops_per_s=flops * summary.throughput.median,
+            precision=precision,
+            measured_peak=peak.value.median * len(devices) if peak else None,
+            sheet_peak=peak.sheet * len(devices) if peak and peak.sheet else None,
+        )
+
+
+def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:
+    """Return the capability that a variant's products use: float32 is TF32 where the GPU has it."""
+    chosen = [
+        str(info.params.get("precision", ""))
+        for trial in case.trials
+        for info in trial.variants
+        if info.variant == variant
+    ]
+    name = max(chosen, key=chosen.count, default="").removeprefix("mixed_")
+    return _PRECISIONS.get(name) or ("tf32" if "tf32" in peaks else "fp32")
+
+
+# The sustained speed is the median of the last third; a device is steady when medians of BLOCK windows stay within
+# STEADY_BAND of it.
+BLOCK, STEADY_BAND = 5, 0.02
+_READINGS = ("sm_clock_mhz", "power_instant_w", "temperature_c")
+
+
+def endurance(run: Run) -> tuple[Endurance, ...]:
+    """Return what each saturated device sustained."""
+    return tuple(result for trial in run.trials if (result := _endurance(trial)))
+
+
+def _endurance(trial: Trial) -> Endurance | None:
+    work = next((each.value for each in trial.metrics if (each.variant, each.name) == (SOAK, WORK)), None)
+    windows = [each for each in trial.windows if each.variant == SOAK]
+    if trial.workload != MACHINE or trial.status is not Status.OK or work is None or len(windows) < 3 * BLOCK:
+        return None
+    speeds = np.array([each.steps * work * 1e9 / (each.end_ns - each.start_ns) for each in windows])
+    late = windows[-len(windows) // 3 :]
+    sustained = float(np.median(speeds[-len(late) :]))
+    medians = np.median(sliding_window_view(speeds, BLOCK), axis=1)
+    unsteady = np.flatnonzero(np.abs(medians / sustained - 1) > STEADY_BAND)
+    first = int(unsteady[-1]) + 1 if len(unsteady) else 0
+    steady = (windows[first].start_ns - windows[0].start_ns) / 1e9 if first < len(medians) else None
+    return Endurance(
+        device=trial.device,
+        cold=float(np.median(speeds[:BLOCK])),
+        sustained=sustained,
+        steady_s=steady,
+        telemetry=dict(_late_means(trial, late[0].start_ns, late[-1].end_ns)),
+    )
+
+
+def _late_means(trial: Trial, start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
+    for series in trial.telemetry:
+        inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
+        for name in _READINGS:
+            if (series.source, series.device) == ("nvml", trial.device) and name in series.columns:
+                values = series.columns[name][inside]
+                if np.isfinite(values).any():
+                    yield name, float(np.nanmean(values))

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.align import gpu_names
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, Measures
+from harness.analysis.trial_measures import Measure, Measures, gpu_names
 from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
 from harness.model.platform import Gpu
 from harness.model.run import CPU, Run, Trial
 from harness.model.workload import Workload
-from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
+from workloads.protocol import BASELINE, INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,23 +83,22 @@ class Case:
 
     def metric(self, variant: str, name: str) -> float | None:
         """Return the median over trials of a metric reported for a variant."""
-        values = [
-            metric.value
-            for trial in self.trials
-            for metric in trial.metrics
-            if (metric.variant, metric.name) == (variant, name)
-        ]
+        values = self._metrics(variant, name).get(name)
         return median(values) if values else None
+
+    def _metrics(self, variant: str, prefix: str) -> Mapping[str, list[float]]:
+        """Return the values of a variant's metrics whose names begin with `prefix`, by name."""
+        result: dict[str, list[float]] = {}
+        for trial in self.trials:
+            for metric in trial.metrics:
+                if metric.variant == variant and metric.name.startswith(prefix):
+                    result.setdefault(metric.name, []).append(metric.value)
+        return result
 
     def largest_variable(self) -> tuple[str, float]:
         """Return the path and the number of elements of the baseline's largest trained variable; "" if unknown."""
-        found = (
-            (metric.name.removeprefix(VARIABLE_PREFIX), metric.value)
-            for trial in self.trials
-            for metric in trial.metrics
-            if metric.name.startswith(VARIABLE_PREFIX)
-        )
-        return next(found, ("", 0.0))
+        found = self._metrics(BASELINE, VARIABLE_PREFIX).items()
+        return next(((name.removeprefix(VARIABLE_PREFIX), values[0]) for name, values in found), ("", 0.0))
 
     def between_epochs_s(self, variant: str) -> float:
         """Return the seconds per step of a variant that ends of epochs take."""
@@ -108,19 +106,9 @@ class Case:
 
     def function_costs(self) -> Mapping[str, Estimate]:
         """Return the seconds per sample of the functions of a loader written in Python, in the order of their calls."""
-        names = dict.fromkeys(
-            metric.name
-            for trial in self.trials
-            for metric in trial.metrics
-            if metric.variant == INPUT_ONLY and metric.name.startswith(STAGE_PREFIX)
-        )
-        values = {
-            name.removeprefix(STAGE_PREFIX): [
-                metric.value for trial in self.trials for metric in trial.metrics if metric.name == name
-            ]
-            for name in names
-        }
-        return {name: each for name, found in values.items() if (each := estimate(found, "s/sample"))}
+        found = self._metrics(INPUT_ONLY, STAGE_PREFIX).items()
+        costs = {name.removeprefix(STAGE_PREFIX): estimate(values, "s/sample") for name, values in found}
+        return {name: each for name, each in costs.items() if each}
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
         """Return a ratio measured for a variant on this device, or None."""

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from harness.analysis.case import Case
 from harness.analysis.host_taken import host_shares
-from harness.analysis.impossible import impossible
-from harness.analysis.learning import not_learning
 from harness.analysis.pipelines import is_serial, slowest_stages
-from harness.analysis.throttling import clock_findings
-from harness.analysis.utilisation import cpus_used
+from harness.analysis.trust import impossible, not_learning
+from harness.analysis.utilisation import clock_findings, cpus_used
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.analysis.align import gpu_names
 from harness.analysis.case import Case
+from harness.analysis.trial_measures import gpu_names
 from harness.analysis.utilisation import device_activity
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.run import CPU, Run

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import SECOND_NS
-from harness.analysis.ratios import ratio
-from harness.analysis.stats import estimate
+from harness.analysis.stats import estimate, ratio
+from harness.analysis.trial_measures import SECOND_NS
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.run import CPU, RequestTimes, Run, Status, Trial
 from workloads.protocol import (

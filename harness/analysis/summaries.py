@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.align import steady_means
-from harness.analysis.energy import energy_per_sample
-from harness.analysis.learning import STEPS_TRAINED, learned, required_accuracy
+from harness.analysis.energy_and_cost import energy_per_sample
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, Measures
+from harness.analysis.trial_measures import Measure, Measures, steady_means
+from harness.analysis.trust import STEPS_TRAINED, learned, required_accuracy
 from harness.model.analysis import Key, Summary
 from harness.model.run import CPU, Run, VariantInfo
 from harness.model.workload import Workload

@@ -1,17 +1,22 @@
-"""Measures: one value per trial and variant, from the samples and times of its steady-state windows."""
+"""What each trial measured: values from its steady-state windows, and the telemetry in them.
+
+Trials in slow periods of the host, told from slow workloads by the probe at both ends of each trial, do not count.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, geometric_mean, median
 
-from harness.analysis.align import SECOND_NS
-from harness.analysis.host_periods import slow_trials
-from harness.model.analysis import Key
-from harness.model.run import Run, Status, Trial, Window
-from workloads.protocol import BASELINE, BETWEEN_EPOCHS, MACHINE, VARIANTS, changes_baseline
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.model.analysis import MIN_TRIALS, Key
+from harness.model.run import CPU, Run, Series, Status, Trial, Window
+from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
+from workloads.protocol import BASELINE, BETWEEN_EPOCHS, MACHINE, PROBES, VARIANTS, changes_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 def measures(run: Run) -> Measures:
     """Return the measures of all successful trials, ordered by workload, device and variant.
 
-    Trials in slow periods of the host do not count; see harness.analysis.host_periods. Sweep points are
+    Trials in slow periods of the host do not count; see slow_trials. Sweep points are
     excluded, since their parameters differ; see harness.analysis.sweeps.
     """
     groups: dict[Key, list[Trial]] = defaultdict(list)
@@ -130,3 +135,184 @@ def _wait_share(windows: Iterable[Window], between_s: float) -> float | None:
     observed = [window for window in windows if window.wait_ns >= 0]
     time_ns = sum(_length_ns(window, between_s) for window in observed)
     return min(1.0, sum(window.wait_ns for window in observed) / time_ns) if time_ns > 0 else None
+
+
+SECOND_NS = 1_000_000_000
+# The device with one column per CPU: hundreds on a large host, and threads migrate between them.
+PER_CORE = "cores"
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
+    """Return variant -> "source.device.metric" -> mean over the variant's windows.
+
+    Counters become rates: their increase over the windows / length of the windows, with "_per_s" appended to
+    the name. A metric without readings in a variant's windows is absent. A window shorter than the interval between
+    the readings around its start or end is left out, because the increase would include other variants.
+    """
+    steady = _steady(trial)
+    means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
+    for series in trial.telemetry:
+        if series.device != PER_CORE and len(series.t_ns) and steady.variants:
+            for name, by_variant in _window_means(series, steady):
+                for variant, value in zip(steady.variants, by_variant.tolist(), strict=True):
+                    if value == value:  # noqa: PLR0124 - false for NaN only
+                        means[variant][f"{series.source}.{series.device}.{name}"] = value
+    return means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steady:
+    """The windows of a trial in time order, as arrays of equal length.
+
+    Attributes:
+        variants: in the order in which they first ran.
+        codes: position of each window's variant in `variants`.
+        starts_ns, ends_ns: start and end of each window.
+    """
+
+    variants: tuple[str, ...]
+    codes: Ints
+    starts_ns: Ints
+    ends_ns: Ints
+
+
+def _steady(trial: Trial) -> _Steady:
+    windows = sorted(trial.windows, key=lambda window: window.start_ns)
+    codes = {
+        variant: code for code, variant in enumerate(dict.fromkeys(window.variant for window in windows))
+    }
+    return _Steady(
+        variants=tuple(codes),
+        codes=np.array([codes[window.variant] for window in windows], dtype=np.int64),
+        starts_ns=np.array([window.start_ns for window in windows], dtype=np.int64),
+        ends_ns=np.array([window.end_ns for window in windows], dtype=np.int64),
+    )
+
+
+def _window_means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats]]:
+    variants = len(steady.variants)
+    tick_codes = _tick_codes(series.t_ns, steady)
+    inside = tick_codes >= 0
+    for name, values in series.columns.items():
+        if name in BIT_MASKS:
+            continue
+        if name in COUNTERS:
+            yield f"{name}_per_s", _window_rates(series, name, steady)
+            continue
+        good = inside & np.isfinite(values)
+        sums = np.bincount(tick_codes[good], weights=values[good], minlength=variants)
+        counts = np.bincount(tick_codes[good], minlength=variants)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            yield name, sums / counts
+
+
+def _tick_codes(t_ns: Ints, steady: _Steady) -> Ints:
+    """Return the variant code of the window that each tick falls into, -1 outside all windows.
+
+    Some readings cover the time since the previous one (utilisation, GPM). A tick therefore counts only if
+    the previous tick was in the same window; otherwise load of the preceding variant would be included.
+    Variants with too few readings for this rule keep all their ticks.
+    """
+    at = np.searchsorted(steady.starts_ns, t_ns, side="right") - 1
+    codes = steady.codes[at]
+    inside = (at >= 0) & (t_ns <= steady.ends_ns[at])
+    whole = inside & (np.concatenate((t_ns[:1], t_ns[:-1])) >= steady.starts_ns[at])
+    rare = np.bincount(codes[whole], minlength=len(steady.variants)) == 0
+    return np.where(whole | (inside & rare[codes]), codes, -1)
+
+
+def _window_rates(series: Series, name: str, steady: _Steady) -> Floats:
+    variants, codes = len(steady.variants), steady.codes
+    increases = counter_increases(series.t_ns, series.columns[name], steady.starts_ns, steady.ends_ns)
+    seconds = (steady.ends_ns - steady.starts_ns) / SECOND_NS
+    good = np.isfinite(increases)
+    sums = np.bincount(codes[good], weights=increases[good], minlength=variants)
+    lengths = np.bincount(codes[good], weights=seconds[good], minlength=variants)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums / lengths
+
+
+def counter_increases(t_ns: Ints, counter: Floats, starts_ns: Ints, ends_ns: Ints) -> Floats:
+    """Return the increase of a counter in each of n intervals, interpolated between readings.
+
+    NaN if the readings do not cover the interval, are further apart at its ends than it is long, or the counter
+    was reset in it.
+    """
+    good = np.isfinite(counter)
+    t_ns, counter = t_ns[good], counter[good]
+    if len(t_ns) < 2:
+        return np.full(len(starts_ns), np.nan)
+    # Relative times, because float64 represents nanoseconds since boot exactly for only 104 days.
+    origin = int(t_ns[0])
+    times = (t_ns - origin).astype(np.float64)
+    starts, ends = (starts_ns - origin).astype(np.float64), (ends_ns - origin).astype(np.float64)
+    increases = np.interp(ends, times, counter) - np.interp(starts, times, counter)
+    apart = np.diff(times, append=times[-1])
+    at_start, at_end = (apart[np.searchsorted(times, edges, side="right") - 1] for edges in (starts, ends))
+    covered = (starts >= 0) & (ends <= times[-1]) & (np.maximum(at_start, at_end) <= ends - starts)
+    return np.where(covered & (increases >= 0), increases, np.nan)
+
+
+def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
+    """Return the mean of a per-CPU metric over a variant's windows, or None without readings."""
+    series = next(
+        (each for each in trial.telemetry if each.device == PER_CORE and metric in each.columns), None
+    )
+    steady = _steady(trial)
+    if series is None or variant not in steady.variants or not len(series.t_ns):
+        return None
+    values = series.columns[metric]
+    good = (_tick_codes(series.t_ns, steady) == steady.variants.index(variant)) & np.isfinite(values)
+    return float(values[good].mean()) if good.any() else None
+
+
+def gpu_names(device: str) -> tuple[str, ...]:
+    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", () for "cpu"."""
+    return tuple(part for part in device.split("+") if part != CPU)
+
+
+# A host below this share of its usual speed is slow. On a quiet machine the probe stays within 5 %.
+SLOW = 0.9
+# At most so many trials of a workload and device are repeated and left uncounted.
+MAX_REPEATED = 2
+
+
+def host_speeds(trials: Iterable[Trial]) -> Mapping[str, float]:
+    """Return trial id -> the host's speed over its median among the trials, for trials that have a probe."""
+    probes = {trial.id: found for trial in trials if (found := _probe(trial))}
+    if len(probes) < MIN_TRIALS:
+        return {}
+    usual = {name: median(found[name] for found in probes.values()) for name in PROBES}
+    return {
+        trial: geometric_mean(found[name] / usual[name] for name in PROBES) for trial, found in probes.items()
+    }
+
+
+def slow_trials(trials: Iterable[Trial]) -> Mapping[str, float]:
+    """Return the host's speed in the trials whose figures do not count, by id.
+
+    Enough other trials must remain of the same workload, device and sweep point, and at most MAX_REPEATED go.
+    """
+    trials = tuple(trials)
+    speeds = host_speeds(trials)
+    alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for trial in trials:
+        if trial.id in speeds:
+            alike[trial.workload, trial.device, trial.point].append(trial.id)
+    result: dict[str, float] = {}
+    for names in alike.values():
+        slow = sorted((name for name in names if speeds[name] < SLOW), key=lambda name: speeds[name])
+        result |= {name: speeds[name] for name in slow[: min(MAX_REPEATED, len(names) - MIN_TRIALS)]}
+    return result
+
+
+def _probe(trial: Trial) -> Mapping[str, float]:
+    """Return the mean of each part over both ends of a trial; {} if one is missing."""
+    values = {
+        name: [metric.value for metric in trial.metrics if metric.name == name and not metric.variant]
+        for name in PROBES
+    }
+    return {name: fmean(found) for name, found in values.items()} if all(map(len, values.values())) else {}

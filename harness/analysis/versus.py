@@ -1,4 +1,4 @@
-"""Compare several runs with a reference: speeds, standings, differences."""
+"""Compare runs with a reference: speeds, standings, what makes them incomparable, and the check in CI."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from harness.analysis.comparable import differences, not_comparable
-from harness.analysis.ratios import LEVEL, Gap, Sample, gap, mean_gap, sample
-from harness.analysis.stats import estimate
+from harness.analysis.extract import batch_field
+from harness.analysis.stats import LEVEL, Gap, Sample, estimate, gap, mean_gap, sample
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
-from harness.model.comparison import Extract, Outcome, Result, Speed, Standing, Versus
+from harness.model.comparison import (
+    Difference,
+    Extract,
+    Facts,
+    Gate,
+    Outcome,
+    Result,
+    Section,
+    Speed,
+    Standing,
+    Versus,
+)
+from harness.model.platform import target_for
+from harness.model.run import CPU
+from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 _Samples = Mapping[Key, Sample]
 
@@ -135,3 +148,83 @@ def _fastest(run: Extract, samples: _Samples) -> dict[str, Sample]:
         if speed.workload not in result or logs.median > result[speed.workload].median:
             result[speed.workload] = logs
     return result
+
+
+# Sections in which any difference makes speeds not comparable.
+_DECISIVE = frozenset({Section.IMAGES, Section.DATA, Section.DRIVER, Section.WORKLOADS, Section.SETTINGS})
+# The same for fields of the software section, by image family. Other software is part of the machine.
+_FRAMEWORKS: Mapping[str, tuple[str, ...]] = {TENSORFLOW: ("tensorflow", "keras"), TREES: ("xgboost",)}
+_COMMON = ("isolated", "tfbench")
+_SOFTWARE = frozenset((*_COMMON, *(name for names in _FRAMEWORKS.values() for name in names)))
+# Settings that decide only how often, and what else, is measured.
+_HARMLESS = frozenset({"trials", "max_trials", "target_interval", "variants", "analysis"})
+
+
+def differences(runs: Sequence[Extract]) -> tuple[Difference, ...]:
+    """Return the fields that are known for all runs and differ, by section."""
+    result = []
+    for section in Section:
+        first = runs[0].facts.get(section, {}) if runs else {}
+        for name in first:
+            values = tuple(run.facts.get(section, {}).get(name, "") for run in runs)
+            if all(values) and len(set(values)) > 1:
+                comparable = not _is_decisive(section, name)
+                result.append(Difference(section=section, field=name, values=values, comparable=comparable))
+    return tuple(result)
+
+
+def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Section, ...]:
+    """Return the sections that make a speed of a run not comparable with a run with facts `reference`.
+
+    Only fields known on both sides count.
+    """
+    image, gpu = run.images.get(speed.workload, TENSORFLOW), speed.device != CPU
+    fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
+    fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
+    fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
+    names = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
+    fields += [(Section.WORKLOADS, name) for name in names]
+    if speed.variant == BASELINE:
+        fields.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
+    if gpu:
+        fields.append((Section.DRIVER, "driver_version"))
+    result = []
+    for section, name in fields:
+        values = [facts.get(section, {}).get(name, "") for facts in (run.facts, reference)]
+        if _is_decisive(section, name) and all(values) and values[0] != values[1]:
+            result.append(section)
+    return tuple(dict.fromkeys(result))
+
+
+def _is_decisive(section: Section, name: str) -> bool:
+    if section is Section.SOFTWARE:
+        return name in _SOFTWARE
+    return section in _DECISIVE and name not in _HARMLESS
+
+
+def gate(versus: Versus) -> Gate:
+    """Check every ratio of a comparison, whose reference is the baseline.
+
+    The intervals are simultaneous at 95 %, so in at most 2.5 % of cases a speed fails that lost less than the limit.
+    """
+    bound = 1 - versus.limit
+    ratios = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    return Gate(
+        failed=tuple(each for each, ratio in ratios if ratio.n > 1 and ratio.high <= bound),
+        open=tuple(each for each, ratio in ratios if ratio.n < 2 or ratio.low <= bound < ratio.high),
+        missing=tuple(_missing(versus)),
+        is_empty=not any(ratio.n > 1 for _, ratio in ratios),
+        copied=tuple(run for run, original in versus.copies if original == versus.reference),
+    )
+
+
+def _missing(versus: Versus) -> Iterator[tuple[int, Key]]:
+    """Yield baseline keys that a run lacks, so that a failed workload does not pass unnoticed.
+
+    A run that planned only other workloads, such as a machine that ships with tfbench, lacks nothing.
+    """
+    wanted = [each.key for each in versus.runs[versus.reference].speeds]
+    for position, run in enumerate(versus.runs):
+        if any(key.workload in run.titles for key in wanted):
+            measured = {each.key for each in run.speeds}
+            yield from ((position, key) for key in wanted if key not in measured)

@@ -25,6 +25,7 @@ from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
+from harness.model.platform import HOST
 from harness.run.recording import references
 from harness.untrusted import printable
 
@@ -63,8 +64,7 @@ def command(
     interval of a speed is at or beyond that limit, if a speed was measured in the baseline only, or if nothing could
     be compared. Undecided speeds are named, but do not fail.
     """  # fmt: skip
-    from harness.analysis.gate import gate  # noqa: PLC0415 - kept off the start of commands
-    from harness.analysis.versus import versus  # noqa: PLC0415
+    from harness.analysis.versus import gate, versus  # noqa: PLC0415 - kept off the start of commands
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
     limit = None if fail_if_slower is None else _parse_limit(fail_if_slower, baseline)
@@ -129,6 +129,11 @@ def filtered(
                 for section, fields in run.facts.items()
             },
             caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
+            health=tuple(
+                each
+                for each in run.health
+                if not devices or each.device in (HOST, *(part for one in devices for part in one.split("+")))
+            ),
         )
         for run in runs
     )

@@ -98,7 +98,7 @@ def _confirm(requested: Mapping[str, str]) -> None:
 
 def differences_between(recorded: Run, current: Run) -> Fields:
     """Return (section, field) -> (recorded, current) for all fields that are known and differ."""
-    from harness.analysis.compared_facts import facts  # noqa: PLC0415 - kept off the start of the command line
+    from harness.analysis.extract import facts  # noqa: PLC0415 - kept off the start of the command line
 
     before, after = facts(recorded), facts(current)
     values = {

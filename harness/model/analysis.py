@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from harness.model.platform import HealthItem
+from harness.model.platform import HealthItem, Level
 from harness.model.run import Point, Run, Status
 from harness.model.workload import Published
 from workloads.protocol import Change
@@ -468,32 +468,16 @@ class CaveatKind(StrEnum):
     FEW_TRIALS = "few trials"
     WIDE_INTERVAL = "wide interval"
     SLOW_PERIOD = "slow period"
-    DRIFT = "drift"
     DATA = "data"
     MISSED_TICKS = "missed ticks"
     TELEMETRY_GAP = "telemetry gap"
     WORKLOAD_WARNING = "workload warning"
-    STEAL = "steal"
-    FOREIGN_PROCESSES = "foreign processes"
-    XID_ERRORS = "xid errors"
-    ECC_ERRORS = "ecc errors"
-    POWER_LIMIT = "power limit"
-    MIG = "mig"
-    GOVERNOR = "governor"
     CLOCKS_APART = "clocks apart"
     CPU_THROTTLED = "cpu throttled"
     THROTTLED = "throttled"
 
 
-_NOTES = frozenset(
-    {
-        CaveatKind.DATA,
-        CaveatKind.TELEMETRY_GAP,
-        CaveatKind.WORKLOAD_WARNING,
-        CaveatKind.MIG,
-        CaveatKind.GOVERNOR,
-    }
-)
+_NOTES = frozenset({CaveatKind.DATA, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -595,6 +579,12 @@ class Analysis:
     peak_use: tuple[PeakUse, ...] = ()
     normality: tuple[Normality, ...] = ()
     endurance: tuple[Endurance, ...] = ()
+
+    @property
+    def problems(self) -> tuple[HealthItem, ...]:
+        """The health checks that did not pass, failures first."""
+        levels = (Level.FAIL, Level.ATTENTION)
+        return tuple(item for level in levels for item in self.health if item.level is level)
 
     def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
         """Return a measured ratio, or None."""

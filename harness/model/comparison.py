@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from harness.model.analysis import Capability, Caveat, Estimate, Finding, Key, Keyed, StepTime
+from harness.model.platform import HealthItem
 from harness.model.run import SMOKE
 
 
@@ -59,6 +60,7 @@ class Extract:
         facts: values that may differ between two runs, as text.
         findings: the main finding for each workload and device.
         caveats: warnings only, no notes.
+        health: the checks of the machine that did not pass, failures first.
         images: workload -> its image family.
         duration_s: total of all trials.
         adaptive: whether trials were repeated until the interval was narrow enough.
@@ -77,6 +79,7 @@ class Extract:
     step_times: tuple[StepTime, ...] = ()
     findings: tuple[Finding, ...] = ()
     caveats: tuple[Caveat, ...] = ()
+    health: tuple[HealthItem, ...] = ()
     capabilities: tuple[Capability, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)

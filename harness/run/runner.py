@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.host_periods import MAX_REPEATED, SLOW, host_speeds
 from harness.analysis.stats import narrow_enough
+from harness.analysis.trial_measures import MAX_REPEATED, SLOW, host_speeds
 from harness.defaults import OUT_BYTES, OUT_DEPTH, OUT_FILES, POLL_S, SIZE_CHECK_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted

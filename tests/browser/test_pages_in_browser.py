@@ -5,8 +5,8 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from reports import compare_charts
-from reports.figures import figures_of
+from reports import compare_page
+from reports.page import figures_of
 from tests.commands import output_of
 from tests.comparisons import comparison
 from tests.report_pages import RUNS, analysis
@@ -18,7 +18,7 @@ COMPARED = ("two", "fleet", "hostile")
 
 def figures(name):
     kind, _, rest = name.partition(":")
-    return compare_charts.figures_of(comparison(rest)) if kind == "compare" else figures_of(analysis(name))
+    return compare_page.figures_of(comparison(rest)) if kind == "compare" else figures_of(analysis(name))
 
 
 @pytest.mark.parametrize("name", [*RUNS, *(f"compare:{name}" for name in COMPARED)])

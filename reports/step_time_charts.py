@@ -1,4 +1,4 @@
-"""Chart of step-time breakdowns: a stacked bar for each workload, device and variant."""
+"""Charts of step-time breakdowns and of the stages of input pipelines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Analysis, Part, StepTime
-from reports import charts, numbers
-from reports.names import SHORT_PARTS, devices_of, titles_of, variant_name
-from reports.palette import part_colour
+from harness.model.analysis import INPUT_PARTS, Analysis, Part, Pipeline, Stage, StepTime
+from reports import numbers
+from reports.charts import COLOUR, Figure, LegendKey, part_colour, row_figure, span, whiskers
+from reports.text import SHORT_PARTS, devices_of, titles_of, variant_name
 
 _ROW_PX = 24
 _LETTER_PX = 7.0  # average width in a label
@@ -18,7 +18,7 @@ _LETTER_PX = 7.0  # average width in a label
 _WHITE_TEXT = frozenset({Part.COMPUTE, Part.FRAMEWORK, Part.EXCHANGE, Part.HOST})
 
 
-def step_time_figure(analysis: Analysis) -> charts.Figure | None:
+def step_time_figure(analysis: Analysis) -> Figure | None:
     """Draw the breakdowns as bars of equal length, baseline above tuned; None if there are none."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels: dict[str, dict[str, StepTime]] = {}
@@ -30,7 +30,7 @@ def step_time_figure(analysis: Analysis) -> charts.Figure | None:
 
 def breakdown_figure(
     panels: Mapping[str, Mapping[str, StepTime]], title: str, *, common: bool = False
-) -> charts.Figure | None:
+) -> Figure | None:
     """Draw panels of breakdowns; None if there are none.
 
     Args:
@@ -42,11 +42,11 @@ def breakdown_figure(
         return None
     segments = {heading: list(_segments(group, common=common)) for heading, group in panels.items()}
     used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
-    return charts.row_figure(
+    return row_figure(
         "figure-step-time",
         title,
         segments,
-        _layers,
+        _step_layers,
         table={
             "Workload": "heading",
             "Bar": "row",
@@ -57,7 +57,7 @@ def breakdown_figure(
         },
         row_px=_ROW_PX,
         spacing=27,
-        legend=tuple(charts.Key(colour=part_colour(part), shape="bar", name=part.value) for part in used),
+        legend=tuple(LegendKey(colour=part_colour(part), shape="bar", name=part.value) for part in used),
     )
 
 
@@ -91,7 +91,7 @@ def _drawn(time: StepTime) -> float:
     return sum(value.median for value in time.parts.values() if value.median > 0) or 1.0
 
 
-def _layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
+def _step_layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
     scale = alt.Scale(domain=[0, 1])
     # Vega numbers the scales of the panels. A label is drawn only if it fits its segment.
     width = f"scale('concat_{number}_x', datum.end) - scale('concat_{number}_x', datum.start)"
@@ -102,9 +102,60 @@ def _layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
         x=alt.X("start:Q", scale=scale, axis=None),
         x2=alt.X2("end:Q"),
         tooltip=["part:N", alt.Tooltip("ms:N", title="ms per step"), "interval:N"],
-        color=charts.COLOUR,
+        color=COLOUR,
     )
     labels = base.mark_text(text=alt.expr(f"{''.join(fitting)}''"), baseline="middle", fontWeight=600).encode(
         x=alt.X("middle:Q", scale=scale, axis=None), color=alt.Color("ink:N", scale=None)
     )
     return bars, labels
+
+
+def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
+    """Return the pipelines whose input is a finding."""
+    limited = {(each.workload, each.device) for each in analysis.findings if each.parts == INPUT_PARTS}
+    return tuple(each for each in analysis.pipelines if (each.workload, each.device) in limited)
+
+
+def pipeline_figure(analysis: Analysis) -> Figure | None:
+    """Draw the stages of each shown pipeline; None if there are none."""
+    shown = [pipeline for pipeline in shown_pipelines(analysis) if pipeline.stages]
+    if not shown:
+        return None
+    titles, devices = titles_of(analysis), devices_of(analysis)
+    panels = {
+        f"{titles[pipeline.workload]}, {devices[pipeline.device]}{_use(pipeline)}": [
+            _stage_record(stage) for stage in pipeline.stages
+        ]
+        for pipeline in shown
+    }
+    columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
+    return row_figure(
+        "figure-pipeline",
+        "Time added by each stage, µs per sample",
+        panels,
+        _pipeline_layers,
+        table=columns,
+    )
+
+
+def _use(pipeline: Pipeline) -> str:
+    """Return a text with the number of CPUs that a pipeline uses alone."""
+    if not pipeline.cpus_used or not pipeline.cpus:
+        return ""
+    return f": uses {numbers.number(pipeline.cpus_used, 2)} of {numbers.number(pipeline.cpus, 2)} CPUs"
+
+
+def _stage_record(stage: Stage) -> dict[str, Any]:
+    return {
+        **span(stage.cost, 1e6),
+        "row": stage.name,
+        "text": numbers.duration(stage.cost.median),
+        "interval": f"{numbers.duration(stage.cost.low)} to {numbers.duration(stage.cost.high)}",
+    }
+
+
+def _pipeline_layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
+    bars = base.mark_bar(height=10, fill="var(--part-input-wait)").encode(
+        x=alt.X("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=True))
+    )
+    return bars, whiskers(base)

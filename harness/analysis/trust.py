@@ -1,0 +1,233 @@
+"""Whether numbers can be trusted: models that do not learn, impossible measurements, caveats of a run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from harness.analysis.case import Case
+from harness.analysis.trial_measures import slow_trials
+from harness.model.analysis import (
+    MIN_TRIALS,
+    RELIABLE_WIDTH,
+    Cause,
+    Caveat,
+    CaveatKind,
+    Clocks,
+    Estimate,
+    Finding,
+    Part,
+    StepTime,
+    Summary,
+)
+from harness.model.run import MAX_SAMPLES_PER_S, Run, Status
+from harness.model.workload import Workload
+from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
+
+STEPS_TRAINED = "steps_trained"
+# Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
+_SIGMAS = 5.0
+
+
+def required_accuracy(run: Run, workload: Workload | None) -> float | None:
+    """Return the minimum accuracy on held-out data that shows learning; None if the workload needs none.
+
+    On procedural data this is declared by the workload. On real data, where a short measurement trains for
+    only a few seconds, it is the chance level plus five standard errors of a binomial proportion.
+    """
+    if workload is None or workload.min_accuracy <= 0 or workload.requests is not None:
+        return None
+    kinds = {data.kind for data in run.manifest.data if data.workload == workload.name}
+    if kinds != {"real"}:
+        return workload.min_accuracy
+    data = workload.datasets[0]
+    chance = 1.0 / data.classes
+    return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / data.test)
+
+
+def learned(accuracy: float | None, needed: float | None, epochs: float | None) -> bool | None:
+    """Return whether training worked; None if unknown.
+
+    Training for less than one epoch can show that training works, but not that it fails.
+    """
+    if accuracy is None or needed is None:
+        return None
+    if accuracy >= needed:
+        return True
+    return None if epochs is not None and epochs < 1 else False
+
+
+def not_learning(case: Case) -> Iterator[Finding]:
+    """Yield a finding if baseline or tuned did not learn, for the worse of the two."""
+    needed = required_accuracy(case.run, case.workload)
+    failed = [
+        (summary.accuracy, variant)
+        for variant in (BASELINE, TUNED)
+        if (summary := case.variants.get(variant))
+        and summary.accuracy_ok is False
+        and summary.accuracy is not None
+    ]
+    if needed is not None and failed:
+        accuracy, variant = min(failed)
+        yield Finding(
+            workload=case.name,
+            device=case.device,
+            cause=Cause.NOT_LEARNING,
+            facts={"accuracy": accuracy, "needed": needed, "tuned": float(variant == TUNED)},
+        )
+
+
+# PCIe generation -> bytes/s of one lane in one direction after encoding (PCI-SIG base specification).
+PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+# Tolerance for noise: a variant must be faster than its ceiling by more than this.
+TOLERANCE = 0.10
+
+# Where other programs, steal or a quota took more of the baseline's time, variants differ for that reason.
+MOST_TAKEN = 0.2
+
+# (variant, ceiling): the variant does all the work of its ceiling and more, so it cannot be faster.
+_CEILINGS = (
+    (BASELINE, MODEL_ONLY),
+    (CUSTOM_LOOP, MODEL_ONLY),
+    (HOST_FED, MODEL_ONLY),
+    (BASELINE, INPUT_ONLY),
+)
+
+
+def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
+    """Yield a finding for each measurement that exceeds its ceiling, the PCIe link or any plausible speed."""
+    for variant, ceiling in _CEILINGS:
+        lower, upper = case.variants.get(variant), case.variants.get(ceiling)
+        if lower is None or upper is None:
+            continue
+        slowest, fastest = min(_window_speeds(case, variant)), max(_window_speeds(case, ceiling))
+        if slowest > fastest * (1 + TOLERANCE) and time.share(Part.HOST) <= MOST_TAKEN:
+            yield _impossible_finding(
+                case, lower.throughput.median / upper.throughput.median - 1.0, variant, ceiling
+            )
+    rate, link = copy_rate(case, time), link_rate(case)
+    if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
+        yield _impossible_finding(case, rate / link - 1.0, bytes_per_s=rate, link_bytes_per_s=link)
+    if any(summary.throughput.median > MAX_SAMPLES_PER_S for summary in case.variants.values()):
+        yield _impossible_finding(case, 1.0)
+
+
+def _window_speeds(case: Case, variant: str) -> list[float]:
+    """Return samples/s of all windows, since a single trial has no interval."""
+    return [speed for measure in case.measures[variant] for speed in measure.window_throughputs]
+
+
+def _impossible_finding(case: Case, excess: float, *variants: str, **facts: float) -> Finding:
+    return Finding(
+        workload=case.name,
+        device=case.device,
+        cause=Cause.IMPOSSIBLE,
+        share=Estimate(median=excess, low=excess, high=excess, n=1, unit="share"),
+        variants=variants,
+        facts=facts,
+    )
+
+
+def copy_rate(case: Case, time: StepTime) -> float | None:
+    """Return the rate in bytes/s at which the copy part moves a batch; None if unknown."""
+    size = case.metric(BASELINE, BATCH_BYTES)
+    copy = time.parts.get(Part.COPY)
+    if HOST_FED not in case.variants or size is None or copy is None or copy.high <= 0:
+        return None
+    # A very short copy is too uncertain for a rate.
+    return size / copy.high if copy.median > TOLERANCE * time.total.median else None
+
+
+def link_rate(case: Case) -> float | None:
+    """Return the one-way PCIe bandwidth of all GPUs of the device in bytes/s; None if unknown."""
+    rates = [
+        PCIE_LANE_BYTES_PER_S.get(gpu.pcie_gen or 0, 0.0) * (gpu.pcie_width or 0) for gpu in case.gpu_models
+    ]
+    return sum(rates) if rates and all(rates) else None
+
+
+# Share of the sampler's readings.
+MAX_MISSED_TICKS = 0.01
+
+
+def caveats(run: Run, summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> tuple[Caveat, ...]:
+    """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks."""
+    groups = (
+        _setup(run), _trials(run), _intervals(summaries), _telemetry(run), _clocks(summaries, clocks),
+    )  # fmt: skip
+    distinct = dict.fromkeys(caveat for group in groups for caveat in group)
+    return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
+
+
+def _setup(run: Run) -> Iterator[Caveat]:
+    changed = run.manifest.options.fixed_params
+    if changed:
+        text = ", ".join(f"{name}={value}" for name, value in changed.items())
+        yield Caveat(kind=CaveatKind.PARAMETERS, text=text)
+    for data in run.manifest.data:
+        if data.kind != "real":
+            yield Caveat(kind=CaveatKind.DATA, workload=data.workload, text=data.kind)
+    for trial in run.trials:
+        for text in trial.warnings:
+            kind = CaveatKind.WORKLOAD_WARNING
+            yield Caveat(kind=kind, workload=trial.workload, device=trial.device, text=text)
+
+
+def _trials(run: Run) -> Iterator[Caveat]:
+    failed = Counter(
+        (trial.workload, trial.device, f"{trial.status.value}. {trial.message}".strip())
+        for trial in run.trials
+        if trial.failed
+    )
+    for (workload, device, text), count in failed.items():
+        yield Caveat(
+            kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
+        )
+    slow = slow_trials([trial for trial in run.trials if trial.status is Status.OK])
+    for trial in run.trials:
+        place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)
+        if trial.id in slow:
+            yield replace(place, value=1 - slow[trial.id])
+        if any(
+            not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
+            for window in trial.windows
+        ):
+            yield replace(place, kind=CaveatKind.CLOCKS_APART)
+
+
+def _intervals(summaries: Sequence[Summary]) -> Iterator[Caveat]:
+    for summary in summaries:
+        if summary.variant not in (BASELINE, TUNED):
+            continue
+        width = summary.throughput.half_width
+        if summary.throughput.n < MIN_TRIALS:
+            kind, value = CaveatKind.FEW_TRIALS, float(summary.throughput.n)
+        elif width is not None and width > RELIABLE_WIDTH:
+            kind, value = CaveatKind.WIDE_INTERVAL, width
+        else:
+            continue
+        yield Caveat(kind=kind, **summary.key._asdict(), value=value)
+
+
+def _telemetry(run: Run) -> Iterator[Caveat]:
+    ticks = sum(trial.sampling.get("ticks", 0.0) for trial in run.trials)
+    missed = sum(trial.sampling.get("missed_ticks", 0.0) for trial in run.trials)
+    if ticks and missed / (ticks + missed) > MAX_MISSED_TICKS:
+        yield Caveat(kind=CaveatKind.MISSED_TICKS, value=missed / (ticks + missed))
+    gaps = {(gap.source, gap.reason): None for trial in run.trials for gap in trial.gaps}
+    for source, reason in gaps:
+        yield Caveat(kind=CaveatKind.TELEMETRY_GAP, source=source, text=reason)
+
+
+def _clocks(summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> Iterator[Caveat]:
+    for each in clocks:
+        for cause, time in each.slowed.items():
+            yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)
+    if any(
+        value > 0 and name.endswith(".cpu_throttle_events_per_s")
+        for each in summaries
+        for name, value in each.telemetry.items()
+    ):
+        yield Caveat(kind=CaveatKind.CPU_THROTTLED)
