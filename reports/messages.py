@@ -193,12 +193,12 @@ def gain_alone(finding: Finding | None) -> str:
     return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
 
 
-def _missed(ablation: Ablation) -> str:
-    """Return the interval of a prediction if the measured gain lies outside it."""
+def _prediction(ablation: Ablation) -> str:
+    """Return a predicted gain; its interval if the measured gain lies outside."""
     predicted, gain = ablation.predicted, ablation.gain
     if gain.low <= predicted.high and predicted.low <= gain.high:
-        return ""
-    return f", {numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed"
+        return numbers.factor(predicted.median)
+    return f"{numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed"
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:
@@ -209,7 +209,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     """
     parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
     if ablation:
-        predicted = f" (predicted {numbers.factor(ablation.predicted.median)}{_missed(ablation)})"
+        predicted = f" (predicted {_prediction(ablation)})"
         if not remedy or remedy.variant != ablation.variant:
             measured = numbers.factor(ablation.gain.median)
             parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")
