@@ -90,7 +90,7 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.EXCHANGE: frozenset({"batch"}),
     Cause.COMPUTE: frozenset({"device", "batch"}),
     Cause.PRECISION: frozenset({"device"}),
-    Cause.UPDATE: frozenset({"batch"}),
+    Cause.UPDATE: frozenset({"device", "batch"}),
     Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
 }
 
