@@ -189,7 +189,12 @@ def scaling_figure(analysis: Analysis) -> Figure | None:
             header=("Workload, device, variant", "Speed", "Efficiency", "Grew most"), rows=tuple(table)
         ),
         reserve_px=_SCALING_LABELS_PX + 20,
-        legend=tuple(dict.fromkeys(each["key"] for records in panels.values() for each in records)),
+        legend=tuple(
+            LegendKey(colour=colour, shape="line", name=variant)
+            for variant, colour in {
+                each["variant"]: each["colour"] for records in panels.values() for each in records
+            }.items()
+        ),
     )
 
 
@@ -199,8 +204,7 @@ def _scaling_layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
     x = alt.X("gpus:Q", scale=alt.Scale(padding=14, zero=False, nice=False), axis=axis)
     y = alt.Y("times:Q", axis=alt.Axis(title="times one GPU", values=counts, minExtent=_SCALING_LABELS_PX))
     ideal = alt.Chart(rows([{"gpus": each, "times": each, "colour": INK_2} for each in counts]))
-    drawn = [{name: value for name, value in each.items() if name != "key"} for each in records]
-    base = alt.Chart(rows(drawn)).encode(x=x, y=y, color=COLOUR)
+    base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("where", "speed", "share", "grew")]
     return [
         ideal.mark_line(strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y, color=COLOUR),
@@ -235,7 +239,7 @@ def _scaling_record(analysis: Analysis, each: Summary, colour: str) -> dict[str,
         "speed": numbers.speed(each.throughput),
         "share": numbers.percent(share.median if share else None),
         "grew": _grew(analysis, each),
-        "key": LegendKey(colour=colour, shape="line", name=variant),
+        "variant": variant,
         "colour": colour,
     }
 

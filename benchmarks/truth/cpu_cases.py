@@ -14,7 +14,6 @@ from harness.model.analysis import Cause
 BATCH = 8
 RECORD_BYTES = 4 * 4096
 DEVICE_US = 3000
-DEVICE_S = BATCH * DEVICE_US / 1e6
 
 
 def reading(

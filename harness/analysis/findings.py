@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.analysis.case import Case
 from harness.analysis.host_taken import host_shares
 from harness.analysis.pipelines import is_serial, slowest_stages
+from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
 from harness.analysis.utilisation import clock_findings, cpus_used
 from harness.fixes import REMEDIES, precision
@@ -28,7 +29,6 @@ from harness.model.analysis import (
 )
 from workloads.protocol import (
     BASELINE,
-    BATCH_PREFIX,
     CALLBACKS,
     CALLS_PREFIX,
     COMPUTE_BITS,
@@ -66,7 +66,7 @@ DRAM_LIMIT = 0.6
 
 # An update is the cause if it takes this share of the step, and passes over its largest variable in it at this rate
 # at least (bytes/s): gradient, weight and two moments, read and written, of four bytes each.
-MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES, BATCH_FACTOR = 0.4, 1e9, 28, 4
+MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 
 # Variants that remove parts of the baseline's step, fewest parts first.
 ABLATIONS: Mapping[str, tuple[Part, ...]] = {
@@ -264,15 +264,11 @@ def _update(case: Case, time: StepTime) -> Finding | None:
 
     It takes the same time for a larger batch while the device is busy, and has a variable large enough for that.
     """
-    model, larger = case.speed(MODEL_ONLY), case.speed(f"{BATCH_PREFIX}{BATCH_FACTOR}")
-    name, elements = case.largest_variable()
-    if not model or not larger or not name:
+    fixed, (name, elements) = batch_independent_share(case), case.largest_variable()
+    if fixed is None or not name:
         return None
-    slope = (BATCH_FACTOR * model / larger - 1.0) / (
-        BATCH_FACTOR - 1
-    )  # of the model's step, as a share of it
     launch, compute = time.share(Part.LAUNCH), time.share(Part.COMPUTE)
-    share = min(compute, (1.0 - min(1.0, slope)) * (compute + launch) - launch)
+    share = min(compute, fixed * (compute + launch) - launch)
     if share < MIN_UPDATE_SHARE or elements * UPDATE_BYTES < MIN_UPDATE_RATE * share * time.total.median:
         return None
     known = replace(_share(time, Part.COMPUTE), median=share, low=share, high=share)

@@ -315,6 +315,14 @@ def _launch(case: Case, draws: _Draws, model: Floats, python: float) -> Floats |
     return np.asarray(np.min(estimates, axis=0)) if estimates else None
 
 
+def batch_independent_share(case: Case) -> float | None:
+    """Return the share of the model's step that does not grow with the batch; None without larger batches."""
+    draws = _Draws(case)
+    model = draws.step(MODEL_ONLY)
+    fixed = None if model is None else _batch_independent(case, draws, model)
+    return None if model is None or fixed is None else float(fixed[0] / model[0])
+
+
 def _batch_independent(case: Case, draws: _Draws, model: Floats) -> Floats | None:
     """Return the part of the model's step that does not grow with the batch (least-squares intercept)."""
     larger = [name for name in case.variants if name.startswith(BATCH_PREFIX)]

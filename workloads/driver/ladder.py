@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
-from workloads.protocol import BASELINE, FIX_PREFIX, TUNED, WORTH, Fix
+from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Fix
 
 # Changes how fast the model learns, so it is shown alone and not part of tuned.
 _ALONE = ("batch",)
@@ -55,8 +55,3 @@ def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list
 def together(names: Sequence[str]) -> str:
     """Return the variant with several remedies."""
     return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
-
-
-def is_rung(variant: str) -> bool:
-    """Return whether a variant is a changed script."""
-    return variant == TUNED or variant.startswith(FIX_PREFIX)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.driver.job import Job
-from workloads.protocol import MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM
+from workloads.protocol import MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM, WORTH
 
 # A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.
 REQUESTS = 200
@@ -28,8 +28,8 @@ MAX_SERVER_REQUESTS = 20_000
 PROBES = 5
 # A slightly overloaded server falls behind slowly, so a series lasts this many times the bound.
 LASTS_BOUNDS = 20
-# Batches in flight, if more than one serve this many times as many samples.
-IN_FLIGHT, WORTH = (1, 2), 1.05
+# Batches in flight; more than one if that is worth it.
+IN_FLIGHT = (1, 2)
 # Time budgets, in windows of the profile.
 BATCH_WINDOWS, STOP_WINDOWS, OFFLINE_WINDOWS = 2.0, 20.0, 0.5
 PROBE_WINDOWS, LONGEST_PROBE_WINDOWS = 4.0, 30.0

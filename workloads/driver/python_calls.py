@@ -39,11 +39,12 @@ class Stopwatch:
     @property
     def rare_ns(self) -> float:
         """Duration of the calls that are much longer than most of their function."""
+        limits = [_LONG * median(calls) if calls else 0.0 for calls in self._calls_ns]
         return sum(
-            sum(each for each in calls if each > limit)
-            for calls in self._calls_ns
-            if calls
-            for limit in [_LONG * median(calls)]
+            each
+            for calls, limit in zip(self._calls_ns, limits, strict=True)
+            for each in calls
+            if each > limit
         )
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -39,7 +39,6 @@ from workloads.protocol import EVALUATE as EVALUATING
 ENDLESS = 1_000_000
 # Time budget of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
-EVALUATE_MINIMUM = 100
 # Batches of a validation that is timed apart.
 VALIDATION_BATCHES = 8
 # More steps per call are limited to calls of this length.
@@ -277,11 +276,13 @@ def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: 
     eager = bool(getattr(model, "run_eagerly", False))
     job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
     job.metric(RUN_EAGERLY, float(eager))
+    measured: dict[str, float] = {}
+    if in_python.wrapped and not eager:
+        measured[PYTHON_IN_STEP] = in_python.total_ns
     if in_callbacks.wrapped:
-        job.metric(RARE_CALLBACKS, in_callbacks.rare_ns / 1e9 / max(1, job.meter.steps))
-    for name, stopwatch in ((PYTHON_IN_STEP, in_python), (CALLBACKS, in_callbacks)):
-        if stopwatch.wrapped and not (eager and stopwatch is in_python):
-            job.metric(name, stopwatch.total_ns / 1e9 / max(1, job.meter.steps))
+        measured |= {CALLBACKS: in_callbacks.total_ns, RARE_CALLBACKS: in_callbacks.rare_ns}
+    for name, total_ns in measured.items():
+        job.metric(name, total_ns / 1e9 / max(1, job.meter.steps))
 
 
 def _report_variables(job: Job, model: Any) -> None:
