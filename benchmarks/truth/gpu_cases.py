@@ -51,6 +51,18 @@ GPU_CASES = (
         {"CONVOLUTIONS": 6, "PYTHON_MS": 20, "BATCH_SIZE": 64},
     ),
     gpu_case(
+        "gpu-checkpoints", Cause.CALLBACKS, "framework", "the model saved every 20 steps",
+        {"CONVOLUTIONS": 6, "SAVE_EVERY": 20, "BATCH_SIZE": 64},
+    ),
+    gpu_case(
+        "gpu-float64", Cause.PRECISION, "computing", "dense layers in float64",
+        {"BATCH_SIZE": 4096, "WIDTH": 4096, "PRECISION": "float64"},
+    ),
+    gpu_case(
+        "gpu-layer-on-cpu", Cause.COMPUTE, "computing", "one of four dense layers placed on the CPU",
+        {"BATCH_SIZE": 1024, "WIDTH": 4096, "CPU_LAYER": True},
+    ),
+    gpu_case(
         "gpu-tiny-model", Cause.LAUNCH, "computing", "a tiny network, batch size 32",
         {"BATCH_SIZE": 32, "WIDTH": 16, "DEPTH": 2},
     ),

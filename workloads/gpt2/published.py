@@ -57,6 +57,11 @@
 # STEPS = 1
 # LOSS_CHUNKS = 1
 #
+# [ladder.tuned-cudnn]
+# device = "gpu"
+# script = "tuned.py"
+# ATTENTION = "cudnn"
+#
 # [ladder.many-steps]
 # device = "gpu"
 # script = "tuned.py"

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 import tensorflow as tf
-from pictures import jpeg
+from pictures import picture
 from simulated import SimulatedAccelerator
 
 SAMPLES = 64
@@ -17,7 +17,7 @@ PREFETCH = 2
 SAMPLE_US = 2000
 STEPS = 100_000
 
-data = jpeg(640, noise=0, seed=1).numpy()
+data = tf.io.encode_jpeg(picture(640, noise=0, seed=1)).numpy()
 cache: OrderedDict[int, np.ndarray] = OrderedDict()
 
 

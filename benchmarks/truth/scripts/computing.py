@@ -8,10 +8,22 @@ WIDTH = 1024
 DEPTH = 3
 ROWS = 0
 SIDE = 0
+PRECISION = "float32"
+CPU_LAYER = False  # one more dense layer, placed on the CPU
 STEPS = 1_000_000
 
 COLUMNS, STRIDE = 1024, 64
 layers = tf.keras.layers
+tf.keras.config.set_dtype_policy(PRECISION)
+
+
+class DenseOnCpu(layers.Dense):
+    """A dense layer whose operations are placed on the CPU."""
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the layer's output."""
+        with tf.device("/CPU:0"):
+            return super().call(x)
 
 
 class Table(layers.Layer):
@@ -48,6 +60,7 @@ else:
     dataset = tf.data.Dataset.from_tensor_slices(samples).repeat()
     dataset = dataset.batch(BATCH_SIZE, drop_remainder=True).prefetch(2)
 
+inner += [DenseOnCpu(WIDTH)] if CPU_LAYER else []
 model = tf.keras.Sequential([layers.Input(shape), *inner, layers.Dense(10, activation="softmax")])
 model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
 model.fit(dataset, steps_per_epoch=STEPS, verbose=2)

@@ -1,7 +1,9 @@
 """Training that loses time in Python: eager steps, callbacks, Python functions, changing shapes."""
 
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +14,7 @@ SIDE = 32
 CONVOLUTIONS = 0  # 0 for the simulated accelerator
 EAGER = False
 CALLBACK_MS = 0
+SAVE_EVERY = 0  # batches
 PYTHON_MS = 0
 CHANGING_LENGTHS = False
 SAMPLE_US = 0
@@ -87,4 +90,7 @@ else:
     model = WaitingAccelerator(step_us=0, sample_us=SAMPLE_US)
 model.compile("sgd", "sparse_categorical_crossentropy", run_eagerly=EAGER, jit_compile=CHANGING_LENGTHS)
 callbacks = [SleepingCallback()] if CALLBACK_MS else []
+if SAVE_EVERY:
+    file = str(Path(tempfile.mkdtemp()) / "model.keras")
+    callbacks.append(tf.keras.callbacks.ModelCheckpoint(file, save_freq=SAVE_EVERY))
 model.fit(dataset, steps_per_epoch=STEPS, verbose=2, callbacks=callbacks)

@@ -1,14 +1,15 @@
-"""JPEG files decoded and resized, by THREADS threads or one after the other."""
+"""JPEG or PNG files decoded and resized, by THREADS threads or one after the other."""
 
 import tempfile
 from pathlib import Path
 
 import tensorflow as tf
 from networks import convolutional
-from pictures import jpeg
+from pictures import picture
 from simulated import SimulatedAccelerator
 
 SIDE = 1024
+PNG = False
 BATCH_SIZE = 8
 THREADS = 0  # 0: one image after the other
 PREFETCH = 2
@@ -17,9 +18,10 @@ WIDTH = 0  # filters of a real network; 0 for the simulated accelerator
 STEPS = 100_000
 
 folder = Path(tempfile.mkdtemp())
-files = [str(folder / f"{number}.jpg") for number in range(4)]
+files = [str(folder / f"{number}.img") for number in range(4)]
+encode = tf.io.encode_png if PNG else tf.io.encode_jpeg
 for number, file in enumerate(files):
-    tf.io.write_file(file, jpeg(SIDE, noise=6, seed=number))
+    tf.io.write_file(file, encode(picture(SIDE, noise=6, seed=number)))
 
 
 def read(file: tf.Tensor) -> tf.Tensor:
@@ -28,8 +30,8 @@ def read(file: tf.Tensor) -> tf.Tensor:
 
 
 def decode(data: tf.Tensor) -> tf.Tensor:
-    """Return the picture in a JPEG file."""
-    return tf.io.decode_jpeg(data, channels=3)
+    """Return the picture in a file."""
+    return tf.io.decode_jpeg(data, channels=3)  # PNG files too
 
 
 def resize(image: tf.Tensor) -> tuple:

@@ -1,4 +1,4 @@
-"""Generate JPEG files with the detail of photographs."""
+"""Generate files with the detail of photographs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 
-def jpeg(side: int, *, noise: float, seed: int) -> tf.Tensor:
-    """Return an encoded picture of `side` x `side` pixels; more noise makes it larger."""
+def picture(side: int, *, noise: float, seed: int) -> tf.Tensor:
+    """Return a picture of `side` x `side` pixels; more noise makes its files larger."""
     random = np.random.default_rng(seed)
     coarse = random.integers(0, 256, (side // 8, side // 8, 3)).astype(np.float32)
     smooth = tf.image.resize(coarse, (side, side))
-    picture = smooth + noise * random.standard_normal((side, side, 3), np.float32)
-    return tf.io.encode_jpeg(tf.cast(tf.clip_by_value(picture, 0, 255), tf.uint8))
+    pixels = smooth + noise * random.standard_normal((side, side, 3), np.float32)
+    return tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)
