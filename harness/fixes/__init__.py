@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from harness.fixes import (
     batch,
+    batch_before_map,
     cache,
     callbacks,
     eager,
@@ -37,8 +38,8 @@ class _Remedy(Protocol):
 
 # In the order in which they are tried.
 _MODULES: Sequence[ModuleType] = (
-    eager, parallel_map, prefetch, cache, loader_threads, callbacks, progress_bar, steps_per_execution, xla, precision,
-    batch,
+    eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, callbacks, progress_bar,
+    steps_per_execution, xla, precision, batch,
 )  # fmt: skip
 REMEDIES: Mapping[str, _Remedy] = {
     remedy.NAME: remedy for remedy in (cast(_Remedy, module) for module in _MODULES)

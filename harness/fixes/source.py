@@ -118,6 +118,22 @@ class Source:
             (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and n.name == name), None
         )
 
+    def only(self, name: str) -> ast.FunctionDef | ast.expr | None:
+        """Return the function or value of a name; None if the script binds the name elsewhere too."""
+        bound = sum(
+            name in (getattr(node, "name", ""), getattr(node, "arg", ""), getattr(node, "asname", ""))
+            or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
+            for node in ast.walk(self.tree)
+            if not isinstance(node, ast.keyword)
+        )
+        for node in ast.walk(self.tree) if bound == 1 else ():
+            match node:
+                case ast.FunctionDef(name=found) if found == name:
+                    return node
+                case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
+                    return value
+        return None
+
     def words(self, node: ast.AST) -> str:
         """Return the text of a node."""
         start, end = self._span(node)
@@ -132,6 +148,19 @@ class Source:
         """Return the edit that replaces a node."""
         start, end = self._span(node)
         return Edit(start=start, end=end, text=text)
+
+    def move(self, begin: ast.AST, end: ast.AST, to: ast.AST) -> list[Edit]:
+        """Return the edits that put what lies between the ends of two calls directly behind a third node.
+
+        The bracket before it is written again, so that nothing else is put in its place. [] if it is not a chain.
+        """
+        (_, first), (_, last) = self._span(begin), self._span(end)
+        moved = self._bytes[first:last].decode()
+        try:
+            ast.parse(f"(chain{moved})")
+        except SyntaxError:
+            return []
+        return [self.insert_after(to, moved), Edit(start=first - 1, end=last, text=")")]
 
     def with_keyword(self, call: ast.Call, name: str, value: str) -> list[Edit]:
         """Return the edit that gives a call a keyword argument; [] if it has this value."""

@@ -1,0 +1,117 @@
+import ast
+from textwrap import dedent
+
+import pytest
+
+from harness.fixes import fixes_for
+from workloads.driver.ladder import applied
+from workloads.protocol import FIX_PREFIX
+
+HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n"
+SOURCE = "tf.data.Dataset.from_tensor_slices((x, y))"
+
+
+def changed(text: str, *names: str) -> str:
+    """Return a script with some remedies; as it was if they do not fit."""
+    fixes = fixes_for(text, "cpu")
+    result = applied(text, [fix for name in names if (fix := fixes.get(f"{FIX_PREFIX}{name}"))])
+    ast.parse(result)
+    return result
+
+
+def chain(stages: str) -> str:
+    """Return a pipeline after moving its batch."""
+    text = changed(f"{HEAD}{FUNCTIONS}data = {SOURCE}{stages}\n", "batch-before-map")
+    return text.removeprefix(f"{HEAD}{FUNCTIONS}data = {SOURCE}").removesuffix("\n")
+
+
+FUNCTIONS = dedent("""
+    LARGEST = 255.0
+    rescale = keras.layers.Rescaling(1 / 127.5, offset=-1)
+    mean = np.array([1.0, 2.0])
+    def scale(image, label):
+        '''Scale.'''
+        image = tf.cast(image, tf.float32)
+        image /= LARGEST
+        return image * 2 - image, tf.one_hot(label, 10)
+    def weighted(image, label):
+        image = image * tf.cast(label, tf.float32)
+        return image, label
+    def mirrored(image, label):
+        if label > 0:
+            image = tf.reverse(image, [1])
+        return image, label
+    @tf.autograph.experimental.do_not_convert
+    def decorated(image, label):
+        return image / 2, label
+    def twice(image):
+        return image / 255
+    def twice(image):
+        return tf.reduce_sum(image)
+""")
+
+
+@pytest.mark.parametrize(
+    ("first", "maps", "moved", "last"),
+    [
+        ("", ".map(scale)", ".batch(32)", ""),
+        ("", ".map(scale, num_parallel_calls=4)", ".batch(32)", ".prefetch(2)"),
+        ("", ".map(scale)", ".shuffle(9).repeat().batch(32, True)", ""),
+        (".map(decode)", ".map(scale)", ".batch(32)", ""),
+        ("", ".map(scale).map(lambda x, y: (x / 2, y))", ".batch(2)", ""),
+        ("", ".map(lambda x, y: (rescale(x), y))", ".batch(2)", ""),
+        ("", ".map(lambda d: (tf.math.log1p(-d['x']), d['y']))", ".batch(2)", ""),
+        ("", ".map(lambda x, y: {'x': tf.clip_by_value(x, 0, LARGEST)})", ".batch(2)", ""),
+    ],
+)
+def test_batches_are_made_before_element_wise_maps(first: str, maps: str, moved: str, last: str) -> None:
+    assert chain(f"{first}{maps}{moved}{last}") == f"{first}{moved}{maps}{last}"
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        ".map(decode).batch(32)",  # not in the script
+        ".map(weighted).batch(32)",  # broadcasts two shapes
+        ".map(mirrored).batch(32)",
+        ".map(decorated).batch(32)",
+        ".map(twice).batch(32)",  # defined twice
+        ".map(lambda x, y: (x - mean, y)).batch(32)",  # an array, which is broadcast
+        ".map(lambda x, y: (tf.reduce_mean(x), y)).batch(32)",
+        ".map(lambda x, y: (tf.one_hot(y, 10, axis=0), y)).batch(32)",
+        ".map(lambda x, y: (tf.one_hot(y, 10) * y, y)).batch(32)",
+        ".map(lambda x, y: (tf.clip_by_value(x, 0, y), y)).batch(32)",
+        ".map(lambda x, y: (tf.clip_by_value(x, 0, mean), y)).batch(32)",
+        ".map(lambda x, y: (x, 1.0)).batch(32)",  # has no batch of its own
+        ".map(lambda x, y: [x, x]).batch(32)",  # tf.data makes a tensor of a list
+        ".map(lambda x, y, z=2: (x / z, y)).batch(32)",
+        ".map(lambda x, y: (x[0], y)).batch(32)",
+        ".map(lambda x, y: (tf.random.uniform([]) * x, y)).batch(32)",
+        ".map(scale).cache().batch(32)",
+        ".map(scale).filter(bright).batch(32)",
+        ".map(scale).padded_batch(32)",
+        ".batch(32).map(scale)",
+    ],
+)
+def test_batches_stay_behind_maps_that_may_differ_for_them(stages: str) -> None:
+    assert chain(stages) == stages
+
+
+def test_only_maps_of_datasets_are_moved() -> None:
+    text = f"{HEAD}executor.map(lambda x: x / 2).batch(32)\n(data.map(twice)).batch(32)\n"
+    assert changed(text, "batch-before-map") == text
+
+
+def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
+    lines = (
+        "dataset",
+        "    .map(lambda x, y: (x / 255, y))  # scale",
+        "    .shuffle(1000)  # all of ( them",
+        "    .batch(32)",
+    )
+    text = "\n".join((HEAD, "model.fit(", *lines, ")\n"))
+    both = changed(text, "batch-before-map", "parallel-map", "prefetch")
+    assert "dataset  # scale\n    .shuffle(1000)  # all of ( them\n    .batch(32)\n    .map(" in both
+    assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)\n)" in both
+    with pytest.raises(ValueError, match="same place"):  # a cache there would keep one order
+        changed(text, "batch-before-map", "cache")
