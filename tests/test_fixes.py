@@ -115,3 +115,76 @@ def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
     assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)\n)" in both
     with pytest.raises(ValueError, match="same place"):  # a cache there would keep one order
         changed(text, "batch-before-map", "cache")
+
+
+LOADER = """
+class Slices(keras.utils.{base}):
+    def __init__(self, x, y, size):
+        super().__init__()
+        self.x, self.y, self.size = x, y, size
+
+    def __len__(self):
+        return len(self.x) // self.size
+
+    def __getitem__(self, index):
+        {body}
+"""
+FIT = "train = Slices(x, y, 32)\nmodel.fit(train, epochs=3)\n"
+SLICE = "[index * self.size : (index + 1) * self.size]"
+SLICES = f"return self.x{SLICE}, self.y{SLICE}"
+
+
+def with_loader(body: str = SLICES, fit: str = FIT, base: str = "PyDataset") -> str:
+    """Return a script with a loader, without `import tensorflow`."""
+    return f"import keras\n{LOADER.format(body=body, base=base)}{fit}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SLICES,
+        "low = index * self.size; return self.x[low:low + self.size], np.array(self.y[low:low + self.size])",
+        "low = index * self.size\n        high = min(low + self.size, len(self.x))\n"
+        "        return self.x[low:high], self.y[low:high]",
+    ],
+)
+def test_a_loader_that_slices_is_made_a_dataset(body: str) -> None:
+    text = changed(with_loader(body), "loader-as-dataset")
+    assert text.startswith("import keras\nimport tensorflow as tf\n")
+    assert text.endswith(
+        "train = Slices(x, y, 32)\n"
+        "batches = tf.data.Dataset.from_tensor_slices((train.x, train.y)).batch(train.size)\n"
+        "batches = batches.take(len(train)).cache().shuffle(len(train)).prefetch(tf.data.AUTOTUNE)\n"
+        "model.fit(batches, epochs=3)\n"
+    )
+
+
+def test_a_loader_made_in_the_call_is_named_and_its_order_kept() -> None:
+    text = changed(
+        with_loader(fit="model.fit(Slices(x, y, 32), shuffle=False)\n", base="Sequence"), "loader-as-dataset"
+    )
+    assert "loader = Slices(x, y, 32)\n" in text
+    assert (
+        "\nbatches = batches.take(len(loader)).cache().prefetch(tf.data.AUTOTUNE)\nmodel.fit(batches, shuffle"
+        in text
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        with_loader(SLICES.replace("self.y", "augment(self.y)")),
+        with_loader(SLICES.replace("(index + 1)", "(index + 2)")),
+        with_loader(SLICES.replace("self.y[index * self.size", "self.y[index * self.half")),
+        with_loader("chosen = np.random.randint(0, 9, 32); return self.x[chosen], self.y[chosen]"),
+        with_loader("if index: index = 0\n        " + SLICES),
+        with_loader(SLICES + "\n\n    def on_epoch_end(self):\n        self.x = shuffled(self.x)"),
+        with_loader(fit=FIT.replace("epochs=3", "steps_per_epoch=9")),
+        with_loader(fit=FIT + "batches = 3\n"),
+        with_loader(fit="train = Slices(x, y, 32) if big else small\nmodel.fit(train)\n"),
+        with_loader(base="Other"),
+        "class Slices:\n    pass\nmodel.fit(Slices())\n",
+    ],
+)
+def test_other_loaders_stay(text: str) -> None:
+    assert changed(text, "loader-as-dataset") == text

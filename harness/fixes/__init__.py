@@ -17,6 +17,7 @@ from harness.fixes import (
     cache,
     callbacks,
     eager,
+    loader_as_dataset,
     loader_threads,
     parallel_map,
     precision,
@@ -38,7 +39,7 @@ class _Remedy(Protocol):
 
 # In the order in which they are tried.
 _MODULES: Sequence[ModuleType] = (
-    eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, callbacks, progress_bar,
+    eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, loader_as_dataset, callbacks, progress_bar,
     steps_per_execution, xla, precision, batch,
 )  # fmt: skip
 REMEDIES: Mapping[str, _Remedy] = {
