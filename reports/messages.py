@@ -67,8 +67,8 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
 def explanation(finding: Finding) -> str:
     """Explain a finding in one or two sentences."""
     facts = finding.facts
-    memory, slowed, accuracy, needed = (
-        numbers.percent(facts.get(name)) for name in ("dram", "time", "accuracy", "needed")
+    memory, slowed, accuracy, needed, busy = (
+        numbers.percent(facts.get(name)) for name in ("dram", "time", "accuracy", "needed", "busy")
     )
     failing = variant_name(TUNED if facts.get("tuned") else BASELINE)
     texts: Mapping[Cause, str] = {
@@ -92,6 +92,7 @@ def explanation(finding: Finding) -> str:
         Cause.UPDATE: f"This time does not grow with the batch: every step updates all {facts.get('elements', 0):,.0f} "
         f"elements of {', '.join(finding.stages)}.",
         Cause.MEMORY_BANDWIDTH: f"GPU memory bandwidth is the limit: {memory} is used; 80 % is achievable.",
+        Cause.ON_CPU: f"The GPU is busy only {busy} of the model's step: operations run on the CPU.",
         Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
         Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
         Cause.HARDWARE: f"The hardware lowered the clock to protect itself for {slowed} of the time.",
@@ -163,6 +164,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.PRECISION: "compute in float32",
     Cause.UPDATE: "a larger batch, or an optimizer that updates only the rows in use, such as SGD",
     Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
+    Cause.ON_CPU: "no tf.device around layers, and no operations without a GPU kernel; XLA places whole steps",
     Cause.HEAT: "improve the cooling",
     Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
     Cause.HARDWARE: "check power supply and cooling",

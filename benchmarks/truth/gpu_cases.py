@@ -59,7 +59,7 @@ GPU_CASES = (
         {"BATCH_SIZE": 4096, "WIDTH": 4096, "PRECISION": "float64"},
     ),
     gpu_case(
-        "gpu-layer-on-cpu", Cause.COMPUTE, "computing", "one of four dense layers placed on the CPU",
+        "gpu-layer-on-cpu", Cause.ON_CPU, "computing", "one of four dense layers placed on the CPU",
         {"BATCH_SIZE": 1024, "WIDTH": 4096, "CPU_LAYER": True},
     ),
     gpu_case(

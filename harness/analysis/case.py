@@ -76,9 +76,9 @@ class Case:
                 return tuple(summary.telemetry[key] for key in keys)
         return ()
 
-    def gpu_mean(self, variant: str, source: str, metric: str) -> float | None:
-        """Return a metric's mean over the GPUs of the device."""
-        values = self.gpu_values(variant, (source, metric))
+    def gpu_mean(self, variant: str, *choices: tuple[str, str]) -> float | None:
+        """Return the mean of `gpu_values`; None without any."""
+        values = self.gpu_values(variant, *choices)
         return sum(values) / len(values) if values else None
 
     def metric(self, variant: str, name: str) -> float | None:

@@ -14,6 +14,7 @@ from harness.analysis.utilisation import clock_findings, cpus_used
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (
+    GPU_UTILISATION,
     INPUT_PARTS,
     Ablation,
     Cause,
@@ -68,6 +69,9 @@ DRAM_LIMIT = 0.6
 # at least (bytes/s): gradient, weight and two moments, read and written, of four bytes each.
 MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 
+# Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
+MIN_ON_CPU = 0.5
+
 # Variants that remove parts of the baseline's step, fewest parts first.
 ABLATIONS: Mapping[str, tuple[Part, ...]] = {
     WITHOUT_COPY: (Part.COPY,),
@@ -92,6 +96,7 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.PRECISION: frozenset({"device"}),
     Cause.UPDATE: frozenset({"device", "batch"}),
     Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
+    Cause.ON_CPU: frozenset({"device"}),
 }
 
 
@@ -243,7 +248,7 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
     """Return the finding for the device itself: what its time is spent on as far as that is known, else compute."""
     facts: dict[str, float | None] = {
         name: None
-        if (percent := case.gpu_mean(BASELINE, "gpm", f"{name}_util_pct")) is None
+        if (percent := case.gpu_mean(BASELINE, ("gpm", f"{name}_util_pct"))) is None
         else percent / 100
         for name in ("dram", "sm", "tensor")
     }
@@ -252,11 +257,21 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
     bits, fix = case.metric(BASELINE, COMPUTE_BITS), case.ratio(RatioKind.OVER_BASELINE, PRECISION_FIX)
     if bits == (64 if case.on_gpu else 16) and (fix is None or fix.median >= WORTH):
         return _finding(case, Cause.PRECISION, (Part.COMPUTE,), share, {"bits": bits})
-    if (update := _update(case, time)) is not None:
-        return update
+    if (found := _on_cpu(case, time) or _update(case, time)) is not None:
+        return found
     by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
     return _finding(case, cause, (Part.COMPUTE,), share, facts)
+
+
+def _on_cpu(case: Case, time: StepTime) -> Finding | None:
+    """Return the finding for compute that a GPU waits for: layers or operations placed on the CPU."""
+    percent = case.gpu_mean(MODEL_ONLY, *GPU_UTILISATION)
+    compute, launch = time.share(Part.COMPUTE), time.share(Part.LAUNCH)
+    model = compute + launch
+    if percent is None or compute < MIN_ON_CPU * model or percent / 100 > 0.5 * compute / model:
+        return None
+    return _finding(case, Cause.ON_CPU, (Part.COMPUTE,), _share(time, Part.COMPUTE), {"busy": percent / 100})
 
 
 def _update(case: Case, time: StepTime) -> Finding | None:

@@ -250,6 +250,7 @@ class Cause(StrEnum):
     PRECISION = "precision"  # computes in a precision in which the device is slow
     UPDATE = "optimizer update"  # time that does not grow with the batch although the device is busy
     MEMORY_BANDWIDTH = "memory bandwidth"
+    ON_CPU = "operations on the CPU"  # while the GPU waits
     HEAT = "heat"
     POWER = "power limit"
     HARDWARE = "hardware slowdown"

@@ -91,8 +91,8 @@ def one_batch(job: Job) -> None:
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
-        # The shared step may be compiled for batches of the pipeline's size only.
-        step = steps.compile_single(job.call.model, None, jit=job.call.model.jit_compile)
+        if not _takes(job.call.dataset.element_spec, batch):
+            step = steps.compile_single(job.call.model, None, jit=job.call.model.jit_compile)
     source = "CPU:0" if job.variant == HOST_FED else job.devices[0]
     with tf.device(source):
         batch = tf.nest.map_structure(tf.identity, batch)
@@ -113,7 +113,8 @@ def many_a_call(job: Job) -> None:
     began = job.meter.clock()
     _step(job)
     model, per_call = job.call.model, factor(job.variant, CALLS_PREFIX)
-    run = steps.compile_many(model, steps=per_call, jit=model.jit_compile)
+    jit = model.jit_compile
+    run = steps.compile_many(model, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit)
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.call.batch)
     job.meter.phase(DATA, began)
@@ -183,6 +184,12 @@ def _step(job: Job) -> Any:
         jit = call.model.jit_compile
         shared.step = steps.compile_single(call.model, None if jit else call.dataset.element_spec, jit=jit)
     return shared.step
+
+
+def _takes(spec: Any, batch: Any) -> bool:
+    """Return whether a step that was compiled for this element_spec takes the batch."""
+    parts = zip(tf.nest.flatten(spec), tf.nest.flatten(batch), strict=True)
+    return all(each.is_compatible_with(part) for each, part in parts)
 
 
 def _overhead_ns(batch: Any) -> int:

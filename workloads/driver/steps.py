@@ -6,7 +6,7 @@ The step is the model's `train_step`, with the same loss, metrics and optimizer 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import tensorflow as tf
 
@@ -17,8 +17,12 @@ def loss_of(model: Any, batch: Any) -> Any:
     return results.get("loss", next(iter(results.values())))
 
 
-def compile_many(model: Any, *, steps: int, jit: bool) -> Callable[[Any], Any]:
-    """Return a function batch -> loss that runs `steps` training steps on the same batch per call."""
+def compile_many(model: Any, signature: Any, *, steps: int, jit: bool) -> Callable[[Any], Any]:
+    """Return a function batch -> loss that runs `steps` training steps on the same batch per call.
+
+    Args:
+        signature: as for `compile_single`.
+    """
 
     def many(batch: Any) -> Any:
         def body(index: Any, loss: Any) -> tuple[Any, Any]:
@@ -29,7 +33,7 @@ def compile_many(model: Any, *, steps: int, jit: bool) -> Callable[[Any], Any]:
         # back from the device after each step.
         return tf.while_loop(lambda index, _: index < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
-    return tf.function(many, jit_compile=jit, autograph=False)
+    return _compiled(many, signature, jit=jit)
 
 
 def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
@@ -50,13 +54,17 @@ def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], 
 
     Args:
         signature: a dataset's element_spec, so that a short last batch is not compiled again; None to compile
-            for each shape.
+            for each shape. With an unknown batch size TensorFlow also folds no constants of the batch's size, such
+            as attention's masks, which takes a minute for GPT-2.
     """
-    return tf.function(
-        lambda batch: loss_of(model, batch),
-        input_signature=None if signature is None else [signature],
-        jit_compile=jit,
-        autograph=False,
+    return _compiled(lambda batch: loss_of(model, batch), signature, jit=jit)
+
+
+def _compiled(function: Callable[[Any], Any], signature: Any, *, jit: bool) -> Callable[[Any], Any]:
+    given = None if signature is None else [signature]
+    return cast(
+        Callable[[Any], Any],
+        tf.function(function, input_signature=given, jit_compile=jit, autograph=False),
     )
 
 

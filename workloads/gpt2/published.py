@@ -57,11 +57,6 @@
 # STEPS = 1
 # LOSS_CHUNKS = 1
 #
-# [ladder.tuned-cudnn]
-# device = "gpu"
-# script = "tuned.py"
-# ATTENTION = "cudnn"
-#
 # [ladder.many-steps]
 # device = "gpu"
 # script = "tuned.py"
@@ -89,7 +84,7 @@ JIT_COMPILE = False
 
 random = np.random.default_rng(1)
 text = random.integers(0, VOCABULARY, (BATCH_SIZE, SEQUENCE + 1), dtype="int32")
-train = tf.data.Dataset.from_tensors((text[:, :-1], text[:, 1:])).repeat(BATCHES)
+train = tf.data.Dataset.from_tensor_slices((text[:, :-1], text[:, 1:])).batch(BATCH_SIZE).repeat(BATCHES)
 
 
 class PositionEmbedding(layers.Layer):

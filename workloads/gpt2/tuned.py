@@ -1,9 +1,9 @@
 """Training of published.py's network in bfloat16 with XLA: many steps per call, without copies.
 
-Query, key and value are one product. Attention skips the blocks that the causal mask hides, and keeps its
-probabilities in bfloat16. The loss makes its gradient in the forward pass, so that the logits of 50,257 classes
-are not kept; their matrix is padded to a multiple of 128 and the padding is masked, so that the loss is the
-published one. Half precision is faster on GPUs only.
+Query, key and value are one product. Attention is cuDNN's on GPUs; elsewhere it skips the blocks that the causal
+mask hides. The loss makes its gradient in the forward pass, so that the logits of 50,257 classes are not kept; their
+matrix is padded to a multiple of 128 and the padding is masked, so that the loss is the published one. Half
+precision is faster on GPUs only.
 
 One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices. The network
 returns its last states, and the loss makes the logits.
@@ -29,7 +29,7 @@ BATCHES = 100  # of an epoch
 STEPS = 10  # training steps per call
 PRECISION = "mixed_bfloat16" if GPU else "float32"
 JIT_COMPILE = True
-ATTENTION = "blockwise"  # or "plain"; "cudnn" needs a GPU, XLA and bfloat16
+ATTENTION = "cudnn" if GPU else "blockwise"  # or "plain"; "cudnn" needs XLA and bfloat16
 BLOCK = 256  # queries of a block
 LOSS_CHUNKS = 1  # more need less memory; 0: all logits and TensorFlow's own loss
 
