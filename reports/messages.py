@@ -178,7 +178,8 @@ def fix(finding: Finding | None) -> str:
     """Return the fix for a finding in a few words."""
     remedy = note(finding.remedy.variant) if finding and finding.remedy else None
     if remedy is not None and finding and finding.remedy and finding.remedy.gain.median > 1:
-        return f"{remedy.text[0].lower()}{remedy.text[1:]}"
+        text, _, _ = remedy.text.partition(":")
+        return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
         return "compile with XLA, then a faster device"
     return FIXES[finding.cause] if finding else ""

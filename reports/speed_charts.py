@@ -428,7 +428,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
     }
     return row_figure(
         "figure-machine",
-        "Share of the data sheet (dashed) or of machines of the same kind; ticks: these machines",
+        "Share of the data sheet (dashed line); ticks: other machines of this kind",
         panels,
         layers,
         table=columns,

@@ -27,7 +27,9 @@ SEVERAL = "h200-four-gpus"
 PUBLISHED = "h200-cats-dogs"
 # The default suite with remedies and the machine's own trials, on a GPU alone.
 MACHINE_RUN = "h200-machine"
-ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED, MACHINE_RUN)
+# The default suite of GPUs, with its two large models.
+LARGE = "h200-large-models"
+ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED, MACHINE_RUN, LARGE)
 
 
 def unpack(archive: Path, into: Path) -> Path:
