@@ -81,7 +81,7 @@ def step(query, key, value):
         tape.watch((query, key, value))
         output = tf.reduce_sum(cudnn(query, key, value))
     return tape.gradient(output, (query, key, value))
-one = tf.ones([2, 3, 64, 16], tf.bfloat16)
+one = tf.ones([2, 64, 3, 16], tf.bfloat16)
 print(json.dumps(tf.function(step, jit_compile=True).experimental_get_compiler_ir(one, one, one)(stage="hlo")))
 """)
     assert module.count('custom_call_target="__cudnn$fmhaSoftmax"') == 1

@@ -20,17 +20,18 @@ Gradient = Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 class CausalAttention(keras.layers.Layer):
     """Attention of each token to itself and earlier ones.
 
-    The input is query, key and value, [batch, length, 3 * width]; the output is [batch, length, width].
+    The input is query, key and value, [batch * length, 3 * width]; the output is [batch * length, width].
 
     Args:
+        length: tokens of a sequence.
         heads: number of heads.
         form: "plain", "blockwise" or "cudnn".
         block: queries of a block, for "blockwise".
     """
 
-    def __init__(self, heads: int, form: str, block: int) -> None:
+    def __init__(self, length: int, heads: int, form: str, block: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.length, self.heads = length, heads
         self.attend = {
             "plain": plain,
             "blockwise": lambda query, key, value: blockwise(query, key, value, block),
@@ -39,21 +40,24 @@ class CausalAttention(keras.layers.Layer):
 
     def compute_output_shape(self, shape: tuple) -> tuple:
         """Return the shape without keys and values."""
-        return (*shape[:-1], shape[-1] // 3)
+        return shape[0], shape[1] // 3
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Split the heads, attend, and join them."""
-        _, length, width = inputs.shape
-        batch = inputs.shape[0] or -1
-        parts = tf.reshape(inputs, [batch, length, 3, self.heads, width // 3 // self.heads])
-        query, key, value = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
-        output = tf.transpose(self.attend(query, key, value), [0, 2, 1, 3])
-        return tf.reshape(output, [batch, length, width // 3])
+        width = inputs.shape[1] // 3
+        parts = tf.reshape(inputs, [-1, self.length, 3, self.heads, width // self.heads])
+        return tf.reshape(self.attend(*tf.unstack(parts, axis=2)), [-1, width])
 
 
 def plain(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-    """Return softmax(query @ key / sqrt(size)) @ value, all [batch, heads, length, size]."""
-    return tf.matmul(_probabilities(query, key, 0), value)
+    """Return softmax(query @ key / sqrt(size)) @ value, all [batch, length, heads, size]."""
+    query, key, value = map(_swapped, (query, key, value))
+    return _swapped(tf.matmul(_probabilities(query, key, 0), value))
+
+
+def _swapped(tensor: tf.Tensor) -> tf.Tensor:
+    """Return it with length and heads swapped."""
+    return tf.transpose(tensor, [0, 2, 1, 3])
 
 
 def _probabilities(query: tf.Tensor, key: tf.Tensor, start: int) -> tf.Tensor:
@@ -99,7 +103,7 @@ def blockwise(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, block: int) ->
 
         return tf.concat(outputs, 2), grad
 
-    return run(query, key, value)
+    return _swapped(run(*map(_swapped, (query, key, value))))
 
 
 def cudnn(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
@@ -107,8 +111,9 @@ def cudnn(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
 
     In XLA on GPUs only, for float16 and bfloat16 and fully known shapes.
     """
-    like = tf.TensorSpec(query.shape, query.dtype)
-    statistics = tf.TensorSpec(query.shape[:3], tf.float32)
+    batch, length, heads, size = query.shape
+    like = tf.TensorSpec([batch, heads, length, size], query.dtype)
+    statistics = tf.TensorSpec([batch, heads, length], tf.float32)
     workspace = tf.TensorSpec([0], tf.uint8)  # XLA sets its size
 
     @tf.custom_gradient
@@ -117,11 +122,13 @@ def cudnn(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         output, logarithms, _ = xla.custom_call_v2(
             "__cudnn$fmhaSoftmax", [query, key, value], [like, statistics, workspace], forward
         )
+        output = _swapped(output)
 
-        def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             operands = [query, key, value, logarithms, upstream, output]
             results = [like, like, like, workspace]
-            return tuple(xla.custom_call_v2("__cudnn$fmhaSoftmaxBackward", operands, results, backward)[:3])
+            slopes = xla.custom_call_v2("__cudnn$fmhaSoftmaxBackward", operands, results, backward)
+            return tuple(map(_swapped, slopes[:3]))
 
         return output, grad
 
@@ -129,7 +136,11 @@ def cudnn(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
 
 
 def _cudnn_settings(like: tf.TensorSpec) -> tuple[str, str]:
-    """Return XLA's CudnnfMHABackendConfig of forward and backward pass for [batch, heads, length, size]."""
+    """Return XLA's CudnnfMHABackendConfig of forward and backward pass.
+
+    Args:
+        like: results, [batch, heads, length, size]. Operands are [batch, length, heads, size].
+    """
     batch, heads, length, size = like.shape
     shared: dict[str, Any] = {
         "algorithm": {
@@ -152,25 +163,26 @@ def _cudnn_settings(like: tf.TensorSpec) -> tuple[str, str]:
         "mask_type": "CAUSAL",
         "sliding_window_length": 0,
     }
-    # Product -> the dimensions that it sums over.
+    # Product -> the dimensions of its two factors that it sums over, and those that it keeps apart. The gradient's
+    # first factors, except for the last, are probabilities, [batch, heads, length, length].
     products = (
-        {"bmm1": (3, 3), "bmm2": (3, 2)},
+        {"bmm1": ((3, 3), ("02", "02")), "bmm2": ((3, 1), ("01", "02"))},
         {
-            "bmm1_grad_gemm1": (2, 2),
-            "bmm1_grad_gemm2": (3, 2),
-            "bmm2_grad_gemm1": (2, 2),
-            "bmm2_grad_gemm2": (3, 3),
+            "bmm1_grad_gemm1": ((2, 1), ("01", "02")),
+            "bmm1_grad_gemm2": ((3, 1), ("01", "02")),
+            "bmm2_grad_gemm1": ((2, 1), ("01", "02")),
+            "bmm2_grad_gemm2": ((3, 3), ("02", "02")),
         },
     )
     forward, backward = (
         json.dumps({"cudnn_fmha_backend_config": {**shared, **{
             f"{name}_dot_dimension_numbers": {
-                "lhs_contracting_dimensions": [str(left)],
-                "rhs_contracting_dimensions": [str(right)],
-                "lhs_batch_dimensions": ["0", "1"],
-                "rhs_batch_dimensions": ["0", "1"],
+                "lhs_contracting_dimensions": [str(summed[0])],
+                "rhs_contracting_dimensions": [str(summed[1])],
+                "lhs_batch_dimensions": list(kept[0]),
+                "rhs_batch_dimensions": list(kept[1]),
             }
-            for name, (left, right) in each.items()
+            for name, (summed, kept) in each.items()
         }}})
         for each in products
     )  # fmt: skip

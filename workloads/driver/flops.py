@@ -7,6 +7,7 @@ nor the gradients of depthwise convolutions, and take a transposed BatchMatMul f
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -147,10 +148,10 @@ def _attention(operation: Any) -> float:
     target = operation.get_attr("call_target_name").decode()
     if not target.startswith("__cudnn$fmha"):
         return 0.0
-    *heads, length, size = _shape(operation.inputs[0])
-    causal = b"CAUSAL" in operation.get_attr("backend_config")
-    products = (4 if "Backward" in target else 2) * (0.5 if causal else 1.0)
-    return products * 2.0 * math.prod(heads) * length * _shape(operation.inputs[1])[-2] * size
+    settings = json.loads(operation.get_attr("backend_config"))["cudnn_fmha_backend_config"]
+    products = (4 if "Backward" in target else 2) * (0.5 if settings["mask_type"] == "CAUSAL" else 1.0)
+    pairs = math.prod(int(each) for each in settings["intermediate_tensor_shape"]["dimensions"])
+    return products * 2.0 * pairs * _shape(operation.inputs[0])[-1]
 
 
 _PRODUCTS: Mapping[str, Callable[[Any], float]] = {

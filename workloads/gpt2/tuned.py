@@ -54,7 +54,7 @@ class PositionEmbedding(layers.Layer):
 def decoder_block(x: keras.KerasTensor) -> keras.KerasTensor:
     """Return the output of causal attention and two dense layers, each added to its input."""
     normal = layers.LayerNormalization(epsilon=1e-5)(x)
-    attended = CausalAttention(HEADS, ATTENTION, BLOCK)(layers.Dense(3 * WIDTH)(normal))
+    attended = CausalAttention(SEQUENCE, HEADS, ATTENTION, BLOCK)(layers.Dense(3 * WIDTH)(normal))
     x = layers.Add()([x, layers.Dense(WIDTH)(attended)])
     normal = layers.LayerNormalization(epsilon=1e-5)(x)
     return layers.Add()([x, layers.Dense(WIDTH)(ops.gelu(layers.Dense(4 * WIDTH)(normal)))])
@@ -63,7 +63,8 @@ def decoder_block(x: keras.KerasTensor) -> keras.KerasTensor:
 tokens = layers.Input((SEQUENCE,), dtype="int32")
 # In float32, because its gradient is a sum over the tokens of a batch.
 embedding = layers.Embedding(VOCABULARY, WIDTH, dtype="float32")
-x = PositionEmbedding()(embedding(tokens))
+# One row a token, so that XLA does not choose a layout that transposes the states for each product.
+x = ops.reshape(PositionEmbedding()(embedding(tokens)), (-1, WIDTH))
 for _ in range(LAYERS):
     x = decoder_block(x)
 network = keras.Model(tokens, layers.LayerNormalization(epsilon=1e-5)(x))
