@@ -28,7 +28,7 @@ from tests.fakes import (
     window_line,
 )
 from tests.test_locks_and_caches import nest
-from workloads.protocol import BASELINE, TUNED
+from workloads.protocol import BASELINE, SOAK, TUNED
 
 WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)
@@ -45,11 +45,12 @@ class Bench:
     progress: RecordingProgress = field(default_factory=RecordingProgress)
     sources: list[FakeSource] = field(default_factory=list)
     points: Sequence[Point] = ((),)
+    variant: str = BASELINE
     ending: Callable[[], str] = str
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
-        variants = {WORKLOAD.name: (BASELINE,)}
+        variants = {WORKLOAD.name: (self.variant,)}
         return plan_trials([WORKLOAD], ("cpu",), self.profile, variants, {}, self.points)
 
     def run(self) -> tuple[Trial, ...]:
@@ -119,6 +120,21 @@ def test_progress_ignores_unplanned_variants(bench):
     assert bench.progress.tasks[0].notes == [
         "mlp on cpu", "mlp on cpu: baseline", "mlp on cpu: baseline, window 1", "mlp on cpu: baseline, window 2",
     ]  # fmt: skip
+
+
+def test_a_soak_advances_by_seconds(bench):
+    """Four windows of half a second are the two seconds that were planned."""
+    bench.variant = SOAK
+    begun, *_ = good_events()
+    windows = [
+        line(
+            "window", variant=SOAK, index=index, start_ns=index * 10**9 // 2, end_ns=(index + 1) * 10**9 // 2,
+            steps=1, samples=1, wait_ns=-1,
+        )
+        for index in range(4)
+    ]  # fmt: skip
+    run_all(bench, Script(writes=(begun, *windows)))
+    assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (2, 2)
 
 
 def test_telemetry_is_sampled_while_the_container_runs(bench):

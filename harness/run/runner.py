@@ -24,7 +24,7 @@ from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from workloads.protocol import BASELINE, FIX_PREFIX, STAGE_PREFIX, TUNED, Spec
+from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 NO_SUCCESS = "no trial has succeeded"
 NARROW = "interval narrow enough"
@@ -306,7 +306,9 @@ def _note_progress(
         if event["kind"] == "variant":
             bar.note(f"{label}: {event['variant']}")
         elif event["kind"] == "window":
-            bar.advance(int(name in variants))
+            # A soak is planned in seconds, and its windows are a little shorter or longer.
+            soaked = (event["end_ns"] - event["start_ns"]) / 1e9
+            bar.advance(soaked if name == SOAK else int(name in variants))
             bar.note(f"{label}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
