@@ -188,3 +188,14 @@ def test_a_loader_made_in_the_call_is_named_and_its_order_kept() -> None:
 )
 def test_other_loaders_stay(text: str) -> None:
     assert changed(text, "loader-as-dataset") == text
+
+
+def test_the_pipeline_that_is_trained_on_is_cached() -> None:
+    stages = "tf.data.Dataset.list_files({folder}).map(read){more}"
+    held_out = f"test = {stages.format(folder='TEST', more='.map(resize).batch(8)')}\n"
+    train = f"files = {stages.format(folder='TRAIN', more='')}\ntrain = files.batch(8)\n"
+    text = f"{HEAD}def read(path): return path\ndef resize(path): return path\n{held_out}{train}model.{{}}(train)\n"
+    for method in ("fit", "predict"):
+        script = text.format(method) + "model.evaluate(test)\n" * (method == "fit")
+        assert f"{stages.format(folder='TRAIN', more='.cache()')}\n" in changed(script, "cache")
+        assert held_out in changed(script, "cache")

@@ -28,7 +28,8 @@ def edits(source: Source) -> Sequence[Edit]:
         call for call in source.calls("map")
         if isinstance(call.func, ast.Attribute) and source.is_dataset(call.func.value)
     ]  # fmt: skip
-    chains = [(call, _steps(source, call)) for call in maps]
+    feeding = source.feeding()
+    chains = [(call, _steps(source, call)) for call in [each for each in maps if each in feeding] or maps]
     for call, steps in sorted(chains, key=lambda each: -len(each[1])):
         names = [name_of(step) for step in steps]
         if not _ENDS & set(names) and not any(_random(source, step) for step in steps):

@@ -27,7 +27,7 @@ def edits(source: Source) -> Sequence[Edit]:
         and any(source.words(base).endswith(("PyDataset", "Sequence")) for base in node.bases)
     }
     result: list[Edit] = []
-    for call in source.fits():
+    for call in source.measured():
         given = input_of(call)
         made = source.value_of(given.id) if isinstance(given, ast.Name) else given
         if given is None or not isinstance(made, ast.Call) or name_of(made) not in classes | _LOADERS:

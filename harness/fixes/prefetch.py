@@ -1,6 +1,6 @@
 """Prepare the next batch while this one is computed: prefetch at the end of the pipeline.
 
-Why: without it Keras fit waits for each batch to be made before its step can begin.
+Why: without it Keras waits for each batch to be made before its step can begin.
 Safety: the same batches in the same order.
 """
 
@@ -18,10 +18,10 @@ SAFETY = SAME
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return an edit for each dataset that fit gets without prefetching."""
+    """Return an edit for each dataset that Keras gets without prefetching."""
     return [
         source.insert_after(given, f".prefetch({source.autotune})")
-        for call in source.fits()
+        for call in source.measured()
         if (given := input_of(call)) is not None
         and source.is_dataset(given)
         and not _prefetches(source, given)

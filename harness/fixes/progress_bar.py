@@ -20,7 +20,7 @@ def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each fit that shows a progress bar."""
     return [
         edit
-        for call in source.fits()
+        for call in source.measured()
         if (shown := keyword(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
         for edit in source.with_keyword(call, "verbose", "2")
     ]

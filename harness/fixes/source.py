@@ -85,6 +85,25 @@ class Source:
         """Return the calls of fit that have an input."""
         return [call for call in self.calls("fit") if call.args or keyword(call, "x")]
 
+    def measured(self) -> list[ast.Call]:
+        """Return the calls of fit, or those of predict and evaluate in a script that does not train."""
+        return self.fits() or [
+            call for call in self.calls("predict", "evaluate") if input_of(call) is not None
+        ]
+
+    def feeding(self) -> list[ast.Call]:
+        """Return the calls in what gives the measured calls their input, through variables and functions."""
+        found: dict[int, ast.AST] = {}
+        waiting: list[ast.AST] = [given for call in self.measured() if (given := input_of(call)) is not None]
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                if id(node) in found:
+                    continue
+                found[id(node)] = node
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    waiting += [*self._values_of(node.id), *filter(None, [self.function(node.id)])]
+        return [node for node in found.values() if isinstance(node, ast.Call)]
+
     def is_dataset(self, node: ast.expr) -> bool:
         """Return whether an expression is, as far as one can read, a tf.data.Dataset."""
         if isinstance(node, ast.Name):
@@ -104,13 +123,15 @@ class Source:
 
     def value_of(self, name: str) -> ast.expr | None:
         """Return the last value that is assigned to a name."""
-        values = [
+        return max(self._values_of(name), key=lambda value: value.lineno, default=None)
+
+    def _values_of(self, name: str) -> list[ast.expr]:
+        return [
             node.value
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Assign)
             and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
         ]
-        return max(values, key=lambda value: value.lineno, default=None)
 
     def function(self, name: str) -> ast.FunctionDef | None:
         """Return the function of this name."""
@@ -231,5 +252,5 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def input_of(call: ast.Call) -> ast.expr | None:
-    """Return the input of a call of fit."""
+    """Return the input of a call of fit, evaluate or predict."""
     return call.args[0] if call.args else keyword(call, "x")

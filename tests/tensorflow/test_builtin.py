@@ -117,7 +117,7 @@ def described(layer):
 models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
-    took = Interception(number=1, predicts=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    took = Interception(number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False)
     with took.active(), datasets.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})
     model = getattr(took.call.model, "network", took.call.model)

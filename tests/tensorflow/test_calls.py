@@ -3,7 +3,16 @@
 import pytest
 
 from tests.tensorflow.texts import FIT, HEAD
-from workloads.protocol import BASELINE, BETWEEN_EPOCHS, INPUT_ONLY, MODEL_ONLY, TUNED, WITHOUT_INPUT
+from workloads.protocol import (
+    BASELINE,
+    BETWEEN_EPOCHS,
+    CUSTOM_LOOP,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    TUNED,
+    WITHOUT_INPUT,
+    WITHOUT_LAUNCH,
+)
 
 pytestmark = pytest.mark.tensorflow
 
@@ -113,13 +122,31 @@ def test_the_accuracy_is_not_that_of_another_metric(drive):
     assert done.metric(BASELINE, "accuracy") < 1, "of two classes the top two are always right"
 
 
-def test_prediction_is_measured_for_a_script_that_only_predicts(drive):
-    done = drive(
-        HEAD + "made().predict(x, batch_size=20)", variants=[BASELINE, MODEL_ONLY, INPUT_ONLY], window_s=0.1
+@pytest.mark.parametrize("call", ["predict(x, batch_size=20)", "evaluate(x, y, 20)"])
+def test_a_script_that_does_not_train_is_measured_as_keras_runs_it(drive, call):
+    variants = [BASELINE, CUSTOM_LOOP, MODEL_ONLY, INPUT_ONLY, WITHOUT_LAUNCH, WITHOUT_INPUT]
+    done = drive(f"{HEAD}made().{call}", variants=variants, window_s=0.1)
+    assert done.per_step() == dict.fromkeys(variants, 20), done.of("needless") + done.of("left-out")
+    assert done.of("requests") == []
+
+
+@pytest.mark.parametrize("call", ["predict(data)", "evaluate(data)", "predict(endless(), steps=2)"])
+def test_the_input_of_inference_is_part_of_its_step(drive, call):
+    slow = (
+        "import time\n"
+        "def made_slowly():\n    for _ in range(4):\n        time.sleep(0.02)\n        yield x[:8], y[:8]\n"
+        "def endless():\n    while True:\n        yield from made_slowly()\n"
+        "types = (tf.TensorSpec((8, 4)), tf.TensorSpec((8,), tf.int32))\n"
+        "data = tf.data.Dataset.from_generator(made_slowly, output_signature=types)\n"
     )
-    assert done.per_step() == {BASELINE: 20, MODEL_ONLY: 20}
-    assert [each["variant"] for each in done.of("needless")] == [INPUT_ONLY]
-    assert {each["batch_size"] for each in done.of("requests")} == {20}
+    done = drive(f"{HEAD}{slow}made().{call}", variants=[BASELINE, MODEL_ONLY, INPUT_ONLY], window_s=0.2)
+    seconds = {
+        each["variant"]: (each["end_ns"] - each["start_ns"]) / 1e9 / each["steps"]
+        for each in done.of("window", index=0)
+    }
+    assert seconds[BASELINE] > 0.01, "a batch may be made between two calls"
+    assert seconds[INPUT_ONLY] >= 0.02
+    assert seconds[MODEL_ONLY] < 0.01
 
 
 def test_samples_are_sent_in_the_type_of_the_script_and_a_change_is_told(drive):
@@ -185,7 +212,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
     [
         ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
-        ("print('nothing to measure')", "ended without a call of fit or predict"),
+        ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
     ],
 )
 def test_a_script_that_fails_before_fit(drive, line, expected):

@@ -21,7 +21,7 @@ from workloads.driver.flops import count_flops
 from workloads.driver.interception import Interception
 from workloads.driver.script import Script
 def taken(path, text):
-    took = Interception(number=1, predicts=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    took = Interception(number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False)
     with took.active():
         script.run(Script(path=path, text=text), (), {})
     return took.call.model

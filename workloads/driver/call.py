@@ -19,7 +19,7 @@ from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 from workloads.driver.script import ScriptError
 from workloads.driver.stages import chain
 
-# What Keras' input arguments are called in fit; predict has no labels or weights.
+# What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
 
 
@@ -53,7 +53,7 @@ def epoch_of(samples: int, batch: int) -> Epoch:
 
 
 class Call:
-    """A call of `fit` or `predict`.
+    """A call of `fit`, `evaluate` or `predict`.
 
     Args:
         arguments: all arguments by name, with defaults.
@@ -91,6 +91,16 @@ class Call:
             )
         else:
             self.arguments["batch_size"] = (self.arguments.get("batch_size") or 32) * times
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a call of fit."""
+        return "epochs" in self.arguments
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it is a call of evaluate."""
+        return "return_dict" in self.arguments
 
     @property
     def is_loader(self) -> bool:
@@ -136,7 +146,7 @@ class Call:
         """The first batch, in host memory."""
         first = next(iter(self.dataset), None)
         if first is None:
-            raise ScriptError("The input of fit is empty.")
+            raise ScriptError("The input is empty.")
         return first
 
     @property
@@ -167,12 +177,12 @@ class Call:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Steps of an epoch in fit; None if unknown."""
-        return self.arguments.get("steps_per_epoch") or self.epoch.batches
+        """Steps of an epoch of the call; None if unknown."""
+        return self.arguments.get("steps_per_epoch" if self.trains else "steps") or self.epoch.batches
 
     @property
     def samples_per_epoch(self) -> int:
-        """Samples of an epoch in fit; 0 if unknown."""
+        """Samples of an epoch of the call; 0 if unknown."""
         steps = self.steps_per_epoch
         return self.epoch.samples(steps) if steps else 0
 
@@ -187,7 +197,7 @@ class Call:
         model = self.model
         policy = getattr(getattr(model, "dtype_policy", None), "name", "float32")
         sent = getattr(self.arguments["x"], "dtype", None)
-        predicts = sent is not None and "epochs" not in self.arguments
+        predicts = sent is not None and not self.trains
         return {
             **({"input_type": tf.as_dtype(sent).name} if predicts else {}),
             "batch_size": self.epoch.batch // self.steps_per_batch,
@@ -253,7 +263,7 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
             return Epoch(size, counted.batches, counted.missing, ends=not endless)
     first = next(iter(dataset), None)
     if first is None:
-        raise ScriptError("The input of fit is empty.")
+        raise ScriptError("The input is empty.")
     return Epoch(rows(first), batches, ends=not endless, exact=False)
 
 

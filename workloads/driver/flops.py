@@ -30,13 +30,13 @@ _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient")
 
 
 def flops_per_sample(call: Any) -> float:
-    """Return the floating-point operations of a sample in a call of fit or predict.
+    """Return the floating-point operations of a sample in a call of fit, evaluate or predict.
 
     Args:
         call: the Call; its model has been built.
     """
     model, batch = call.model, call.batch
-    step = model.train_step if "epochs" in call.arguments else model.predict_step
+    step = model.train_step if call.trains else model.test_step if call.evaluates else model.predict_step
     specs = tf.nest.map_structure(tf.type_spec_from_value, batch)
     function = tf.function(step, autograph=False).get_concrete_function(specs)
     return count_flops(function) * call.steps_per_batch / rows(batch)

@@ -23,6 +23,7 @@ class Interception:
     Args:
         number: which call of fit is wanted, from 1; earlier ones train for one step.
         predicts: whether a call of predict is wanted instead.
+        first: whether the first call is wanted, of whichever of the three.
         replicas: devices that share a batch.
         measure: measures a call; its result is returned to the script.
         evaluate: measures accuracy with the arguments of the script's evaluate; None to end the script instead.
@@ -30,7 +31,7 @@ class Interception:
 
     Attributes:
         call: the call that was taken.
-        predicted: the first call of predict before it, for scripts that do not train.
+        other: the first call of predict or evaluate before it, for scripts that do not train.
         failure: what measuring raised, which the script may have caught.
     """
 
@@ -39,6 +40,7 @@ class Interception:
         *,
         number: int,
         predicts: bool,
+        first: bool,
         replicas: int,
         measure: Callable[[Call], Any],
         evaluate: Callable[[Any, dict[str, Any]], None] | None,
@@ -46,6 +48,7 @@ class Interception:
     ) -> None:
         self._number = number
         self._predicts = predicts
+        self._first = first
         self._replicas = replicas
         self._measure = measure
         self._evaluate = evaluate
@@ -53,7 +56,7 @@ class Interception:
         self._busy = threading.Lock()
         self._fits = 0
         self.call: Call | None = None
-        self.predicted: Call | None = None
+        self.other: Call | None = None
         self.failure: BaseException | None = None
 
     @contextmanager
@@ -99,12 +102,17 @@ class Interception:
         if self.call is not None:
             return PREDICT(model, **arguments) if self._goes_on else self._end()
         taken = Call(model, arguments)
-        if self._predicts:
+        if self._predicts or self._first:
             return self._take(taken)
-        self.predicted = self.predicted or taken
+        self.other = self.other or taken
         return PREDICT(model, **arguments)
 
     def _evaluated(self, model: Any, arguments: dict[str, Any]) -> Any:
+        if self.call is None:
+            taken = Call(model, arguments)
+            if self._first:
+                return self._take(taken)
+            self.other = self.other or taken
         if self.call is None or model is not self.call.model or self._goes_on:
             result = EVALUATE(model, **arguments)
         if self.call is not None and model is self.call.model and self._evaluate is not None:

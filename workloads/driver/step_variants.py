@@ -92,7 +92,7 @@ def one_batch(job: Job) -> None:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         if not _takes(job.call.dataset.element_spec, batch):
-            step = steps.compile_single(job.call.model, None, jit=job.call.model.jit_compile)
+            step = steps.compile_single(job.call, None, jit=job.call.model.jit_compile)
     source = "CPU:0" if job.variant == HOST_FED else job.devices[0]
     with tf.device(source):
         batch = tf.nest.map_structure(tf.identity, batch)
@@ -114,7 +114,9 @@ def many_a_call(job: Job) -> None:
     _step(job)
     model, per_call = job.call.model, factor(job.variant, CALLS_PREFIX)
     jit = model.jit_compile
-    run = steps.compile_many(model, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit)
+    run = steps.compile_many(
+        job.call, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit
+    )
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.call.batch)
     job.meter.phase(DATA, began)
@@ -141,7 +143,7 @@ def mirrored_batch(job: Job) -> None:
         for number in range(len(copies[0]))
     ]
     batch = tf.nest.pack_sequence_as(job.call.batch, parts)
-    run = steps.compile_mirrored(model, strategy)
+    run = steps.compile_mirrored(job.call, strategy)
     meter.phase(DATA, began)
     meter.loss = lambda: models.take_loss(model)
     drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * len(job.devices))
@@ -182,7 +184,7 @@ def _step(job: Job) -> Any:
         )
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
         jit = call.model.jit_compile
-        shared.step = steps.compile_single(call.model, None if jit else call.dataset.element_spec, jit=jit)
+        shared.step = steps.compile_single(call, None if jit else call.dataset.element_spec, jit=jit)
     return shared.step
 
 

@@ -1,6 +1,7 @@
-"""Compile training steps for use without Keras fit: several steps per call, or batches made elsewhere.
+"""Compile a call's steps for use without Keras fit: several steps per call, or batches made elsewhere.
 
-The step is the model's `train_step`, with the same loss, metrics and optimizer as in fit.
+The step is the model's own `train_step`, with the same loss, metrics and optimizer as in fit, or `test_step` or
+`predict_step`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from workloads.driver.call import Call
 
-def loss_of(model: Any, batch: Any) -> Any:
-    """Run one training step; return its loss, or the first result of a step that names its losses differently."""
-    results = model.train_step(batch)
+
+def result_of(call: Call, batch: Any) -> Any:
+    """Run one step; return its loss, or the first result of a step that has none."""
+    model = call.model
+    if not (call.trains or call.evaluates):
+        return tf.nest.flatten(model.predict_step(batch))[0]
+    results = model.train_step(batch) if call.trains else model.test_step(batch)
     return results.get("loss", next(iter(results.values())))
 
 
-def compile_many(model: Any, signature: Any, *, steps: int, jit: bool) -> Callable[[Any], Any]:
+def compile_many(call: Call, signature: Any, *, steps: int, jit: bool) -> Callable[[Any], Any]:
     """Return a function batch -> loss that runs `steps` training steps on the same batch per call.
 
     Args:
@@ -27,7 +33,7 @@ def compile_many(model: Any, signature: Any, *, steps: int, jit: bool) -> Callab
     def many(batch: Any) -> Any:
         def body(index: Any, loss: Any) -> tuple[Any, Any]:
             del loss
-            return index + 1, tf.cast(loss_of(model, batch), tf.float32)
+            return index + 1, tf.cast(result_of(call, batch), tf.float32)
 
         # `steps` is a constant, so that XLA knows the trip count and the host does not read the condition
         # back from the device after each step.
@@ -36,28 +42,28 @@ def compile_many(model: Any, signature: Any, *, steps: int, jit: bool) -> Callab
     return _compiled(many, signature, jit=jit)
 
 
-def compile_mirrored(model: Any, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
+def compile_mirrored(call: Call, strategy: tf.distribute.Strategy) -> Callable[[Any], Any]:
     """Return a function (batch of each device) -> loss that runs one step as in Keras under a strategy."""
 
     @tf.function(autograph=False)
     def run(batches: Any) -> Any:
-        losses = strategy.run(lambda batch: loss_of(model, batch), (batches,))
+        losses = strategy.run(lambda batch: result_of(call, batch), (batches,))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
     with strategy.scope():
-        model.optimizer.build(model.trainable_variables)
+        call.model.optimizer.build(call.model.trainable_variables)
     return run
 
 
-def compile_single(model: Any, signature: Any, *, jit: bool) -> Callable[[Any], Any]:
-    """Return a function batch -> loss that runs one training step on a batch from outside.
+def compile_single(call: Call, signature: Any, *, jit: bool) -> Callable[[Any], Any]:
+    """Return a function batch -> result that runs one step on a batch from outside.
 
     Args:
         signature: a dataset's element_spec, so that a short last batch is not compiled again; None to compile
             for each shape. With an unknown batch size TensorFlow also folds no constants of the batch's size, such
             as attention's masks, which takes a minute for GPT-2.
     """
-    return _compiled(lambda batch: loss_of(model, batch), signature, jit=jit)
+    return _compiled(lambda batch: result_of(call, batch), signature, jit=jit)
 
 
 def _compiled(function: Callable[[Any], Any], signature: Any, *, jit: bool) -> Callable[[Any], Any]:

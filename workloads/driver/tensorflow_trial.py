@@ -68,7 +68,6 @@ def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
         NoGpuError: the requested GPUs are not available.
         ScriptError: the baseline's script cannot be measured.
     """
-    _refuse_inference_on_several(spec)
     names = devices.select(spec.device, spec.gpus)
     strategy = tf.distribute.MirroredStrategy(names) if len(names) > 1 else None
     devices.prove(names)
@@ -184,6 +183,7 @@ class Trial:
         took = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
+            first=spec.requests is None and not _places_of_fit(text),
             replicas=1 if _distributes(text) else len(self._names),
             measure=partial(self._take, job) if measured else lambda call: None,
             evaluate=partial(training.evaluate, job)
@@ -215,8 +215,8 @@ class Trial:
         if took.failure is not None:
             raise took.failure
         call = took.call
-        if call is None and took.predicted is not None and measured:
-            call = took.predicted
+        if call is None and took.other is not None and measured:
+            call = took.other
             self._take(job, call)
         if call is None and not marked.done:
             raise ScriptError(_no_call(Path(text.path).name, spec.call))
@@ -238,14 +238,7 @@ class Trial:
         self._events.warning(f"{name} is not in the image: the scripts' plots are left out.")
 
     def _tell_of_other_calls(self, script: Script) -> None:
-        nodes = ast.walk(ast.parse(script.text))
-        fits = sum(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "fit"
-            and not isinstance(node.func.value, ast.Call)  # super().fit
-            for node in nodes
-        )
+        fits = _places_of_fit(script)
         if fits > 1:
             self._events.warning(
                 f"{Path(script.path).name} calls fit in {fits} places; call {self._spec.call} was measured. "
@@ -261,6 +254,10 @@ class Trial:
 
     def _take(self, job: Job, call: Call) -> Any:
         """Measure the call that a script makes."""
+        if len(self._names) > 1 and not call.trains:
+            raise NoGpuError(
+                f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
+            )
         job.meter.phase(BUILD, self._began)
         params = call.params()
         if job.variant == BASELINE:
@@ -270,7 +267,7 @@ class Trial:
             "variant", variant=job.variant, params=params, changes=[asdict(change) for change in changed]
         )
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
-        measure = training.as_written if "epochs" in call.arguments else inference.as_written
+        measure = training.as_written if self._spec.requests is None else inference.as_written
         devices.reset_peak_memory(self._names)
         result = measure(job, call)
         for name, size in devices.peak_memory(self._names).items():
@@ -307,12 +304,22 @@ def _distributes(script: Script) -> bool:
     return "Strategy(" in script.text or "DataParallel(" in script.text
 
 
+def _places_of_fit(script: Script) -> int:
+    return sum(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "fit"
+        and not isinstance(node.func.value, ast.Call)  # super().fit
+        for node in ast.walk(ast.parse(script.text))
+    )
+
+
 def _no_call(name: str, number: int) -> str:
     if number > 1:
         return f"{name} calls fit fewer than {number} times. Choose another --call."
     return (
-        f"{name} ended without a call of fit or predict. If it trains in a loop of its own, mark the end of each step "
-        "with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number of samples."
+        f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark the end of "
+        "each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number of samples."
     )
 
 
@@ -331,7 +338,7 @@ def _windows(spec: Spec, variant: str) -> Spec:
 
 def _run(job: Job, meter: Any) -> None:
     """Run a variant of the breakdown until its meter ends it."""
-    variant, infers = job.variant, "epochs" not in job.call.arguments
+    variant, serves = job.variant, job.spec.requests is not None
     if variant == STAGES:
         draining.drain_stages(job, meter)
     elif variant == INPUT_ONLY or variant.startswith(THREADS_PREFIX):
@@ -339,18 +346,10 @@ def _run(job: Job, meter: Any) -> None:
     elif variant == MODEL_ONLY and job.strategy is not None:
         step_variants.mirrored_batch(job)
     elif variant in (MODEL_ONLY, HOST_FED) or variant.startswith(BATCH_PREFIX):
-        inference.model_only(job) if infers else step_variants.one_batch(job)
+        inference.model_only(job) if serves else step_variants.one_batch(job)
     elif variant == CUSTOM_LOOP:
         step_variants.custom_loop(job)
     elif variant.startswith(CALLS_PREFIX):
         step_variants.many_a_call(job)
     else:
         training.ablation(job)
-
-
-def _refuse_inference_on_several(spec: Spec) -> None:
-    """Raise NoGpuError for inference on several devices, which would measure one and report all."""
-    if spec.requests is not None and spec.gpus > 1:
-        raise NoGpuError(
-            f"{spec.gpus} GPUs were requested, but inference uses one device. Try --device gpu0."
-        )

@@ -1,10 +1,11 @@
-"""Variants that train with Keras fit: a script's call as it stands, and the ablations of the baseline's."""
+"""Variants that run a script's call in Keras: as it stands, and the ablations of the baseline's."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from workloads.driver import models
 from workloads.driver.call import Call, Epoch, rows
-from workloads.driver.interception import EVALUATE, FIT
+from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.python_calls import Stopwatch
 from workloads.driver.script import ScriptError
@@ -139,7 +140,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         first = not self._steps
         self._steps += done
         if not self._meter.tick(done * self._times, samples):
-            self.model.stop_training = True
+            self.model.stop_training = self.model.stop_evaluating = self.model.stop_predicting = True
             if not self._meter.going:
                 # Keras would validate once more, which can take longer than everything measured.
                 self.model.__dict__["_should_eval"] = lambda *unused: False
@@ -155,8 +156,26 @@ class Boundaries(tf.keras.callbacks.Callback):
         return min(self._stride, self._epoch.batches - self._steps % self._epoch.batches)
 
 
+class Passes(Boundaries):
+    """Report step boundaries of Keras evaluate or predict, which is called again and again."""
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Begin a pass over the input."""
+        self._ends.on_epoch_begin(0)
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Report the steps since the last boundary."""
+        self.on_train_batch_begin(batch)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """End a pass."""
+        self._ends.on_epoch_end(0)
+
+    on_predict_begin, on_predict_batch_begin, on_predict_end = on_test_begin, on_test_batch_begin, on_test_end
+
+
 def as_written(job: Job, call: Call) -> Any:
-    """Measure a call of fit as the script makes it; return what fit returns."""
+    """Measure a call as the script makes it; return what Keras returns."""
     meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     own = _callbacks(call)
@@ -168,14 +187,19 @@ def as_written(job: Job, call: Call) -> Any:
             f"({epoch.batch}). Use drop_remainder=True in batch()."
         )
     with in_python.python_functions():
-        history, boundaries = _fit(job, call, in_callbacks.callbacks(own), epoch)
+        result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
         _report_variables(job, call.model)
     _report_training(job)
-    if boundaries.between_epochs_s is None and job.spec.evaluate and measures_speed(job.variant):
+    if (
+        call.trains
+        and boundaries.between_epochs_s is None
+        and job.spec.evaluate
+        and measures_speed(job.variant)
+    ):
         _time_short_epochs(job, call, own, stride)
-    return history
+    return result
 
 
 def _report_training(job: Job) -> None:
@@ -232,43 +256,65 @@ def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:
     """Return the input's epoch; an input of unknown length is repeated where Keras could not count its steps."""
     epoch = call.epoch
     unknown = epoch.ends and epoch.batches is None and call.is_pipeline
-    if unknown and (call.arguments.get("steps_per_epoch") or (stride > 1 and not whole)):
+    if unknown and (call.steps_per_epoch or (stride > 1 and not whole)):
         call.arguments["x"] = call.arguments["x"].repeat()
         return Epoch(epoch.batch, None, 0, ends=False, exact=epoch.exact)
     return epoch
 
 
-def _fit(
+def _run(
     job: Job, call: Call, callbacks: Sequence[Any], epoch: Epoch, changes: Mapping[str, Any] | None = None
 ) -> tuple[Any, Boundaries]:
-    """Train until the meter ends it, or the whole training if the meter is full; report ends of epochs.
+    """Run the call until the meter ends it, or once if the meter is full; report ends of epochs.
 
     Returns:
-        What fit returns, and what saw the epochs.
+        What Keras returns, and what saw the epochs.
     """
     meter, given = job.meter, {**call.arguments, **(changes or {})}
-    first = int(given.get("initial_epoch") or 0)
-    if not meter.full:
-        given["epochs"] = first + ENDLESS
-    elif not epoch.ends and not given.get("steps_per_epoch"):
-        raise ScriptError("The pipeline of fit never ends. Give steps_per_epoch.")
+    if meter.full and not epoch.ends and not call.steps_per_epoch:
+        raise ScriptError("The pipeline of the call never ends. Give the number of steps.")
+    if call.trains and not meter.full:
+        given["epochs"] = int(given.get("initial_epoch") or 0) + ENDLESS
     ends = EpochEnds(meter.synchronise)
-    boundaries = Boundaries(meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution))
+    observer = Boundaries if call.trains else Passes
+    boundaries = observer(meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution))
     meter.loss = lambda: models.running_loss(call.model)
     meter.begin()
     try:
-        history = FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+        if call.trains:
+            result = FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+        else:
+            given["callbacks"] = [*callbacks, boundaries]
+            result = _repeat(partial(EVALUATE if call.evaluates else PREDICT, call.model, **given), meter)
+            boundaries.on_train_end()
     finally:
         call.model.__dict__.pop("_should_eval", None)
     if not (meter.full or meter.written):
         raise ScriptError(
-            f"Training ended after {meter.steps} steps, before it was measured: the input is too short. "
+            f"The call ended after {meter.steps} steps, before it was measured: the input is too short. "
             "Repeat it, or use --profile smoke."
         )
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
         job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
-    return history, boundaries
+    return result, boundaries
+
+
+def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
+    """Run until the meter ends it, or once if the meter is full."""
+    seen, result = -1, None
+    while True:
+        steps = meter.steps
+        try:
+            result = run()
+        except ValueError:
+            if not steps:
+                raise
+            return result  # a generator has no second pass
+        # The steps of one call are seen at the next.
+        if meter.full or not meter.going or steps == meter.steps == seen:
+            return result
+        seen = steps
 
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
@@ -316,23 +362,30 @@ def ablation(job: Job) -> None:
             model.run_eagerly, callbacks = False, []
         elif job.variant == WITHOUT_COPY:
             ahead = tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2)
-            changes = _fed(call.dataset.apply(ahead))
+            changes = _fed(call, call.dataset.apply(ahead))
         elif job.variant == WITHOUT_INPUT:
             # As many steps per epoch as the baseline, because the end of an epoch takes time too.
-            changes = _fed(models.repeated(call.batch)) | {"steps_per_epoch": call.steps_per_epoch}
+            steps = "steps_per_epoch" if call.trains else "steps"
+            changes = _fed(call, models.repeated(call.batch)) | {steps: call.steps_per_epoch}
             epoch = Epoch(rows(call.batch), ends=False)
-        model.train_function = None
-        _fit(job, call, callbacks, epoch, changes)
+        _compile_again(model)
+        _run(job, call, callbacks, epoch, changes)
     finally:
         for name, value in settings.items():
             setattr(model, name, value)
-        model.train_function = None
+        _compile_again(model)
 
 
-def _fed(dataset: tf.data.Dataset) -> dict[str, Any]:
-    """Return the arguments that feed fit with a pipeline that already has labels and weights."""
+def _compile_again(model: Any) -> None:
+    model.train_function = model.test_function = model.predict_function = None
+
+
+def _fed(call: Call, dataset: tf.data.Dataset) -> dict[str, Any]:
+    """Return the arguments that feed the call with a pipeline that already has labels and weights."""
     nothing = dict.fromkeys(("y", "sample_weight", "class_weight", "batch_size"))
-    return {"x": dataset, **nothing, "shuffle": False}
+    return {"x": dataset} | {
+        name: value for name, value in {**nothing, "shuffle": False}.items() if name in call.arguments
+    }
 
 
 def steps_per_call(job: Job) -> int:

@@ -48,22 +48,25 @@ def skipped(job: Job, variant: str) -> str:
 def applies(job: Job, variant: str) -> bool:
     """Return whether a variant means something for the call and the device."""
     spec, call = job.spec, job.call
-    trains, one_device = "epochs" in call.arguments, spec.gpus <= 1
-    pipeline = trains and call.is_pipeline
+    reads, one_device = spec.requests is None, spec.gpus <= 1
+    pipeline = reads and call.is_pipeline
     if variant == STAGES:
-        return pipeline or (trains and call.in_python)
+        return pipeline or (reads and call.in_python)
     if variant == MODEL_ONLY:
         return True
     if variant.startswith(BATCH_PREFIX):
         return one_device
     if variant in (INPUT_ONLY, WITHOUT_INPUT):
-        return trains
+        return reads
     if variant.startswith(THREADS_PREFIX):
         return pipeline
     if variant in (HOST_FED, WITHOUT_COPY):
-        return job.gpu and one_device and trains and (variant == HOST_FED or pipeline)
-    if variant == CUSTOM_LOOP or variant.startswith((CALLS_PREFIX, WITHOUT_PREFIX)):
-        return one_device and trains
+        return job.gpu and one_device and reads and (variant == HOST_FED or pipeline)
+    if variant.startswith(CALLS_PREFIX):
+        # Several steps of inference on one batch give the same, which compilers notice.
+        return one_device and call.trains
+    if variant == CUSTOM_LOOP or variant.startswith(WITHOUT_PREFIX):
+        return one_device and reads
     return True
 
 
