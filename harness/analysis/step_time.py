@@ -24,7 +24,7 @@ The parts are
 
 Each is clipped at zero, and `unexplained` is b minus their sum. Without the custom training loop (several devices)
 framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than the model;
-then interference, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Inference
+then interference, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Serving
 has no input.
 """
 
@@ -57,6 +57,8 @@ from workloads.protocol import (
     WITHOUT_INPUT,
 )
 
+# Largest logarithm of a draw; Student's t with one degree of freedom has no bounds.
+_MOST_NOISE = 10.0
 DRAWS = 1000
 SEED = 20_240_229
 # Smaller shares of a step are rounding errors of its sums and differences.
@@ -413,7 +415,8 @@ class _Draws:
             return np.zeros(DRAWS + 1)
         seed = [SEED, *f"{self._case.name} {self._case.device} {name}".encode()]
         deviations = np.random.default_rng(seed).standard_t(degrees, DRAWS)
-        return np.concatenate(([0.0], spread / np.sqrt(len(values)) * deviations))
+        noise = np.clip(spread / np.sqrt(len(values)) * deviations, -_MOST_NOISE, _MOST_NOISE)
+        return np.concatenate(([0.0], noise))
 
 
 def _values(group: Sequence[Measure]) -> list[float]:

@@ -64,6 +64,14 @@ def test_facts_and_changes_of_tuned(outcome):
     assert "+    train = xgboost.QuantileDMatrix" in script["diff"]
 
 
+def test_a_script_may_close_its_streams(boosted):
+    closed = "import os, sys\nsys.stdout.close()\nos.close(2)\nprint = str\n"
+    done = boosted(change=lambda text: f"{closed}{text}".replace(', evals=[(test, "test")]', ""), steps=3)
+    assert done.of("window")
+    failed = boosted(change=lambda text: f"{closed}raise KeyError('mine')\n{text}", code=1)
+    assert "KeyError: 'mine'" in failed.message
+
+
 def test_a_whole_training_has_the_scripts_rounds(boosted):
     done = boosted(change=lambda text: text.replace("ROUNDS = 100", "ROUNDS = 7"), full=True)
     assert done.metric(BASELINE, "steps_trained") == 7

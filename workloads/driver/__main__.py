@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from workloads.driver.host_probe import probe
@@ -81,13 +82,15 @@ def read_spec(path: Path) -> Spec:
 
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr (the container's log)."""
-    sys.stderr.write("".join(traceback.format_exception(error)))
     events.write("error", type=type(error).__name__, message=str(error) or type(error).__name__)
+    with suppress(OSError, ValueError):  # scripts may close it
+        sys.stderr.write("".join(traceback.format_exception(error)))
 
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     # Does not wait for threads of TensorFlow and Keras, for example of a stopped fit.
     os._exit(code)
