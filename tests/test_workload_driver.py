@@ -170,7 +170,10 @@ def job(
     )  # fmt: skip
     return SimpleNamespace(
         spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", shared=shared,
-        call=SimpleNamespace(arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0),
+        call=SimpleNamespace(
+            arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0,
+            trains="epochs" in arguments,
+        ),
     )  # fmt: skip
 
 
@@ -182,7 +185,8 @@ def job(
         (job(pipeline=False), PIPELINE),
         (job(pipeline=False, python=True), PIPELINE - {STAGES}),
         (job(gpus=4), ALL - {INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, STAGES, "threads:1"}),
-        (job({}, pipeline=False), ALL - {MODEL_ONLY, "batch:4"}),
+        (job({}), {"calls:10"}),
+        (job({}, pipeline=False, requests={}), ALL - {MODEL_ONLY, "batch:4"}),
     ],
 )
 def test_what_applies_to_a_call_and_a_device(made, missing):

@@ -209,14 +209,6 @@ def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
     assert not done.of("end")
 
 
-def test_inference_on_several_devices_is_rejected(drive):
-    requests = {"batch_sizes": [1]}
-    done = drive(FIT, device="gpu", requests=requests, code=NO_GPU_EXIT, gpus=2)
-    (error,) = done.of("error")
-    assert error["message"].startswith("2 GPUs were")
-    assert "--device gpu0" in error["message"]
-
-
 @pytest.mark.parametrize("failing", [TUNED, BASELINE])
 def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}

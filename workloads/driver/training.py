@@ -272,7 +272,8 @@ def _run(
     """
     meter, given = job.meter, {**call.arguments, **(changes or {})}
     if meter.full and not epoch.ends and not call.steps_per_epoch:
-        raise ScriptError("The pipeline of the call never ends. Give the number of steps.")
+        wanted = "steps_per_epoch" if call.trains else "steps"
+        raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
         given["epochs"] = int(given.get("initial_epoch") or 0) + ENDLESS
     ends = EpochEnds(meter.synchronise)
