@@ -81,8 +81,8 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             name="quick",
             trials=3, max_trials=7, target_interval=0.03, budget_s=300,
-            windows=3, window_s=0.7, warmup_s=2.0, variant_s=10.0, analysis_window_s=0.4, analysis_windows=3,
-            analysis_warmup_s=1.0, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
+            windows=3, window_s=0.7, warmup_s=1.5, variant_s=10.0, analysis_window_s=0.3, analysis_windows=3,
+            analysis_warmup_s=0.8, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         # Hours: trains the published number of epochs if time allows, else like quick.
         Profile(

@@ -196,6 +196,7 @@ def _summary_row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, An
     yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
     yield "energy_source", summary.energy_source
     yield "accuracy", summary.accuracy
+    yield "accuracy_samples", summary.accuracy_samples
     yield "accuracy_ok", summary.accuracy_ok
     for kind in RatioKind:
         yield from _estimate(kind.value, analysis.ratio(kind, summary.key))

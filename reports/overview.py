@@ -16,6 +16,7 @@ from harness.model.analysis import (
     PublishedComparison,
     RatioKind,
     StepTime,
+    Summary,
     find_by_key,
 )
 from harness.model.platform import target_for
@@ -239,6 +240,7 @@ class Ladder:
         file, script: name and text of the tuned script; "" without one.
         command: runs the tuned script in the image that measured it; "" without an image.
         components: further files that the tuned script imports: name -> text.
+        accuracies: baseline and tuned if the accuracy of both is known, else ().
         parts: the remedies that tuned consists of, by name; () for a script of its own.
     """
 
@@ -250,6 +252,7 @@ class Ladder:
     command: str = ""
     parts: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
+    accuracies: tuple[Summary, ...] = ()
 
 
 def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
@@ -283,7 +286,16 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=next(components, {}) if tuned else {},
+        accuracies=_accuracies(analysis, row),
     )
+
+
+def _accuracies(analysis: Analysis, row: Row) -> tuple[Summary, ...]:
+    """Return baseline and tuned if the accuracy of both is known."""
+    keys = (Key(row.workload, row.device, variant) for variant in (BASELINE, TUNED))
+    found = tuple(each for key in keys if (each := find_by_key(analysis.summaries, key)))
+    known = all(each.accuracy is not None and each.accuracy_samples for each in found)
+    return found if known and len(found) == 2 else ()
 
 
 def _command(analysis: Analysis, row: Row) -> str:

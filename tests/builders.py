@@ -32,7 +32,16 @@ from harness.model.workload import Data, Published, Workload
 from harness.run.runner import Job
 from harness.run.trial_container import spec_for
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, VARIANTS, Change
+from workloads.protocol import (
+    ACCURACY,
+    BASELINE,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    SAMPLES_TRAINED,
+    TUNED,
+    VARIANTS,
+    Change,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +196,12 @@ def manifest(*, gpus: int = 0, workloads: tuple[str, ...] = ("cifar100-mlp",), s
     )  # fmt: skip
 
 
+def learned(accuracy: float) -> tuple[Metric, ...]:
+    """Return the metrics of a baseline with this accuracy after several epochs."""
+    values = {ACCURACY: accuracy, SAMPLES_TRAINED: 5e6}
+    return tuple(Metric(variant=BASELINE, name=name, value=value) for name, value in values.items())
+
+
 def trial(
     name: str = "cifar100-mlp",
     device: str = "cpu",
@@ -245,7 +260,7 @@ def trial(
         facts={"tensorflow": "2.21.0", "python": "3.13.5", "gpus_registered": device.count("gpu"),
                "cpus_visible": CPUS},
         phases=tuple(phases), windows=tuple(measured), steps=tuple(steps),
-        metrics=(Metric(variant=BASELINE, name="accuracy", value=accuracy),) if accuracy else (),
+        metrics=learned(accuracy) if accuracy else (),
         telemetry=telemetry(random, device, start_ns, ended, tuple(measured), loads),
         sampling={"ticks": (ended - start_ns) / (0.1 * SECOND_NS), "missed_ticks": 0.0, "cpu_s": 0.05},
     )  # fmt: skip

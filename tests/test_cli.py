@@ -159,7 +159,7 @@ class TestList:
     def test_one_line_per_workload(self, tfbench):
         lines = tfbench("list").out.splitlines()
         assert [line.split()[0] for line in lines[:-1]] == [entry.workload.name for entry in built_in()]
-        assert any(line.startswith("cifar10-mlp * ") for line in lines), "the default suite is marked"
+        assert any(line.startswith("cifar10-mlp *c ") for line in lines), "the default suite is marked"
 
     @pytest.mark.slow
     def test_narrow_terminal_truncates_nothing(self):

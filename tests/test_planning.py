@@ -13,7 +13,13 @@ from harness.model.run import Options
 from harness.model.workload import Data, Rung, Workload
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
-from harness.run.plan import STEP_VARIANTS, plan_trials, resolve_devices, resolve_variants
+from harness.run.plan import (
+    STEP_VARIANTS,
+    plan_trials,
+    resolve_devices,
+    resolve_variants,
+    with_cpu_to_compare,
+)
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.trial_container import spec_for
@@ -111,6 +117,16 @@ def test_copy_variants_run_only_on_gpus() -> None:
     assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
 
 
+def test_beside_gpus_the_cpu_is_a_scale() -> None:
+    suite = [workload("a"), workload("plain", tuned="")]
+    whole = resolve_variants("", True, suite)
+    planned = with_cpu_to_compare(plan_trials(suite, ("cpu", "gpu0"), SMOKE, whole, {}), suite)
+    found = {one.id: set(one.variants) for one in planned}
+    assert found["a.cpu.0"] == {BASELINE, TUNED}
+    assert HOST_FED in found["a.gpu0.0"]
+    assert STAGES in found["plain.cpu.0"], "its tuned is made of the remedies measured there"
+
+
 def test_breakdown_variants_run_only_in_the_first_trial() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(
@@ -201,8 +217,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_default_is_the_default_suite_and_all_is_everything() -> None:
     assert built_in() == tuple(sorted(built_in(), key=lambda entry: entry.workload.name))
     assert select(["all"]) == built_in()
-    assert names(select([])) == [e.workload.name for e in built_in() if e.workload.suite == "default"]
-    assert names(select([]))
+    assert names(select([])) == ["cats-dogs", "cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"]
+    assert names(select([], on_gpus=True)) == ["cats-dogs", "cifar100-mlp", "gpt2", "resnet50"]
 
 
 def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> None:

@@ -95,7 +95,7 @@ class TestTraining:
     def test_accuracy_shows_whether_it_learned(self, run, needed, accuracy, learned):
         run = replace(run, workloads=(replace(run.workloads[0], min_accuracy=needed),))
         if accuracy is not None:
-            metrics = (Metric(variant=BASELINE, name="accuracy", value=accuracy),)
+            metrics = builders.learned(accuracy)
             run = replace(run, trials=tuple(replace(trial, metrics=metrics) for trial in run.trials))
         assert summary(run, "cpu", BASELINE).accuracy_ok is learned
         assert summary(run, "cpu", TUNED).accuracy_ok is None

@@ -60,6 +60,9 @@ RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 # Bits in which most of the baseline's weights are used, and the elements of its largest trained variable, whose path
 # follows the prefix.
 COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
+# Accuracy on held-out data, and how many samples the model had been trained on then: in a trial of windows as many as
+# the baseline, which is slower.
+ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
 # Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,14 +10,21 @@ import numpy as np
 from harness.analysis.energy_and_cost import energy_per_sample
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures, steady_means
-from harness.analysis.trust import STEPS_TRAINED, learned, required_accuracy
+from harness.analysis.trust import learned, required_accuracy
 from harness.model.analysis import Key, Summary
-from harness.model.run import CPU, Run, VariantInfo
+from harness.model.run import CPU, Run, Status, VariantInfo
 from harness.model.workload import Workload
-from workloads.protocol import DEVICE_MEMORY, EVALUATE, HOST_MEMORY, STEADY, measures_speed
+from workloads.protocol import (
+    ACCURACY,
+    DEVICE_MEMORY,
+    EVALUATE,
+    HOST_MEMORY,
+    SAMPLES_TRAINED,
+    STEADY,
+    measures_speed,
+)
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
-ACCURACY = "accuracy"
 # Name of the metric with the time of a complete training.
 TRAINING_TIME = "training_s"
 
@@ -52,7 +59,7 @@ def _summary(
     info = _info(group)
     waits = [each.wait_share for each in group if each.wait_share is not None]
     energy, energy_source = energy_per_sample(group, means)
-    accuracy = _median(_metric_values(group, ACCURACY))
+    accuracy, trained_samples = (_median(_metric_values(group, name)) for name in (ACCURACY, SAMPLES_TRAINED))
     # A training of other epochs than the published ones says nothing about their time.
     changed = any(name.casefold() == "epochs" for name in run.manifest.options.params)
     trained = [] if changed else _metric_values(group, TRAINING_TIME)
@@ -69,13 +76,14 @@ def _summary(
         training_s=estimate(trained or projected, "s"),
         training_projected=bool(projected),
         training_samples=samples,
-        cold_start=_cold_start(group),
+        cold_start=_cold_start(run, group[0]),
         telemetry=_medians(means),
         memory_bytes=_median(_metric_values(group, HOST_MEMORY if key.device == CPU else DEVICE_MEMORY)),
         energy_j_per_sample=energy,
         energy_source=energy_source,
         accuracy=accuracy,
-        accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(group, info)),
+        accuracy_samples=trained_samples,
+        accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(trained_samples, info)),
         changes=info.changes if info else (),
         trial_ids=tuple(each.trial.id for each in group),
         trial_throughputs=tuple(each.throughput for each in group),
@@ -97,13 +105,10 @@ def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
     ]  # fmt: skip
 
 
-def _epochs(group: Sequence[Measure], info: VariantInfo | None) -> float | None:
+def _epochs(samples: float | None, info: VariantInfo | None) -> float | None:
     """Return the number of epochs trained before accuracy was measured."""
-    steps, samples = (
-        _median(_metric_values(group, STEPS_TRAINED)),
-        info and info.params.get("samples_per_epoch"),
-    )
-    return steps * group[0].batch / samples if steps is not None and samples else None
+    whole = info and info.params.get("samples_per_epoch")
+    return samples / whole if samples is not None and whole else None
 
 
 def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
@@ -115,16 +120,18 @@ def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
     return {name: float(value) for (name, _), value in zip(QUANTILES, values, strict=True)}
 
 
-def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for each in group:
-        sums: Counter[str] = Counter()
-        for phase in sorted(each.trial.phases, key=lambda phase: phase.start_ns):
-            if phase.variant in ("", each.variant) and phase.name not in (STEADY, EVALUATE):
-                sums[phase.name] += phase.end_ns - phase.start_ns
-        for name, length_ns in sums.items():
-            seconds[name].append(length_ns / 1e9)
-    return tuple((name, float(np.median(values))) for name, values in seconds.items())
+def _cold_start(run: Run, measure: Measure) -> tuple[tuple[str, float], ...]:
+    """Return the phases of the first trial with the variant: later ones find what XLA compiled."""
+    wanted = (measure.trial.workload, measure.trial.device)
+    alike = (
+        each for each in run.trials if (each.workload, each.device) == wanted and each.status is Status.OK
+    )
+    first = min(alike, key=lambda each: each.index)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for phase in sorted(first.phases, key=lambda phase: phase.start_ns):
+        if phase.variant in ("", measure.variant) and phase.name not in (STEADY, EVALUATE):
+            seconds[phase.name] += (phase.end_ns - phase.start_ns) / 1e9
+    return tuple(seconds.items())
 
 
 def _medians(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:

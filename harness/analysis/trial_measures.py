@@ -1,13 +1,15 @@
 """What each trial measured: values from its steady-state windows, and the telemetry in them.
 
-Trials in slow periods of the host, told from slow workloads by the probe at both ends of each trial, do not count.
+The speeds of trials in slow periods of the host, told from slow workloads by the probe at both ends of each trial, do
+not count. Variants of the breakdown and remedies run in one trial only. They are compared with the baseline of that
+trial: their times are multiplied by its median over all trials that count / its time in their own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean, median
 
 import numpy as np
@@ -16,7 +18,15 @@ from numpy.typing import NDArray
 from harness.model.analysis import MIN_TRIALS, Key
 from harness.model.run import CPU, Run, Series, Status, Trial, Window
 from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
-from workloads.protocol import BASELINE, BETWEEN_EPOCHS, MACHINE, PROBES, VARIANTS, changes_baseline
+from workloads.protocol import (
+    BASELINE,
+    BETWEEN_EPOCHS,
+    MACHINE,
+    PROBES,
+    VARIANTS,
+    changes_baseline,
+    measures_speed,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +49,16 @@ class Measure:
     between_s: float = 0.0
     window_throughputs: tuple[float, ...] = ()
 
+    def faster(self, times: float) -> Measure:
+        """Return the measure of a trial in which everything is so many times as fast."""
+        return replace(
+            self,
+            throughput=self.throughput * times,
+            step_s=self.step_s / times,
+            between_s=self.between_s / times,
+            window_throughputs=tuple(each * times for each in self.window_throughputs),
+        )
+
 
 Measures = Mapping[Key, tuple[Measure, ...]]
 
@@ -46,25 +66,25 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 def measures(run: Run) -> Measures:
     """Return the measures of all successful trials, ordered by workload, device and variant.
 
-    Trials in slow periods of the host do not count; see slow_trials. Sweep points are
-    excluded, since their parameters differ; see harness.analysis.sweeps.
+    Sweep points are excluded, since their parameters differ; see harness.analysis.sweeps.
     """
-    groups: dict[Key, list[Trial]] = defaultdict(list)
     usable = [trial for trial in run.trials if trial.status is Status.OK]
     slow = slow_trials(usable)
     alike: dict[tuple[str, str], list[Trial]] = defaultdict(list)
     for trial in usable:
-        alike[trial.workload, trial.device].append(trial)
-    for trial in usable:
-        if not trial.point and trial.workload != MACHINE and trial.id not in slow:
-            for variant in dict.fromkeys(window.variant for window in trial.windows):
-                groups[Key(trial.workload, trial.device, variant)].append(trial)
+        if not trial.point and trial.workload != MACHINE:
+            alike[trial.workload, trial.device].append(trial)
     result: dict[Key, list[Measure]] = {}
-    for key, trials in groups.items():
-        between_s = between_epochs_s(alike[key.workload, key.device], key.variant)
-        found = (measure_of(each, key.variant, between_s) for each in trials)
-        if measured := [each for each in found if each is not None]:
-            result[key] = measured
+    for (workload, device), trials in alike.items():
+        slowness = _slowness(trials, slow)
+        for variant in dict.fromkeys(window.variant for trial in trials for window in trial.windows):
+            found = _measured(trials, variant)
+            if measures_speed(variant):
+                found = [each for each in found if each.trial.id not in slow]
+            else:
+                found = [each.faster(slowness.get(each.trial.id, 1.0)) for each in found]
+            if found:
+                result[Key(workload, device, variant)] = found
     names = _ranks(workload.name for workload in run.workloads)
     devices = _ranks((*(each.device for each in run.planned), *(each.device for each in run.trials)))
     variants = _ranks((*VARIANTS, *(key.variant for key in result)))
@@ -73,6 +93,19 @@ def measures(run: Run) -> Measures:
         key=lambda key: (names.get(key.workload, len(names)), devices[key.device], variants[key.variant]),
     )
     return {key: tuple(sorted(result[key], key=lambda each: each.trial.index)) for key in ordered}
+
+
+def _slowness(trials: Sequence[Trial], slow: Collection[str]) -> Mapping[str, float]:
+    """Return trial id -> time of the baseline's step in it over the median of the trials that count."""
+    steps = {each.trial.id: each.step_s for each in _measured(trials, BASELINE)}
+    usual = median([step_s for name, step_s in steps.items() if name not in slow] or [0.0])
+    return {name: step_s / usual for name, step_s in steps.items()} if usual else {}
+
+
+def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
+    between_s = between_epochs_s(trials, variant)
+    found = (measure_of(each, variant, between_s) for each in trials)
+    return [each for each in found if each is not None]
 
 
 def between_epochs_s(trials: Iterable[Trial], variant: str) -> float:

@@ -26,7 +26,6 @@ from harness.model.run import MAX_SAMPLES_PER_S, Run, Status
 from harness.model.workload import Workload
 from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
-STEPS_TRAINED = "steps_trained"
 # Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
 _SIGMAS = 5.0
 
@@ -56,7 +55,7 @@ def learned(accuracy: float | None, needed: float | None, epochs: float | None) 
         return None
     if accuracy >= needed:
         return True
-    return None if epochs is not None and epochs < 1 else False
+    return None if epochs is None or epochs < 1 else False
 
 
 def not_learning(case: Case) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
 
 # Measured cost by workload and profile; `python -m benchmarks.footprint` writes it.
 FOOTPRINTS = Path(__file__).with_name("footprint.json")
-_SUITES = {"default": " *", "gpu": " **", "extra": ""}
+_SUITES = {"default": " *", "gpu": " *g", "cpu": " *c", "extra": ""}
 
 
 def command(
@@ -46,7 +46,8 @@ def command(
             name = workload.name + _SUITES[workload.suite]
             out().print(Text(f"{name:<{width}}{workload.title}"), soft_wrap=True)
         out().print(
-            "* runs by default (** on GPUs); name others: tfbench bench NAME. Details: tfbench list NAME, or --long."
+            "* runs by default (*g on GPUs, *c without GPUs); name others: tfbench bench NAME. "
+            "Details: tfbench list NAME, or --long."
         )
 
 

@@ -16,6 +16,7 @@ DATA_DIR = "/tfbench/data"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
+XLA_CACHE_DIR = "/tfbench/xla-cache"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

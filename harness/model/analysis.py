@@ -77,11 +77,11 @@ class Summary(Keyed):
         wait_share: share of steady-state time spent waiting for input, 0 to 1.
         training_s: time for the script's epochs, measured or (if `training_projected`) projected.
         training_samples: samples of these epochs.
-        cold_start: (phase, seconds) of everything before steady state, in order.
+        cold_start: (phase, seconds) of everything before steady state in the first trial, in order.
         telemetry: "source.device.metric" -> mean over steady state (median over trials).
         memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
         energy_j_per_sample: as measured by `energy_source`, or None.
-        accuracy: on held-out data, or None.
+        accuracy, accuracy_samples: on held-out data, and after training on how many samples; None if unknown.
         trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
     """
 
@@ -99,6 +99,7 @@ class Summary(Keyed):
     energy_j_per_sample: Estimate | None
     energy_source: str
     accuracy: float | None
+    accuracy_samples: float | None
     accuracy_ok: bool | None
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]

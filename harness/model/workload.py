@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from workloads.protocol import BASELINE, TENSORFLOW, Requests
 
-Suite = Literal["default", "gpu", "extra"]
+Suite = Literal["default", "gpu", "cpu", "extra"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,8 @@ class Workload:
         device_params: "cpu" or "gpu" -> values for this kind of device.
         datasets: the data sets that it reads.
         requests: what to measure of a script for inference; None for training.
-        suite: "default" runs by default, "gpu" too but on GPUs only, "extra" on request.
+        suite: "default" runs by default, "gpu" too but on GPUs only, "cpu" only on machines without GPUs, "extra" on
+            request.
         min_accuracy: minimum accuracy (0 to 1) on held-out generated data for successful training; 0 for none.
         image: image family, "tensorflow" or "trees" (XGBoost).
     """

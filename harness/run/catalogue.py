@@ -46,14 +46,14 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     """Return the workloads of names and paths of scripts; none means the default suite, "all" every built-in one.
 
     Args:
-        on_gpus: whether the default suite runs on GPUs too.
+        on_gpus: whether the default suite is that of a machine with GPUs.
 
     Raises:
         UsageError: an unknown name, not a script, or two workloads of one name.
     """
     known = built_in()
     if not names:
-        suites = ("default", "gpu") if on_gpus else ("default",)
+        suites = ("default", "gpu" if on_gpus else "cpu")
         return tuple(entry for entry in known if entry.workload.suite in suites)
     available = {entry.workload.name: entry for entry in known}
     chosen: list[Entry] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.defaults import Profile
@@ -132,6 +133,19 @@ def plan_trials(
         for number, point in enumerate(points, 1)
         for device in devices
         if (trial_variants := _trial_variants(workload, variants[workload.name], device, index))
+    )
+
+
+def with_cpu_to_compare(
+    planned: Iterable[PlannedTrial], workloads: Iterable[Workload]
+) -> tuple[PlannedTrial, ...]:
+    """Return the trials with nothing but speeds on the CPU, which beside GPUs is a scale."""
+    tuned = {workload.name for workload in workloads if workload.tuned}
+    return tuple(
+        replace(each, variants=tuple(filter(measures_speed, each.variants)))
+        if each.device == CPU and each.workload in tuned
+        else each
+        for each in planned
     )
 
 

@@ -33,7 +33,15 @@ from harness.model.platform import Gpu, target_for
 from harness.model.run import CPU, Options, PlannedTrial, Prices
 from harness.model.workload import Workload
 from harness.run.catalogue import Entry, select
-from harness.run.plan import grid, machine_trials, plan_trials, resolve_devices, resolve_variants, soak_trials
+from harness.run.plan import (
+    grid,
+    machine_trials,
+    plan_trials,
+    resolve_devices,
+    resolve_variants,
+    soak_trials,
+    with_cpu_to_compare,
+)
 from harness.run.scripts import check_params
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
@@ -121,6 +129,8 @@ def resolve(options: Options) -> Resolved:
     if not options.workloads:
         gpus_only = {each.name for each in workloads if each.suite == "gpu"}
         planned = tuple(each for each in planned if each.gpus or each.workload not in gpus_only)
+    if gpus and options.device == "auto" and not (options.variants or axes):
+        planned = with_cpu_to_compare(planned, workloads)
     if options.machine and options.analysis and not (options.variants or axes) and _tensorflow(entries):
         # The machine first, so that each round of trials begins alike.
         planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))

@@ -15,6 +15,7 @@ from harness.engines import (
     FILE_DIR,
     OUT_DIR,
     WORKLOADS_DIR,
+    XLA_CACHE_DIR,
     ContainerSpec,
     GpuAccess,
     Mount,
@@ -28,6 +29,7 @@ from harness.paths import Paths
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
 from harness.run.scripts import script_text
+from harness.untrusted import remove_tree
 from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
 
 
@@ -59,10 +61,18 @@ def make_job(
         **options.environment, "PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"
     }  # fmt: skip
     if trial.gpus:
-        mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
+        mounts += [
+            Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False),
+            Mount(container=XLA_CACHE_DIR, host=_xla_cache(manifest.run_id, paths), read_only=False),
+        ]
         # Images configure their library path; the local environment does not.
         environment |= {} if manifest.engine.isolated else library_variables(Path(image.reference))
-        environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        flags = f"--tf_xla_persistent_cache_directory={XLA_CACHE_DIR} {environment.get('TF_XLA_FLAGS', '')}"
+        environment |= {
+            "CUDA_CACHE_PATH": CUDA_CACHE_DIR,
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+            "TF_XLA_FLAGS": flags.strip(),
+        }
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     container = ContainerSpec(
@@ -149,6 +159,15 @@ def spec_for(
         image=workload.image,
         **measuring,
     )
+
+
+def _xla_cache(run_id: str, paths: Paths) -> Path:
+    """Create the cache in which later trials of a run find what XLA compiled in the first; remove other runs'."""
+    cache = paths.cache / "xla" / run_id
+    for other in set(cache.parent.glob("*")) - {cache}:
+        remove_tree(other)
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
 
 
 def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:

@@ -5,6 +5,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.tensorflow.texts import FIT, HEAD, piped
 from workloads.protocol import (
+    ACCURACY,
     BASELINE,
     BATCH_BYTES,
     CUSTOM_LOOP,
@@ -12,6 +13,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     NO_GPU_EXIT,
+    SAMPLES_TRAINED,
     STAGES,
     TUNED,
     VARIANTS,
@@ -95,13 +97,18 @@ def test_what_the_scripts_chose_and_how_they_differ(outcome):
     assert "+from many_steps import ManySteps, shuffled\n" in script["diff"]
 
 
+def test_accuracies_are_those_after_the_same_samples(outcome):
+    baseline, tuned = (outcome.metric(variant, SAMPLES_TRAINED) for variant in (BASELINE, TUNED))
+    assert baseline <= tuned < baseline + 320, "within one call of ten batches"
+    assert all(outcome.metric(variant, ACCURACY) > 1 / CLASSES for variant in (BASELINE, TUNED))
+
+
 def test_a_whole_training_runs_all_epochs_and_the_rest_of_the_script(drive, arrays):
     text = PUBLISHED.replace("EPOCHS = 100", "EPOCHS = 3").replace("cifar100", "cifar10")
     text += "print('scored', round(model.evaluate(x_test, y_test, verbose=0)[1], 1) > 0.3)\n"
     data = {"cifar10": arrays((32, 32, 3), 10, 1000)}
     done = drive(text, variants=[BASELINE, MODEL_ONLY], full=True, window_s=0.2, data=data)
-    assert done.metric(BASELINE, "steps_trained") == 3 * 32
-    assert done.metric(BASELINE, "samples_trained") == 3000
+    assert done.metric(BASELINE, SAMPLES_TRAINED) == 3000
     assert done.metric(BASELINE, "training_s") > 0
     assert "scored True" in done.log
     assert len(done.of("window", variant=MODEL_ONLY)) == 2

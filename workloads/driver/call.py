@@ -75,6 +75,9 @@ class Call:
         if replicas > 1:
             self._enlarge(replicas)
         self._initial: Sequence[tuple[Any, Any]] = ()
+        self._early: Sequence[tuple[Any, Any]] = ()
+        # Samples trained when the accuracy that `use_early_weights` restores was reached; 0 without.
+        self.early_samples = 0
 
     def _enlarge(self, times: int) -> None:
         x = self.arguments["x"]
@@ -218,6 +221,16 @@ class Call:
     def restore_state(self) -> None:
         """Give all variables the remembered values, so that variants start alike."""
         for variable, value in self._initial:
+            variable.assign(value)
+
+    def keep_early_weights(self, samples: int) -> None:
+        """Remember the weights after so many samples, in host memory."""
+        self._early = [(each, np.array(each)) for each in self.model.weights]
+        self.early_samples = samples
+
+    def use_early_weights(self) -> None:
+        """Give the model the weights of `keep_early_weights`, if any."""
+        for variable, value in self._early:
             variable.assign(value)
 
 

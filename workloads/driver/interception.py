@@ -43,7 +43,7 @@ class Interception:
         first: bool,
         replicas: int,
         measure: Callable[[Call], Any],
-        evaluate: Callable[[Any, dict[str, Any]], None] | None,
+        evaluate: Callable[[Call, dict[str, Any]], None] | None,
         goes_on: bool,
     ) -> None:
         self._number = number
@@ -116,7 +116,7 @@ class Interception:
         if self.call is None or model is not self.call.model or self._goes_on:
             result = EVALUATE(model, **arguments)
         if self.call is not None and model is self.call.model and self._evaluate is not None:
-            self._evaluate(model, arguments)
+            self._evaluate(self.call, arguments)
         return result if self._goes_on or self.call is None else self._end()
 
     def _take(self, call: Call) -> Any:

@@ -25,6 +25,7 @@ class Shared:
         wait_share: share of the custom loop's time spent waiting for input; None before it has run.
         bound_ms: the latency bound that the baseline meets as a server; 0 if none.
         eager, callbacks: whether the baseline runs eagerly, and whether the script has per-batch callbacks.
+        samples: number that the baseline has trained on; 0 before.
     """
 
     call: Call | None = None
@@ -36,6 +37,7 @@ class Shared:
     bound_ms: float = 0.0
     eager: bool = False
     callbacks: bool = False
+    samples: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

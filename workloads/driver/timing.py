@@ -57,7 +57,6 @@ class Meter:
         step_ns: most recent step time, nanoseconds.
         loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
             None right after an epoch ends.
-        last_loss: most recent loss.
         written: number of windows written.
     """
 
@@ -73,7 +72,6 @@ class Meter:
     samples: int = 0
     step_ns: float = 0.0
     loss: Callable[[], float | None] | None = None
-    last_loss: float | None = None
     written: int = 0
     _machine: Machine | None = None
     _began: int = 0
@@ -269,9 +267,8 @@ class Meter:
         loss = self.loss()
         if loss is None:
             return
-        self.last_loss = loss
-        if not math.isfinite(self.last_loss):
+        if not math.isfinite(loss):
             raise LossError(
-                f"The loss is {self.last_loss} after {self.steps} steps of variant {self.variant}; "
+                f"The loss is {loss} after {self.steps} steps of variant {self.variant}; "
                 "try a smaller learning rate or precision=fp32."
             )

@@ -20,6 +20,7 @@ from workloads.driver.python_calls import Stopwatch
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Meter
 from workloads.protocol import (
+    ACCURACY,
     BASELINE,
     BETWEEN_EPOCHS,
     CALLBACKS,
@@ -27,6 +28,7 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RUN_EAGERLY,
+    SAMPLES_TRAINED,
     VARIABLE_PREFIX,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
@@ -94,9 +96,12 @@ class Boundaries(tf.keras.callbacks.Callback):
         ends: measures the ends of epochs, which are left out of windows: some windows have one, others none.
         epoch: the epoch of the input.
         stride: steps per call (steps_per_execution).
+        early: after so many samples the weights are kept for measuring accuracy; 0 for never.
     """
 
-    def __init__(self, meter: Meter, call: Call, ends: EpochEnds, *, epoch: Epoch, stride: int) -> None:
+    def __init__(
+        self, meter: Meter, call: Call, ends: EpochEnds, *, epoch: Epoch, stride: int, early: int = 0
+    ) -> None:
         super().__init__()
         self._ends = ends
         self._meter = meter
@@ -104,6 +109,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._times = call.steps_per_batch
         self._epoch = epoch
         self._stride = stride
+        self._early = early
         self._last = -1
         self._steps = 0
         self._pauses_ns: list[int] = []
@@ -146,6 +152,10 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self.model.__dict__["_should_eval"] = lambda *unused: False
         elif first:
             self._call.keep_state()
+        if 0 < self._early <= self._meter.samples and not self._call.early_samples:
+            began = time.monotonic_ns()
+            self._call.keep_early_weights(self._meter.samples)
+            self._meter.pause(time.monotonic_ns() - began)
 
     def _last_call_steps(self) -> int:
         """Return the steps in the last call of an epoch, which Keras (3.15) shortens only if data runs out."""
@@ -191,7 +201,10 @@ def as_written(job: Job, call: Call) -> Any:
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
         _report_variables(job, call.model)
-    _report_training(job)
+        job.shared.samples = job.meter.samples
+    if job.meter.full:
+        job.metric("training_s", job.meter.finish())
+    job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
     if (
         call.trains
         and boundaries.between_epochs_s is None
@@ -200,16 +213,6 @@ def as_written(job: Job, call: Call) -> Any:
     ):
         _time_short_epochs(job, call, own, stride)
     return result
-
-
-def _report_training(job: Job) -> None:
-    meter = job.meter
-    if meter.full:
-        job.metric("training_s", meter.finish())
-    job.metric("steps_trained", meter.steps)
-    job.metric("samples_trained", meter.samples)
-    if meter.last_loss is not None:
-        job.metric("final_loss", meter.last_loss)
 
 
 def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) -> None:
@@ -278,7 +281,11 @@ def _run(
         given["epochs"] = int(given.get("initial_epoch") or 0) + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
-    boundaries = observer(meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution))
+    # A whole training is compared with a whole one.
+    early = 0 if meter.full or not measures_speed(job.variant) else job.shared.samples
+    boundaries = observer(
+        meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early
+    )
     meter.loss = lambda: models.running_loss(call.model)
     meter.begin()
     try:
@@ -412,9 +419,10 @@ class _OverError(Exception):
     """The time of an evaluation is over."""
 
 
-def evaluate(job: Job, model: Any, arguments: Mapping[str, Any]) -> None:
-    """Measure accuracy with the arguments of the script's own evaluate."""
-    began = job.meter.clock()
+def evaluate(job: Job, call: Call, arguments: Mapping[str, Any]) -> None:
+    """Measure accuracy with the arguments of the script's own evaluate, after as many samples as the baseline."""
+    began, model = job.meter.clock(), call.model
+    call.use_early_weights()
     given = {**arguments, "verbose": 0, "return_dict": True, "steps": arguments.get("steps")}
     whole = job.meter.full
     if not whole:
@@ -433,7 +441,7 @@ def evaluate(job: Job, model: Any, arguments: Mapping[str, Any]) -> None:
     # Keras sorts by name, so that "accuracy" precedes a top-k accuracy.
     accuracy = next((float(value) for name, value in results.items() if "acc" in name), None)
     if accuracy is not None:
-        job.metric("accuracy", accuracy)
+        job.metric(ACCURACY, accuracy)
 
 
 def _subset(given: Mapping[str, Any]) -> dict[str, Any]:

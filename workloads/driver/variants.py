@@ -27,15 +27,18 @@ if TYPE_CHECKING:
 
 # Larger batches and more steps per call are skipped if a call would take longer.
 LONGEST_CALL_S = 1.5
+# On a GPU, whose idle time tells what launches cost, they are skipped for longer steps: such models take up to minutes
+# to compile.
+LONGEST_GPU_STEP_S = 0.1
 # As many steps, or a batch as many times as large, are one call of the remedies for launches.
 LAUNCHES = 10
 # Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
 RELEVANT_SHARE = 0.05
 
 
-def factor(variant: str, prefix: str) -> int:
-    """Return the number in a variant such as "batch:4"; 1 for other variants."""
-    return int(variant.removeprefix(prefix)) if variant.startswith(prefix) else 1
+def factor(variant: str, *prefixes: str) -> int:
+    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
+    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
 
 
 def skipped(job: Job, variant: str) -> str:
@@ -74,8 +77,9 @@ def _uninformative(job: Job, variant: str) -> str:
     """Return why earlier results make a variant uninformative."""
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    times = max(factor(variant, BATCH_PREFIX), factor(variant, CALLS_PREFIX))
-    if times > 1 and times * model > LONGEST_CALL_S * 1e9:
+    times = LAUNCHES if variant == WITHOUT_LAUNCH else factor(variant, BATCH_PREFIX, CALLS_PREFIX)
+    longest_s = min(LONGEST_CALL_S / times, LONGEST_GPU_STEP_S if job.gpu else LONGEST_CALL_S)
+    if times > 1 and model > longest_s * 1e9:
         return "a call would take too long"
     if variant == WITHOUT_FRAMEWORK and not (job.shared.eager or job.shared.callbacks):
         return "Keras fit compiles the step and there are no per-batch callbacks"

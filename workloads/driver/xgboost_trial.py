@@ -27,12 +27,14 @@ from workloads.driver.ladder import difference
 from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Meter
 from workloads.protocol import (
+    ACCURACY,
     BASELINE,
     BUILD,
     EVALUATE,
     IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
+    SAMPLES_TRAINED,
     TUNED,
     EventWriter,
     NoGpuError,
@@ -263,7 +265,7 @@ def _train(trees: Trees, call: dict[str, Any], meter: Meter) -> Any:
 def _evaluate(trees: Trees, variant: str, booster: Any, call: dict[str, Any], meter: Meter) -> None:
     """Measure the accuracy of a binary classifier on the last matrix that the script evaluates, or else makes."""
     trees_used = min(booster.num_boosted_rounds(), call["num_boost_round"])
-    trees.events.metric(variant, "steps_trained", trees_used)
+    trees.events.metric(variant, SAMPLES_TRAINED, trees_used * call["dtrain"].num_row())
     others = [matrix for matrix in trees.made if matrix is not call["dtrain"]]
     held_out = call["evals"][-1][0] if call["evals"] else others[-1] if others else None
     if held_out is None or "binary:logistic" not in str(call["params"].get("objective")):
@@ -272,4 +274,4 @@ def _evaluate(trees: Trees, variant: str, booster: Any, call: dict[str, Any], me
     # The same number of trees on every device, however many rounds were measured.
     scores = booster.predict(held_out, iteration_range=(0, trees_used))
     meter.phase(EVALUATE, began)
-    trees.events.metric(variant, "accuracy", float(np.mean((scores > 0.5) == held_out.get_label())))
+    trees.events.metric(variant, ACCURACY, float(np.mean((scores > 0.5) == held_out.get_label())))

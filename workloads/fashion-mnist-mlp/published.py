@@ -1,6 +1,6 @@
 # /// tfbench
 # title = "Fashion-MNIST, deep multilayer perceptron"
-# suite = "default"
+# suite = "cpu"
 # source = "Data-science blog, 2021 (times only in pictures)"
 # accuracy = 0.3
 # tuned = "tuned.py"
