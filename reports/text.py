@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from markupsafe import Markup, escape
 
 from harness.model.analysis import Analysis, Part
+from harness.model.device import CPU, GPU, positions
 from workloads import protocol
 
 VARIANT_NAMES = {
@@ -32,29 +33,20 @@ _NUMBERED = {
 SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST: "host"}
 
 
-def is_gpu(device: str) -> bool:
-    """Return whether a trial's device is one or more GPUs."""
-    return device.startswith("gpu")
-
-
 def device_name(device: str) -> str:
     """Return a device's name: "CPU", "GPU 0", "4 GPUs"."""
-    parts = device.split("+")
-    if len(parts) > 1:
-        return f"{len(parts)} GPUs"
-    kind, index = device[:3].upper(), device[3:]
-    if kind not in ("CPU", "GPU") or (index and not index.isdecimal()):
-        return device
-    return f"{kind} {index}".strip()
+    gpus = positions(device)
+    if len(gpus) > 1:
+        return f"{len(gpus)} GPUs"
+    return f"GPU {gpus[0]}" if gpus else {CPU: "CPU", GPU: "GPU"}.get(device, device)
 
 
 def device_names(devices: Iterable[str]) -> dict[str, str]:
     """Return the name of each device; a single GPU is "GPU", or "1 GPU" next to a multi-GPU device."""
     names = {device: device_name(device) for device in devices}
-    together = any("+" in device for device in names)
-    single = [device for device in names if is_gpu(device) and "+" not in device and device != "gpu"]
+    single = [device for device in names if len(positions(device)) == 1]
     if len(single) == 1:
-        names[single[0]] = "1 GPU" if together else "GPU"
+        names[single[0]] = "1 GPU" if any(len(positions(device)) > 1 for device in names) else "GPU"
     return names
 
 

@@ -20,8 +20,9 @@ from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse
 from harness.model.comparison import Extract
+from harness.model.device import is_gpu, positions
 from harness.model.platform import Gpu
-from harness.model.run import CPU, Manifest, Run, Status, Trial
+from harness.model.run import Manifest, Run, Status, Trial
 from workloads.protocol import (
     BASELINE,
     COPIES,
@@ -111,8 +112,7 @@ def _unit(name: str) -> str:
 
 
 def _gpu(manifest: Manifest, device: str) -> Gpu | None:
-    positions = [int(part.removeprefix("gpu")) for part in device.split("+") if part != CPU]
-    known = [manifest.gpus[each] for each in positions if each < len(manifest.gpus)]
+    known = [manifest.gpus[each] for each in positions(device) if each < len(manifest.gpus)]
     return known[0] if len(known) == 1 else None
 
 
@@ -121,9 +121,9 @@ def _kind(manifest: Manifest, device: str) -> str:
     gpu = _gpu(manifest, device)
     if gpu:
         return gpu.name
-    if device != CPU:
+    if is_gpu(device):
         names = [each.name for each in manifest.gpus[:1]]
-        return f"{len(device.split('+'))} × {names[0] if names else 'GPU'}"
+        return f"{len(positions(device))} × {names[0] if names else 'GPU'}"
     model = manifest.system.get("host_processor_model_name", "")
     limits = (manifest.options.cpus, manifest.options.cpu_quota)
     cpus = manifest.system.get("host_processor_vcpu_count", "")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, gpu_names
+from harness.analysis.trial_measures import Measure
 from harness.model.analysis import GPU_POWER, Cost, Estimate, Summary
-from harness.model.run import CPU, Prices, Run
+from harness.model.device import CPU, gpu_names
+from harness.model.run import Prices, Run
 from workloads.protocol import BASELINE, TUNED
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"

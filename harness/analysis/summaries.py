@@ -12,7 +12,8 @@ from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures, steady_means
 from harness.analysis.trust import STEPS_TRAINED, learned, required_accuracy
 from harness.model.analysis import Key, Summary
-from harness.model.run import CPU, Run, VariantInfo
+from harness.model.device import CPU
+from harness.model.run import Run, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import DEVICE_MEMORY, EVALUATE, HOST_MEMORY, STEADY, measures_speed
 

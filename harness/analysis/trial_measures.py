@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import MIN_TRIALS, Key
-from harness.model.run import CPU, Run, Series, Status, Trial, Window
+from harness.model.run import Run, Series, Status, Trial, Window
 from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from workloads.protocol import BASELINE, BETWEEN_EPOCHS, MACHINE, PROBES, VARIANTS, changes_baseline
 
@@ -267,11 +267,6 @@ def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
     values = series.columns[metric]
     good = (_tick_codes(series.t_ns, steady) == steady.variants.index(variant)) & np.isfinite(values)
     return float(values[good].mean()) if good.any() else None
-
-
-def gpu_names(device: str) -> tuple[str, ...]:
-    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", () for "cpu"."""
-    return tuple(part for part in device.split("+") if part != CPU)
 
 
 # A host below this share of its usual speed is slow. On a quiet machine the probe stays within 5 %.

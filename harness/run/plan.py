@@ -9,7 +9,8 @@ from typing import Any
 
 from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
-from harness.model.run import CPU, PlannedTrial, Point, Scalar
+from harness.model.device import CPU, GPU, gpu_names, is_gpu, kind, of_gpus, positions, single_devices
+from harness.model.run import PlannedTrial, Point, Scalar
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
@@ -56,7 +57,7 @@ def split_devices(text: str) -> tuple[str, ...]:
     """
     devices = tuple(part.strip() for part in text.split(",") if part.strip())
     for device in devices:
-        if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", device):
+        if device not in ("auto", CPU, GPU, "scaling") and not positions(device):
             raise UsageError(
                 f"Unknown device {device!r}.",
                 hint="Choose from: auto, cpu, gpu, scaling, gpu0, gpu1 ...; join GPUs with '+'.",
@@ -74,19 +75,20 @@ def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, .
         UsageError: invalid device name, or a GPU that is not selected or does not exist.
         GpuError: a GPU is requested but there is none; `no_gpu` is the reason.
     """
-    singles = tuple(f"gpu{index}" for index in range(gpu_count))
+    singles = tuple(of_gpus(index) for index in range(gpu_count))
     powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]
     groups: dict[str, tuple[str, ...]] = {
-        "auto": ("cpu", *singles),
-        "cpu": ("cpu",),
-        "gpu": singles,
-        "scaling": tuple("+".join(singles[:count]) for count in powers),
+        "auto": (CPU, *singles),
+        CPU: (CPU,),
+        GPU: singles,
+        "scaling": tuple(of_gpus(*range(count)) for count in powers),
     }
     result: list[str] = []
     for device in split_devices(text):
+        names = gpu_names(device)
         if groups.get(device):
             result += groups[device]
-        elif set(names := device.split("+")) <= set(singles) and len(set(names)) == len(names):
+        elif names and set(names) <= set(singles) and len(set(names)) == len(names):
             result.append(device)
         elif not gpu_count:
             raise GpuError(
@@ -137,9 +139,10 @@ def plan_trials(
 
 def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
     """Return the trials that measure each device alone, and groups of GPUs as far as they work together."""
-    singles = dict.fromkeys(part for device in devices for part in device.split("+"))
-    groups = [device for device in devices if "+" in device]
-    capabilities = {device: CPU_CAPABILITIES if device == CPU else GPU_CAPABILITIES for device in singles}
+    groups = [device for device in devices if len(positions(device)) > 1]
+    capabilities = {
+        device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
+    }
     return tuple(
         PlannedTrial(
             id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
@@ -156,17 +159,17 @@ def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, .
             id=f"{MACHINE}.{device}.{SOAK}", workload=MACHINE, device=device, index=0, variants=(SOAK,),
             params={SOAK: seconds},
         )
-        for device in dict.fromkeys(part for each in devices for part in each.split("+"))
+        for device in single_devices(devices)
     )  # fmt: skip
 
 
 def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
-    kind = CPU if device == CPU else "gpu"
     rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
     available = tuple(
         variant
         for variant in variants
-        if (device != CPU or variant not in GPU_ONLY_VARIANTS) and rungs.get(variant, "") in ("", kind)
+        if (is_gpu(device) or variant not in GPU_ONLY_VARIANTS)
+        and rungs.get(variant, "") in ("", kind(device))
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
