@@ -18,7 +18,7 @@ from harness.analysis.case import Case
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
-from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse
+from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse, Reading
 from harness.model.comparison import Extract
 from harness.model.device import is_gpu, positions
 from harness.model.platform import Gpu
@@ -42,7 +42,7 @@ _INCOMPARABLE = frozenset({"read"})
 
 def capabilities(run: Run) -> tuple[Capability, ...]:
     """Return the capabilities of each device in the order measured."""
-    measured: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
+    measured: dict[tuple[str, str], list[tuple[float, Mapping[Reading, float]]]] = {}
     for trial in run.trials:
         if trial.workload == MACHINE and trial.status is Status.OK:
             means = steady_means(trial)
@@ -55,7 +55,11 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
         kind, gpu = _kind(run.manifest, device), _gpu(run.manifest, device)
         if found := capability(device, name, [value for value, _ in each], kind, gpu):
             mhz, power_w = (
-                [readings[key] for _, readings in each if (key := f"nvml.{device}.{metric}") in readings]
+                [
+                    readings[key]
+                    for _, readings in each
+                    if (key := Reading("nvml", device, metric)) in readings
+                ]
                 for metric in ("sm_clock_mhz", "power_instant_w")
             )
             found = replace(
