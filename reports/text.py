@@ -9,27 +9,7 @@ from markupsafe import Markup, escape
 
 from harness.model.analysis import Analysis, Part
 from harness.model.device import CPU, GPU, positions
-from workloads import protocol
 
-VARIANT_NAMES = {
-    protocol.BASELINE: "baseline",
-    protocol.TUNED: "tuned",
-    protocol.STAGES: "stages of the input",
-    protocol.INPUT_ONLY: "input alone",
-    protocol.MODEL_ONLY: "model alone",
-    protocol.CUSTOM_LOOP: "custom training loop",
-    protocol.HOST_FED: "model fed from the host",
-    protocol.WITHOUT_INPUT: "fed from memory",
-    protocol.WITHOUT_LAUNCH: "multiple steps per call",
-    protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
-    protocol.WITHOUT_COPY: "prefetch to device",
-}
-_NUMBERED = {
-    protocol.BATCH_PREFIX: "model alone, {}x batch",
-    protocol.CALLS_PREFIX: "model alone, {} steps per call",
-    protocol.THREADS_PREFIX: "input alone, {} thread",
-    protocol.STAGE_PREFIX: "input up to {}",
-}
 SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST: "host"}
 
 
@@ -48,15 +28,6 @@ def device_names(devices: Iterable[str]) -> dict[str, str]:
     if len(single) == 1:
         names[single[0]] = "1 GPU" if any(len(positions(device)) > 1 for device in names) else "GPU"
     return names
-
-
-def variant_name(variant: str) -> str:
-    """Return the display name of a variant."""
-    for prefix, words in _NUMBERED.items():
-        if variant.startswith(prefix):
-            return words.format(variant.removeprefix(prefix))
-    plain = variant.removeprefix(protocol.OPTIMIZATION_PREFIX).removeprefix(protocol.FIX_PREFIX)
-    return VARIANT_NAMES.get(variant, plain)
 
 
 def devices_of(analysis: Analysis) -> dict[str, str]:

@@ -43,6 +43,6 @@ def is_gpu(device: str) -> bool:
     return device.startswith(GPU)
 
 
-def kind(device: str) -> str:
+def device_kind(device: str) -> str:
     """Return CPU or GPU."""
     return GPU if is_gpu(device) else CPU

@@ -21,7 +21,7 @@ from harness.engines import (
 )
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
-from harness.model.device import kind
+from harness.model.device import device_kind
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload
@@ -113,7 +113,7 @@ def spec_for(
         folder: the script's folder in the container.
         data: data set -> its folder in the container.
     """
-    device = kind(trial.device)
+    device = device_kind(trial.device)
     measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
     if trial.workload == MACHINE:
         seconds = trial.params.get(SOAK, 0.0)
