@@ -17,7 +17,8 @@ import vl_convert
 from markupsafe import Markup
 
 from harness.model.analysis import Estimate, Part
-from reports.text import harmless, is_gpu
+from harness.model.device import is_gpu
+from reports.text import harmless
 
 PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
 _LETTER_PX = 6.3  # average width in labels

@@ -16,11 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.extract import facts
+from harness.model.variants import variant_name
 from harness.wording import counted, scalar_word
 from reports import charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
 from reports.speed_charts import sweep_table
-from reports.text import device_name, variant_name
+from reports.text import device_name
 
 # The bundle of Vega, Vega-Lite and Vega-Embed is included in vl-convert.
 _EXPORT = "window.vegaEmbed = vegaEmbed;"

@@ -20,10 +20,12 @@ from harness.model.analysis import (
     PublishedComparison,
     StepTime,
 )
+from harness.model.device import is_gpu
 from harness.model.run import Run, Status
+from harness.model.variants import variant_name
 from harness.wording import counted, some
 from reports import numbers
-from reports.text import SHORT_PARTS, device_name, device_names, is_gpu, variant_name
+from reports.text import SHORT_PARTS, device_name, device_names
 from workloads.protocol import BASELINE, TUNED
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.

@@ -19,10 +19,12 @@ from harness.model.analysis import (
     Summary,
     find_by_key,
 )
+from harness.model.device import CPU, is_gpu
 from harness.model.platform import target_for
-from harness.model.run import CPU, Run, VariantScript
+from harness.model.run import Run, VariantScript
+from harness.model.variants import variant_name
 from reports import numbers
-from reports.text import SHORT_PARTS, devices_of, is_gpu, variant_name
+from reports.text import SHORT_PARTS, devices_of
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
 

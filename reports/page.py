@@ -10,6 +10,7 @@ from typing import Any
 from harness.analysis.extract import machine_name
 from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
+from harness.model.device import is_gpu
 from harness.model.run import Status, Trial
 from reports.charts import Figure
 from reports.frame import environment, framed
@@ -25,7 +26,7 @@ from reports.speed_charts import (
 )
 from reports.step_time_charts import pipeline_figure, step_time_figure
 from reports.telemetry_chart import soaked, telemetry_figure
-from reports.text import devices_of, is_gpu, titles_of
+from reports.text import devices_of, titles_of
 from workloads.protocol import MACHINE, SOAK
 
 

@@ -18,6 +18,8 @@ from harness.model.analysis import (
     SweepPoint,
     find_by_key,
 )
+from harness.model.device import is_gpu, positions
+from harness.model.variants import variant_name
 from harness.wording import point_words, scalar_word
 from reports import machine, numbers
 from reports.charts import (
@@ -38,7 +40,7 @@ from reports.charts import (
 )
 from reports.messages import published_note
 from reports.step_time_charts import shown_pipelines
-from reports.text import device_name, devices_of, is_gpu, titles_of, variant_name
+from reports.text import device_name, devices_of, titles_of
 from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,
@@ -227,7 +229,7 @@ def _scaling_records(analysis: Analysis, workload: str) -> list[dict[str, Any]]:
 
 def _scaling_record(analysis: Analysis, each: Summary, colour: str) -> dict[str, Any]:
     """Return what is drawn of a variant on a device; {} if it was not measured on one GPU too."""
-    gpus = each.device.count("+") + 1
+    gpus = len(positions(each.device))
     share = analysis.ratio(RatioKind.SCALING, each.key)
     if gpus > 1 and share is None:
         return {}
@@ -250,9 +252,7 @@ def _grew(analysis: Analysis, each: Summary) -> str:
         (
             time
             for time in analysis.step_times
-            if is_gpu(time.device)
-            and "+" not in time.device
-            and time.key == each.key._replace(device=time.device)
+            if len(positions(time.device)) == 1 and time.key == each.key._replace(device=time.device)
         ),
         None,
     )

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import GPU_POWER, GPU_UTILISATION
+from harness.model.device import positions
 from harness.model.run import Series, Trial
+from harness.model.variants import variant_name
 from harness.run.downsampling import downsample
 from reports import numbers
 from reports.charts import (
@@ -29,7 +31,7 @@ from reports.charts import (
     rows,
     stacked,
 )
-from reports.text import device_name, variant_name
+from reports.text import device_name
 from workloads.protocol import EVALUATE, FIRST_STEP, SOAK, STEADY, WARM_UP
 
 Floats = NDArray[np.float64]
@@ -163,11 +165,6 @@ def _phases(trial: Trial) -> Records:
     return result
 
 
-def _gpu_index(device: str) -> int | None:
-    index = device.removeprefix("gpu")
-    return int(index) if index.isdecimal() else None
-
-
 def _shading(phases: Records, x: alt.X) -> alt.Chart:
     rectangles = alt.Chart(rows(phases)).mark_rect(clip=True, opacity=0.45)
     chart: alt.Chart = rectangles.encode(x=x, x2=alt.X2("end:Q"), fill=alt.Fill("colour:N", scale=None))
@@ -209,11 +206,11 @@ def _limit(watts: float) -> alt.Chart:
 def _record(line: Line, points: int) -> dict[str, Any]:
     """Return a line as one record of lists, which is much smaller than one record per reading."""
     t_s, columns = downsample(line.t_s, {"v": line.values}, points)
-    gpu = _gpu_index(line.device)
+    gpus = positions(line.device)
     return {
         "d": line.device,
-        "colour": "var(--cpu)" if gpu is None else gpu_colour(gpu),
-        "dash": list(DASHES[(gpu or 0) % len(DASHES)]),
+        "colour": gpu_colour(gpus[0]) if gpus else "var(--cpu)",
+        "dash": list(DASHES[sum(gpus[:1]) % len(DASHES)]),
         "t": np.round(t_s, 2).tolist(),
         "v": [None if math.isnan(value) else value for value in columns["v"].tolist()],
     }
@@ -255,10 +252,10 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
 
 
 def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[LegendKey, ...]:
-    gpus = {line.device: index for line in drawn if (index := _gpu_index(line.device)) is not None}
-    several = gpus.items() if len(gpus) > 1 else ()
+    gpus = dict.fromkeys(line.device for line in drawn if positions(line.device))
     keys = [
-        LegendKey(colour=gpu_colour(index), shape="line", name=device_name(gpu)) for gpu, index in several
+        LegendKey(colour=gpu_colour(positions(gpu)[0]), shape="line", name=device_name(gpu))
+        for gpu in (gpus if len(gpus) > 1 else ())
     ]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)
     keys += [LegendKey(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]

@@ -10,16 +10,11 @@ import pytest
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
 from harness.model.run import Options
+from harness.model.variants import BREAKDOWN
 from harness.model.workload import Data, Rung, Workload
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
-from harness.run.plan import (
-    STEP_VARIANTS,
-    plan_trials,
-    resolve_devices,
-    resolve_variants,
-    with_cpu_to_compare,
-)
+from harness.run.plan import plan_trials, resolve_devices, resolve_variants, with_cpu_to_compare
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.trial_container import spec_for
@@ -89,7 +84,7 @@ def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
 
 def test_variants() -> None:
     suite = [workload(), workload("resnet50"), workload("plain", tuned="")]
-    whole = (BASELINE, TUNED, *STEP_VARIANTS)
+    whole = (BASELINE, TUNED, *BREAKDOWN)
     assert resolve_variants("", True, suite) == dict.fromkeys(("mlp", "resnet50", "plain"), whole)
     assert STAGES in whole
     assert resolve_variants(" , ", True, suite)["mlp"] == whole
@@ -106,8 +101,12 @@ def test_trees_wait_for_no_input() -> None:
     trees = workload("trees", image="trees")
     assert resolve_variants("", True, [trees])["trees"] == (BASELINE, TUNED, INPUT_ONLY)
     assert resolve_variants("model-only", True, [trees])["trees"] == ("model-only",)
-    with pytest.raises(UsageError, match="'batch:4'"):
-        resolve_variants("batch:4", True, [trees])
+    for refused in ("batch:4,custom-loop", "custom-loop", "fixes", "threads:2", "stages"):
+        with pytest.raises(UsageError, match=refused.partition(",")[0]):
+            resolve_variants(refused, True, [trees])
+    assert "tuned" in resolve_variants("tuned", True, [trees])["trees"]
+    with pytest.raises(UsageError, match="'tuned'"):
+        resolve_variants("tuned", True, [replace(trees, tuned="")])
 
 
 def test_copy_variants_run_only_on_gpus() -> None:

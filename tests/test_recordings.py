@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.analysis.trial_measures import steady_means
-from harness.model.analysis import Analysis, Cause, CaveatKind
+from harness.model.analysis import Analysis, Cause, CaveatKind, Reading
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in
 from harness.run.store import read_run
@@ -106,7 +106,9 @@ def test_energy_matches_the_counter_of_the_gpu(name, folder):
         for window in trial.windows:
             ends_s = (window.start_ns / 1e9, window.end_ns / 1e9)
             between -= np.diff(np.interp(ends_s, power_s, energy_j)).item()
-            windows += means[window.variant]["nvml.gpu0.power_instant_w"] * (ends_s[1] - ends_s[0])
+            windows += means[window.variant][Reading("nvml", "gpu0", "power_instant_w")] * (
+                ends_s[1] - ends_s[0]
+            )
         assert windows > 0.05 * (counted_j[-1] - counted_j[0])
         assert windows + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
 
@@ -144,7 +146,7 @@ class TestFindings:
 
     def test_the_gpu_is_idle_as_in_the_article(self, folder):
         baseline = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
-        assert 0 < baseline.telemetry["nvml.gpu0.gpu_util_pct"] < 10
+        assert 0 < baseline.telemetry[Reading("nvml", "gpu0", "gpu_util_pct")] < 10
 
     def test_published_results_are_compared_with_the_variant_of_their_settings(self, folder: Folders) -> None:
         run = read_run(folder("h200-compute-bound"))

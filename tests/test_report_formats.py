@@ -13,7 +13,7 @@ from harness.analysis import analyse
 from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
 from harness.model.analysis import Analysis, Key
-from harness.model.run import CPU
+from harness.model.device import CPU
 from harness.progress import LoggedTask
 from reports import numbers
 from reports.exports import (

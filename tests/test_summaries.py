@@ -8,7 +8,7 @@ from harness.analysis import analyse
 from harness.analysis.energy_and_cost import CPU_COUNTER
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import counter_increases, steady_means
-from harness.model.analysis import CaveatKind, Key, Summary, Sweep, SweepPoint, find_by_key
+from harness.model.analysis import CaveatKind, Key, Reading, Summary, Sweep, SweepPoint, find_by_key
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from reports.messages import banners
 from tests import builders
@@ -139,7 +139,7 @@ class TestTelemetry:
         result = steady_means(trial_with(windows, series))
         assert result.keys() == means.keys()
         for variant, values in means.items():
-            wanted = {f"nvml.gpu0.{key}": each for key, each in values.items()}
+            wanted = {Reading("nvml", "gpu0", key): each for key, each in values.items()}
             assert result[variant] == pytest.approx(wanted)
 
     def test_counter_increases_are_unknown_outside_readings_and_across_resets(self):

@@ -18,10 +18,11 @@ from harness.analysis.case import Case
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
-from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse
+from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse, Reading
 from harness.model.comparison import Extract
+from harness.model.device import is_gpu, positions
 from harness.model.platform import Gpu
-from harness.model.run import CPU, Manifest, Run, Status, Trial
+from harness.model.run import Manifest, Run, Status, Trial
 from workloads.protocol import (
     BASELINE,
     COPIES,
@@ -41,7 +42,7 @@ _INCOMPARABLE = frozenset({"read"})
 
 def capabilities(run: Run) -> tuple[Capability, ...]:
     """Return the capabilities of each device in the order measured."""
-    measured: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
+    measured: dict[tuple[str, str], list[tuple[float, Mapping[Reading, float]]]] = {}
     for trial in run.trials:
         if trial.workload == MACHINE and trial.status is Status.OK:
             means = steady_means(trial)
@@ -54,7 +55,11 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
         kind, gpu = _kind(run.manifest, device), _gpu(run.manifest, device)
         if found := capability(device, name, [value for value, _ in each], kind, gpu):
             mhz, power_w = (
-                [readings[key] for _, readings in each if (key := f"nvml.{device}.{metric}") in readings]
+                [
+                    readings[key]
+                    for _, readings in each
+                    if (key := Reading("nvml", device, metric)) in readings
+                ]
                 for metric in ("sm_clock_mhz", "power_instant_w")
             )
             found = replace(
@@ -111,8 +116,7 @@ def _unit(name: str) -> str:
 
 
 def _gpu(manifest: Manifest, device: str) -> Gpu | None:
-    positions = [int(part.removeprefix("gpu")) for part in device.split("+") if part != CPU]
-    known = [manifest.gpus[each] for each in positions if each < len(manifest.gpus)]
+    known = [manifest.gpus[each] for each in positions(device) if each < len(manifest.gpus)]
     return known[0] if len(known) == 1 else None
 
 
@@ -121,9 +125,9 @@ def _kind(manifest: Manifest, device: str) -> str:
     gpu = _gpu(manifest, device)
     if gpu:
         return gpu.name
-    if device != CPU:
+    if is_gpu(device):
         names = [each.name for each in manifest.gpus[:1]]
-        return f"{len(device.split('+'))} × {names[0] if names else 'GPU'}"
+        return f"{len(positions(device))} × {names[0] if names else 'GPU'}"
     model = manifest.system.get("host_processor_model_name", "")
     limits = (manifest.options.cpus, manifest.options.cpu_quota)
     cpus = manifest.system.get("host_processor_vcpu_count", "")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, Measures, gpu_names
+from harness.analysis.trial_measures import Measure, Measures
 from harness.cpuset import cpu_numbers
-from harness.model.analysis import Comparison, Estimate, RatioKind, Summary
+from harness.model.analysis import Comparison, Estimate, RatioKind, Reading, Summary
+from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
-from harness.model.run import CPU, Run, Trial
+from harness.model.run import Run, Trial
 from harness.model.workload import Workload
 from workloads.protocol import BASELINE, INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
 
@@ -39,7 +40,7 @@ class Case:
     @property
     def on_gpu(self) -> bool:
         """Whether the device is one or more GPUs."""
-        return self.device != CPU
+        return is_gpu(self.device)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -49,8 +50,8 @@ class Case:
     @property
     def gpu_models(self) -> tuple[Gpu, ...]:
         """The manifest's records of the GPUs of the device."""
-        records = {f"gpu{position}": gpu for position, gpu in enumerate(self.run.manifest.gpus)}
-        return tuple(records[name] for name in self.gpus if name in records)
+        records = self.run.manifest.gpus
+        return tuple(records[position] for position in positions(self.device) if position < len(records))
 
     def speed(self, variant: str) -> float | None:
         """Return a variant's throughput in samples/s."""
@@ -62,8 +63,8 @@ class Case:
         summary = self.variants.get(variant)
         values = (
             value
-            for key, value in (summary.telemetry if summary else {}).items()
-            if key.startswith(f"{source}.") and key.endswith(f".{metric}")
+            for reading, value in (summary.telemetry if summary else {}).items()
+            if (reading.source, reading.metric) == (source, metric)
         )
         return next(values, None)
 
@@ -71,9 +72,9 @@ class Case:
         """Return one value per GPU, for the first (source, metric) available on all GPUs of the device."""
         summary = self.variants.get(variant)
         for source, metric in choices:
-            keys = [f"{source}.{name}.{metric}" for name in self.gpus]
-            if summary and keys and all(key in summary.telemetry for key in keys):
-                return tuple(summary.telemetry[key] for key in keys)
+            readings = [Reading(source, gpu, metric) for gpu in self.gpus]
+            if summary and readings and summary.telemetry.keys() >= set(readings):
+                return tuple(summary.telemetry[reading] for reading in readings)
         return ()
 
     def gpu_mean(self, variant: str, *choices: tuple[str, str]) -> float | None:

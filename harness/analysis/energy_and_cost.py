@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, gpu_names
-from harness.model.analysis import GPU_POWER, Cost, Estimate, Summary
-from harness.model.run import CPU, Prices, Run
+from harness.analysis.trial_measures import Measure
+from harness.model.analysis import GPU_POWER, Cost, Estimate, Reading, Summary
+from harness.model.device import CPU, gpu_names
+from harness.model.run import Prices, Run
 from workloads.protocol import BASELINE, TUNED
 
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
-_RAPL, _JOULES = "rapl.", ".energy_j_per_s"
 
 
 def energy_per_sample(
-    group: Sequence[Measure], means: Sequence[Mapping[str, float]]
+    group: Sequence[Measure], means: Sequence[Mapping[Reading, float]]
 ) -> tuple[Estimate | None, str]:
     """Return joules per sample, summed over all GPUs of the device, and their source.
 
@@ -24,33 +24,37 @@ def energy_per_sample(
         group: trials of a variant.
         means: the telemetry of each, from steady_means.
     """
-    for metrics, label in _sources(group[0].trial.device, means):
+    for readings, label in _sources(group[0].trial.device, means):
         joules = [
-            sum(telemetry[metric] for metric in metrics) / each.throughput
+            sum(telemetry[reading] for reading in readings) / each.throughput
             for each, telemetry in zip(group, means, strict=True)
-            if all(metric in telemetry for metric in metrics)
+            if telemetry.keys() >= set(readings)
         ]
-        if metrics and joules:
+        if readings and joules:
             return estimate(joules, "J/sample"), label
     return None, ""
 
 
-def _sources(device: str, means: Sequence[Mapping[str, float]]) -> Iterator[tuple[Sequence[str], str]]:
-    """Yield (metrics in watts that add up to the device's power, label), most accurate first."""
+def _sources(
+    device: str, means: Sequence[Mapping[Reading, float]]
+) -> Iterator[tuple[Sequence[Reading], str]]:
+    """Yield (readings in watts that add up to the device's power, label), most accurate first."""
     gpus = gpu_names(device)
     for source, metric in GPU_POWER if gpus else ():
         label = "instant GPU power" if "instant" in metric else "GPU power"
-        yield [f"{source}.{gpu}.{metric}" for gpu in gpus], label
+        yield [Reading(source, gpu, metric) for gpu in gpus], label
     if not gpus:
-        zones = dict.fromkeys(name for telemetry in means for name in telemetry if _is_package(name))
-        yield list(zones), CPU_COUNTER
+        yield (
+            list(dict.fromkeys(each for telemetry in means for each in telemetry if _is_package(each))),
+            CPU_COUNTER,
+        )
 
 
-def _is_package(metric: str) -> bool:
-    """Return whether a metric is a RAPL package or its DRAM; other zones overlap with these."""
-    zone = metric.removeprefix(_RAPL).removesuffix(_JOULES)
+def _is_package(reading: Reading) -> bool:
+    """Return whether this is the energy of a RAPL package or its DRAM; other zones overlap with these."""
+    zone = reading.device
     return (
-        metric == f"{_RAPL}{zone}{_JOULES}"
+        (reading.source, reading.metric) == ("rapl", "energy_j_per_s")
         and zone.startswith("package")
         and "_" not in zone.removesuffix("_dram")
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.device import of_gpus
 from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Series, Trial
 
@@ -280,7 +281,7 @@ def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> t
 
     items: list[HealthItem] = []
     for position in range(gpus):
-        gpu = device(f"gpu{position}")
+        gpu = device(of_gpus(position))
         items.append(_item(gpu, Check.LOST, _lost, "", "lost"))
         items += _xids(gpu)
         if not gpu.text("lost"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.case import Case
-from harness.analysis.trial_measures import gpu_names
 from harness.analysis.utilisation import device_activity
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
-from harness.model.run import CPU, Run
+from harness.model.device import CPU, gpu_names
+from harness.model.run import Run
 from harness.model.workload import Published, Workload
 from workloads.protocol import BASELINE, TUNED
 

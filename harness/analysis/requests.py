@@ -9,7 +9,8 @@ import numpy as np
 from harness.analysis.stats import estimate, ratio
 from harness.analysis.trial_measures import SECOND_NS
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
-from harness.model.run import CPU, RequestTimes, Run, Status, Trial
+from harness.model.device import CPU
+from harness.model.run import RequestTimes, Run, Status, Trial
 from workloads.protocol import (
     BASELINE,
     MAX_LATE_SHARE,

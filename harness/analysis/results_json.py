@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,11 @@ _ARRAYS = ("telemetry", "steps", "requests")
 
 def results_document(analysis: Analysis) -> dict[str, Any]:
     """Return an analysis as a JSON-serialisable document with the fields of harness.model.analysis."""
-    plain = _plain(analysis)
+    bare = tuple(replace(each, telemetry={}) for each in analysis.summaries)
+    plain = _plain(replace(analysis, summaries=bare))
+    for summary, each in zip(plain["summaries"], analysis.summaries, strict=True):
+        # JSON has no other names than text.
+        summary["telemetry"] = {".".join(reading): value for reading, value in each.telemetry.items()}
     for trial in plain["run"]["trials"]:
         for name in _ARRAYS:
             del trial[name]

@@ -30,9 +30,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.trial_measures import Measures, by_index, gpu_names
+from harness.analysis.trial_measures import Measures, by_index
 from harness.model.analysis import Comparison, Estimate, Key, RatioKind
-from harness.model.run import CPU
+from harness.model.device import CPU, gpu_names, is_gpu
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
 
 
@@ -209,7 +209,7 @@ def comparisons(measured: Measures) -> tuple[Comparison, ...]:
 def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:
     """Yield (numerator, kind, denominator, number of GPUs to divide the numerator's speed by)."""
     for key in measured:
-        if key.device != CPU and key.variant in (BASELINE, MODEL_ONLY, TUNED):
+        if is_gpu(key.device) and key.variant in (BASELINE, MODEL_ONLY, TUNED):
             yield key, RatioKind.GPU_OVER_CPU, key._replace(device=CPU), 1
         if key.variant == TUNED or changes_baseline(key.variant):
             yield key, RatioKind.OVER_BASELINE, key._replace(variant=BASELINE), 1

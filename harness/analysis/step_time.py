@@ -183,7 +183,7 @@ def _clipped(value: Floats) -> Floats:
 
 def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
     """Return the breakdowns of baseline and tuned for each workload and device that has them."""
-    single = {case.name: case for case in cases if case.device.startswith("gpu") and "+" not in case.device}
+    single = {case.name: case for case in cases if len(case.gpus) == 1}
     result = (
         each for case in cases for each in (baseline_time(case, single.get(case.name)), tuned_time(case))
     )

@@ -11,8 +11,9 @@ from harness.analysis.energy_and_cost import energy_per_sample
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures, steady_means
 from harness.analysis.trust import learned, required_accuracy
-from harness.model.analysis import Key, Summary
-from harness.model.run import CPU, Run, Status, VariantInfo
+from harness.model.analysis import Key, Reading, Summary
+from harness.model.device import CPU
+from harness.model.run import Run, Status, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import (
     ACCURACY,
@@ -51,7 +52,7 @@ def _summary(
     key: Key,
     group: Sequence[Measure],
     workload: Workload | None,
-    means: Sequence[Mapping[str, float]],
+    means: Sequence[Mapping[Reading, float]],
 ) -> Summary:
     throughput = estimate([each.throughput for each in group], "samples/s")
     step_time = estimate([each.step_s for each in group], "s")
@@ -134,9 +135,12 @@ def _cold_start(run: Run, measure: Measure) -> tuple[tuple[str, float], ...]:
     return tuple(seconds.items())
 
 
-def _medians(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for values in trials for name in values)
-    return {name: float(np.median([values[name] for values in trials if name in values])) for name in names}
+def _medians(trials: Sequence[Mapping[Reading, float]]) -> dict[Reading, float]:
+    values: defaultdict[Reading, list[float]] = defaultdict(list)
+    for means in trials:
+        for reading, value in means.items():
+            values[reading].append(value)
+    return {reading: float(np.median(found)) for reading, found in values.items()}
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -15,8 +15,8 @@ from statistics import fmean, geometric_mean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.analysis import MIN_TRIALS, Key
-from harness.model.run import CPU, Run, Series, Status, Trial, Window
+from harness.model.analysis import MIN_TRIALS, Key, Reading
+from harness.model.run import Run, Series, Status, Trial, Window
 from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from workloads.protocol import (
     BASELINE,
@@ -178,21 +178,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def steady_means(trial: Trial) -> dict[str, dict[str, float]]:
-    """Return variant -> "source.device.metric" -> mean over the variant's windows.
+def steady_means(trial: Trial) -> dict[str, dict[Reading, float]]:
+    """Return the means of each variant over its windows.
 
     Counters become rates: their increase over the windows / length of the windows, with "_per_s" appended to
     the name. A metric without readings in a variant's windows is absent. A window shorter than the interval between
     the readings around its start or end is left out, because the increase would include other variants.
     """
     steady = _steady(trial)
-    means: dict[str, dict[str, float]] = {variant: {} for variant in steady.variants}
+    means: dict[str, dict[Reading, float]] = {variant: {} for variant in steady.variants}
     for series in trial.telemetry:
         if series.device != PER_CORE and len(series.t_ns) and steady.variants:
             for name, by_variant in _window_means(series, steady):
                 for variant, value in zip(steady.variants, by_variant.tolist(), strict=True):
                     if value == value:  # noqa: PLR0124 - false for NaN only
-                        means[variant][f"{series.source}.{series.device}.{name}"] = value
+                        means[variant][Reading(series.source, series.device, name)] = value
     return means
 
 
@@ -300,11 +300,6 @@ def core_mean(trial: Trial, variant: str, metric: str) -> float | None:
     values = series.columns[metric]
     good = (_tick_codes(series.t_ns, steady) == steady.variants.index(variant)) & np.isfinite(values)
     return float(values[good].mean()) if good.any() else None
-
-
-def gpu_names(device: str) -> tuple[str, ...]:
-    """Return the GPUs of a trial's device: ("gpu0", "gpu1") for "gpu0+gpu1", () for "cpu"."""
-    return tuple(part for part in device.split("+") if part != CPU)
 
 
 # A host below this share of its usual speed is slow. On a quiet machine the probe stays within 5 %.

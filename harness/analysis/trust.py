@@ -225,8 +225,8 @@ def _clocks(summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> Iterator[
         for cause, time in each.slowed.items():
             yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)
     if any(
-        value > 0 and name.endswith(".cpu_throttle_events_per_s")
+        value > 0 and reading.metric == "cpu_throttle_events_per_s"
         for each in summaries
-        for name, value in each.telemetry.items()
+        for reading, value in each.telemetry.items()
     ):
         yield Caveat(kind=CaveatKind.CPU_THROTTLED)

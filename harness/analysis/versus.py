@@ -21,8 +21,8 @@ from harness.model.comparison import (
     Standing,
     Versus,
 )
+from harness.model.device import is_gpu
 from harness.model.platform import target_for
-from harness.model.run import CPU
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 _Samples = Mapping[Key, Sample]
@@ -178,7 +178,7 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
 
     Only fields known on both sides count.
     """
-    image, gpu = run.images.get(speed.workload, TENSORFLOW), speed.device != CPU
+    image, gpu = run.images.get(speed.workload, TENSORFLOW), is_gpu(speed.device)
     fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
     fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
     fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]

@@ -25,6 +25,7 @@ from harness.cli.shared_options import Formats, Price, Target, split
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
+from harness.model.device import single_devices
 from harness.model.platform import HOST
 from harness.run.recording import references
 from harness.untrusted import printable
@@ -130,9 +131,7 @@ def filtered(
             },
             caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
             health=tuple(
-                each
-                for each in run.health
-                if not devices or each.device in (HOST, *(part for one in devices for part in one.split("+")))
+                each for each in run.health if not devices or each.device in (HOST, *single_devices(devices))
             ),
         )
         for run in runs
@@ -141,9 +140,8 @@ def filtered(
 
 def _concerns(caveat: Caveat, workloads: Sequence[str], devices: Sequence[str]) -> bool:
     """Return whether a caveat is about these workloads and devices; one about the whole machine always is."""
-    parts = {part for device in devices for part in (device, *device.split("+"))}
     return (not workloads or caveat.workload in ("", *workloads)) and (
-        not devices or caveat.device in ("", *parts)
+        not devices or caveat.device in ("", *devices, *single_devices(devices))
     )
 
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.console import Terminal, err, out
+from harness.model.device import CPU, of_gpus
 from harness.model.platform import Level
-from harness.model.run import CPU
 from harness.paths import paths_here
 from harness.system.doctor_checks import Check, State, examine
 from harness.system.gpus import discover
@@ -39,7 +39,7 @@ def _worded(check: Check) -> Check:
     from harness.analysis.capabilities import capability  # noqa: PLC0415 - kept off the start of commands
     from reports.machine import abilities_line  # noqa: PLC0415
 
-    device = "gpu0" if check.gpu else CPU
+    device = of_gpus(0) if check.gpu else CPU
     kind = check.gpu.name if check.gpu else ""
     able = (capability(device, name, [rate], kind, check.gpu) for name, rate in check.rates.items())
     line = abilities_line([each for each in able if each])

@@ -66,6 +66,14 @@ class Estimate:
         return (self.high - self.low) / 2 / abs(self.median) if self.n > 1 and self.median else None
 
 
+class Reading(NamedTuple):
+    """What a value of telemetry is about; sources, devices and metrics are in docs/telemetry.md."""
+
+    source: str
+    device: str
+    metric: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Keyed):
     """One workload, device and variant over all its finished trials.
@@ -78,7 +86,7 @@ class Summary(Keyed):
         training_s: time for the script's epochs, measured or (if `training_projected`) projected.
         training_samples: samples of these epochs.
         cold_start: (phase, seconds) of everything before steady state in the first trial, in order.
-        telemetry: "source.device.metric" -> mean over steady state (median over trials).
+        telemetry: mean over steady state (median over trials).
         memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
         energy_j_per_sample: as measured by `energy_source`, or None.
         accuracy, accuracy_samples: on held-out data, and after training on how many samples; None if unknown.
@@ -94,7 +102,7 @@ class Summary(Keyed):
     training_projected: bool
     training_samples: int | None
     cold_start: tuple[tuple[str, float], ...]
-    telemetry: Mapping[str, float]
+    telemetry: Mapping[Reading, float]
     memory_bytes: float | None
     energy_j_per_sample: Estimate | None
     energy_source: str

@@ -13,6 +13,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from harness.defaults import GPUS, PROFILE, RATE_HZ, RUNS, Profile
+from harness.model.device import positions
 from harness.model.platform import EngineInfo, Gpu, Health, ImageInfo
 from harness.model.workload import Workload
 from workloads.protocol import Change
@@ -22,8 +23,6 @@ SCHEMA_VERSION = 2
 MAX_VALUE = 2.0**64
 # No model processes samples faster.
 MAX_SAMPLES_PER_S = 1e10
-# The device of trials without a GPU.
-CPU = "cpu"
 # The profile that only checks that everything works.
 SMOKE = "smoke"
 
@@ -173,9 +172,10 @@ class VariantScript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
-    """One container to run: `device` is "cpu", "gpu0", or "gpu0+gpu1" for several GPUs.
+    """One container to run.
 
     Attributes:
+        device: what it runs on, as harness.model.device writes it.
         id: also a folder name. The pattern excludes other paths, since plans are read from untrusted reports.
         params: values of the script's constants, including those of `point`.
     """
@@ -191,7 +191,7 @@ class PlannedTrial:
     @property
     def gpus(self) -> tuple[int, ...]:
         """Positions in the manifest's `gpus` of the GPUs used by the trial."""
-        return tuple(int(part.removeprefix("gpu")) for part in self.device.split("+") if part != "cpu")
+        return positions(self.device)
 
     def trial(self, status: Status, message: str = "") -> Trial:
         """Return a trial with this status and no measurements."""

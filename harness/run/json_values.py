@@ -23,7 +23,7 @@ def to_plain(value: Any, encode_array: Callable[[NDArray[Any]], Any] | None = No
             return encode_array(value)
         raise NotImplementedError(f"{type(value).__name__} cannot be serialised")
 
-    return msgspec.to_builtins(value, str_keys=True, builtin_types=(bytes,), enc_hook=other)
+    return msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=other)
 
 
 def from_plain(plain: Any, kind: type[T], decode_array: Callable[[Any], NDArray[Any]] | None = None) -> T:

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
-from harness.model.run import CPU, PlannedTrial, Point, Scalar
+from harness.model.device import CPU, GPU, device_kind, gpu_names, is_gpu, of_gpus, positions, single_devices
+from harness.model.run import PlannedTrial, Point, Scalar
+from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, usual
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
     BASELINE,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
     CPU_CAPABILITIES,
-    CUSTOM_LOOP,
     FIXES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
-    HOST_FED,
     INPUT_ONLY,
     MACHINE,
-    MODEL_ONLY,
     OPTIMIZATION_PREFIX,
     SOAK,
-    STAGES,
     TENSORFLOW,
-    THREADS_PREFIX,
     TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
     measures_speed,
 )
-
-# Variants for the step-time breakdown, in order: the driver skips those that earlier ones show to be uninformative.
-# See docs/step-time.md.
-STEP_VARIANTS = (
-    INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, f"{BATCH_PREFIX}4", f"{CALLS_PREFIX}10",
-    WITHOUT_FRAMEWORK, WITHOUT_LAUNCH, WITHOUT_INPUT, STAGES, WITHOUT_COPY, f"{THREADS_PREFIX}1", FIXES,
-)  # fmt: skip
-GPU_ONLY_VARIANTS = (HOST_FED, WITHOUT_COPY)
-_NUMBERED = re.compile(rf"({BATCH_PREFIX}|{CALLS_PREFIX}|{THREADS_PREFIX})[1-9]\d{{0,3}}")
 
 
 def split_devices(text: str) -> tuple[str, ...]:
@@ -57,7 +38,7 @@ def split_devices(text: str) -> tuple[str, ...]:
     """
     devices = tuple(part.strip() for part in text.split(",") if part.strip())
     for device in devices:
-        if not re.fullmatch(r"auto|cpu|gpu|scaling|gpu\d+(\+gpu\d+)*", device):
+        if device not in ("auto", CPU, GPU, "scaling") and not positions(device):
             raise UsageError(
                 f"Unknown device {device!r}.",
                 hint="Choose from: auto, cpu, gpu, scaling, gpu0, gpu1 ...; join GPUs with '+'.",
@@ -75,19 +56,20 @@ def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, .
         UsageError: invalid device name, or a GPU that is not selected or does not exist.
         GpuError: a GPU is requested but there is none; `no_gpu` is the reason.
     """
-    singles = tuple(f"gpu{index}" for index in range(gpu_count))
+    singles = tuple(of_gpus(index) for index in range(gpu_count))
     powers = [1 << n for n in range(gpu_count.bit_length()) if 1 << n <= gpu_count]
     groups: dict[str, tuple[str, ...]] = {
-        "auto": ("cpu", *singles),
-        "cpu": ("cpu",),
-        "gpu": singles,
-        "scaling": tuple("+".join(singles[:count]) for count in powers),
+        "auto": (CPU, *singles),
+        CPU: (CPU,),
+        GPU: singles,
+        "scaling": tuple(of_gpus(*range(count)) for count in powers),
     }
     result: list[str] = []
     for device in split_devices(text):
+        names = gpu_names(device)
         if groups.get(device):
             result += groups[device]
-        elif set(names := device.split("+")) <= set(singles) and len(set(names)) == len(names):
+        elif names and set(names) <= set(singles) and len(set(names)) == len(names):
             result.append(device)
         elif not gpu_count:
             raise GpuError(
@@ -151,9 +133,10 @@ def with_cpu_to_compare(
 
 def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
     """Return the trials that measure each device alone, and groups of GPUs as far as they work together."""
-    singles = dict.fromkeys(part for device in devices for part in device.split("+"))
-    groups = [device for device in devices if "+" in device]
-    capabilities = {device: CPU_CAPABILITIES if device == CPU else GPU_CAPABILITIES for device in singles}
+    groups = [device for device in devices if len(positions(device)) > 1]
+    capabilities = {
+        device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
+    }
     return tuple(
         PlannedTrial(
             id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
@@ -170,17 +153,17 @@ def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, .
             id=f"{MACHINE}.{device}.{SOAK}", workload=MACHINE, device=device, index=0, variants=(SOAK,),
             params={SOAK: seconds},
         )
-        for device in dict.fromkeys(part for each in devices for part in each.split("+"))
+        for device in single_devices(devices)
     )  # fmt: skip
 
 
 def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
-    kind = CPU if device == CPU else "gpu"
     rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
+    kind = device_kind(device)
     available = tuple(
         variant
         for variant in variants
-        if (device != CPU or variant not in GPU_ONLY_VARIANTS) and rungs.get(variant, "") in ("", kind)
+        if (is_gpu(device) or variant not in GPU_ONLY) and rungs.get(variant, "") in ("", kind)
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
@@ -211,20 +194,14 @@ def resolve_variants(
             )
             for workload in workloads
         }
+    named = {workload.name: _named_variants(workload) for workload in workloads}
     for variant in variants:
-        if not any(_has_variant(workload, variant) for workload in workloads):
-            names = dict.fromkeys(name for workload in workloads for name in _named_variants(workload))
-            raise unknown("variant", variant, names)
+        if not any(usual(variant) in names for names in named.values()):
+            raise unknown("variant", variant, dict.fromkeys(itertools.chain(*named.values())))
     return {
-        workload.name: tuple(variant for variant in variants if _has_variant(workload, variant))
-        for workload in workloads
+        name: tuple(variant for variant in variants if usual(variant) in names)
+        for name, names in named.items()
     }
-
-
-def _has_variant(workload: Workload, variant: str) -> bool:
-    return variant in _named_variants(workload) or (
-        workload.image == TENSORFLOW and _NUMBERED.fullmatch(variant) is not None
-    )
 
 
 def _analysis_variants(workload: Workload) -> tuple[str, ...]:
@@ -232,10 +209,12 @@ def _analysis_variants(workload: Workload) -> tuple[str, ...]:
     if workload.image != TENSORFLOW:
         return (INPUT_ONLY,)  # boosting rounds do not wait for input
     # The large models of GPUs take a minute to compile; their ladders are the remedies.
-    return tuple(variant for variant in STEP_VARIANTS if variant != FIXES or workload.suite != "gpu")
+    return tuple(variant for variant in BREAKDOWN if variant != FIXES or workload.suite != "gpu")
 
 
 def _named_variants(workload: Workload) -> tuple[str, ...]:
     ladder = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)
-    breakdown = STEP_VARIANTS if workload.image == TENSORFLOW else (INPUT_ONLY, MODEL_ONLY)
-    return (BASELINE, TUNED, *breakdown, *ladder)
+    if workload.image == TENSORFLOW:
+        return (BASELINE, TUNED, *BREAKDOWN, *ladder)
+    tuned = (TUNED,) if workload.tuned else ()
+    return (BASELINE, *tuned, *(variant for variant in BREAKDOWN if variant in OF_TREES), *ladder)

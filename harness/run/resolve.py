@@ -29,8 +29,9 @@ from harness.defaults import (
 )
 from harness.errors import HIDDEN, UsageError, unknown, without_secrets
 from harness.images.recipes import TARGETS
+from harness.model.device import CPU
 from harness.model.platform import Gpu, target_for
-from harness.model.run import CPU, Options, PlannedTrial, Prices
+from harness.model.run import Options, PlannedTrial, Prices
 from harness.model.workload import Workload
 from harness.run.catalogue import Entry, select
 from harness.run.plan import (

@@ -18,6 +18,7 @@ from harness.analysis.trial_measures import MAX_REPEATED, SLOW, host_speeds
 from harness.defaults import OUT_BYTES, OUT_DEPTH, OUT_FILES, POLL_S, SIZE_CHECK_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
+from harness.model.device import gpu_names
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from harness.progress import Progress, Task
 from harness.run.events import EventTail, read_log, trial_outcome
@@ -108,7 +109,7 @@ class Runner:
         try:
             container = self.engine.start(replace(job.container, out=folder.out))
             uuids = job.container.gpu.uuids if job.container.gpu else ()
-            target = Target(pid=container.pid, gpus=dict(zip(planned.device.split("+"), uuids, strict=False)))
+            target = Target(pid=container.pid, gpus=dict(zip(gpu_names(planned.device), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
                 exit_, stopped = self._watch(container, folder, job, bar, label)
         except (EngineError, Interrupted, KeyboardInterrupt) as error:

@@ -22,6 +22,7 @@ from harness.engines import (
 )
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
+from harness.model.device import device_kind
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload
@@ -61,20 +62,18 @@ def make_job(
         **options.environment, "PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"
     }  # fmt: skip
     if trial.gpus:
-        mounts += [
-            Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False),
-            Mount(container=XLA_CACHE_DIR, host=_xla_cache(manifest.run_id, paths), read_only=False),
-        ]
+        mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
         environment |= {} if manifest.engine.isolated else library_variables(Path(image.reference))
-        flags = f"--tf_xla_persistent_cache_directory={XLA_CACHE_DIR} {environment.get('TF_XLA_FLAGS', '')}"
-        environment |= {
-            "CUDA_CACHE_PATH": CUDA_CACHE_DIR,
-            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-            "TF_XLA_FLAGS": flags.strip(),
-        }
+        environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    if len(trial.gpus) == 1:  # programs for several GPUs contain their communication
+        mounts.append(
+            Mount(container=XLA_CACHE_DIR, host=_xla_cache(manifest.run_id, paths), read_only=False)
+        )
+        flags = f"--tf_xla_persistent_cache_directory={XLA_CACHE_DIR}"
+        environment["TF_XLA_FLAGS"] = f"{flags} {environment.get('TF_XLA_FLAGS', '')}".strip()
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
@@ -122,7 +121,7 @@ def spec_for(
         folder: the script's folder in the container.
         data: data set -> its folder in the container.
     """
-    device = "gpu" if trial.gpus else "cpu"
+    device = device_kind(trial.device)
     measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
     if trial.workload == MACHINE:
         seconds = trial.params.get(SOAK, 0.0)

@@ -22,6 +22,7 @@ from harness.engines.gpu_access import choose_access
 from harness.errors import EngineError, GpuError, TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
+from harness.model.device import of_gpus
 from harness.model.platform import Gpu, ImageInfo
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
@@ -173,7 +174,7 @@ def _device(
 
 
 def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
-    target = Target(pid=os.getpid(), gpus={f"gpu{gpu.index}": gpu.cuda_id for gpu in gpus})
+    target = Target(pid=os.getpid(), gpus={of_gpus(gpu.index): gpu.cuda_id for gpu in gpus})
     # A container's cgroup does not exist yet; the local engine's trials have none.
     skipped = ("cgroup", "process") if isolated else ("cgroup",)
     for source in default_sources():

@@ -16,6 +16,7 @@ import psutil
 import pynvml
 
 from harness.cpuset import cpu_numbers
+from harness.model.device import of_gpus
 from harness.model.platform import HOST, Gpu, Health, State, Xid
 from harness.system.machine import text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
@@ -196,7 +197,7 @@ class HealthWatch:
     """
 
     def __init__(self, gpus: Sequence[Gpu], cpus: str, data: Path, log: Path = _KERNEL_LOG) -> None:
-        self._gpus = {f"gpu{position}": gpu.cuda_id for position, gpu in enumerate(gpus)}
+        self._gpus = {of_gpus(position): gpu.cuda_id for position, gpu in enumerate(gpus)}
         self._cpus, self._data, self._log = cpus, data, log
         self._buses: dict[str, str] = {}
         self._events: dict[str, XidEvents] = {}
