@@ -52,7 +52,9 @@ class TestCompleteness:
         documentation = "\n".join(map(read, guides))
         for workload in (entry.workload for entry in built_in()):
             assert re.search(rf"(?<![\w-]){workload.name}(?![\w-])", documentation), workload.name
-            assert workload.source, "where it was published"
+            assert workload.title != workload.file and workload.source, "where it was published"
+            for rung in workload.ladder.values():
+                assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
             variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
             assert {number.variant for number in workload.published} <= variants
 
