@@ -21,9 +21,9 @@ from harness.cli.list import FOOTPRINTS
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
 from harness.model.comparison import Extract
-from harness.run.catalogue import built_in, select
+from harness.run.catalogue import built_in
 from harness.run.runner import Stopping
-from harness.run.scripts import check_params
+from harness.run.scripts import check_params, read_workloads
 from harness.run.store import read_run
 from tests.comparisons import again, whole
 from tests.conftest import ROOT
@@ -35,7 +35,7 @@ CASES = tuple(case for suite in SUITES.values() for case in suite)
 
 class TestCases:
     def test_script_constants_and_stage_exist(self):
-        read = cache(lambda path: select([str(path)])[0].workload)
+        read = cache(lambda path: read_workloads(path, "case")[0])
         for case in (each for each in CASES if each.script):
             workload = read(script_of(case))
             values = check_params({name: str(value) for name, value in case.params.items()}, [workload])
