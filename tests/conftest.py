@@ -1,5 +1,6 @@
 """What tests of several folders need."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # How long an example takes says more about what else the machine does.
 settings.register_profile("tfbench", deadline=None)
 settings.load_profile("tfbench")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests, modules and parameters out of every later garbage collection: they stay to the end."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import typer.main
 
+from harness.analysis import analyse
 from harness.cli.app import COMMANDS, build_app
 from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
+from harness.run.recording import pack
 from harness.system.doctor_checks import Check, State
 from tests.builders import bare_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
@@ -232,10 +234,13 @@ class TestReport:
         printed = tfbench("report", "--verify", page)
         assert printed.code == 0 and printed.out.startswith("unaltered: run ")
         text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace('id="tfbench-digest">', 'id="tfbench-digest"> '), encoding="utf-8")
-        printed = tfbench("report", "--verify", page)
-        assert (printed.code, printed.out) == (6, "")
-        assert "is altered" in printed.err and "Try: " in printed.err
+        other = pack(analyse(gpu_run(trials=1)), whole=True)
+        for pattern, new in (('(?<="tfbench-digest">)', " "), ('(?<=xz base64">)[^<]+', other)):
+            page.write_text(re.sub(pattern, new, text), encoding="utf-8")
+            printed = tfbench("report", "--verify", page)
+            assert (printed.code, printed.out) == (6, "")
+            assert "is altered" in printed.err and "Try: " in printed.err
+        assert "is not a report file" in tfbench("report", "--verify", page.parent).err
 
     @pytest.mark.parametrize(
         ("options", "path"),

@@ -1,8 +1,7 @@
+import importlib.util
 import json
 import re
-import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
-from tests.commands import serve
+from tests.commands import output_of, serve
 from tests.conftest import ROOT
 from tests.folders import write_files
 
@@ -208,9 +207,8 @@ USER_DATA = {
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_cluster_files_match_launcher_schema(path: Path) -> None:
-    import ray  # noqa: PLC0415 - takes a second
-
-    schema = json.loads((Path(ray.__file__).parent / "autoscaler/ray-schema.json").read_text())
+    (package,) = importlib.util.find_spec("ray").submodule_search_locations
+    schema = json.loads((Path(package) / "autoscaler/ray-schema.json").read_text())
     document = yaml.safe_load(path.read_text())
     jsonschema.validate(document, schema)
     types = document["available_node_types"]
@@ -224,10 +222,6 @@ def test_supported_clouds() -> None:
     assert {yaml.safe_load(path.read_text())["provider"]["type"] for path in FILES} == {"aws", "gcp", "azure"}
 
 
-def check_shell(text: str) -> None:
-    subprocess.run(["bash", "-n"], input=text, text=True, check=True, capture_output=True)
-
-
 @pytest.mark.parametrize("name", USER_DATA)
 def test_user_data_runs_tfbench_copies_the_report_and_stops(name: str) -> None:
     text = (CLOUD / f"{name}.yaml").read_text()
@@ -236,7 +230,7 @@ def test_user_data_runs_tfbench_copies_the_report_and_stops(name: str) -> None:
     files = {each["path"]: each["content"] for each in document["write_files"]}
     script = files["/opt/tfbench.sh"]
     for each in files.values():
-        check_shell(each)
+        output_of("bash", "-n", "-c", each)
     assert "make bench" in script and "tfbench rerun --yes" in script and "git clone" in script
     assert USER_DATA[name][0] in script and USER_DATA[name][1] in text
     assert ["timeout", "4h", "/opt/tfbench.sh"] in document["runcmd"]
@@ -244,30 +238,15 @@ def test_user_data_runs_tfbench_copies_the_report_and_stops(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", USER_DATA)
-def test_user_data_matches_the_schema_of_cloud_init(name: str) -> None:
-    if not (program := shutil.which("cloud-init")):
-        pytest.skip("cloud-init is not installed")
-    subprocess.run(
-        [program, "schema", "--config-file", CLOUD / f"{name}.yaml"], check=True, capture_output=True
-    )
-
-
-@pytest.mark.parametrize("name", USER_DATA)
 def test_readme_says_how_to_repeat_a_report(name: str) -> None:
     (line,) = re.findall(rf"^ +sed '(.+?)' {name}.yaml", (ROOT / "README.md").read_text(), re.MULTILINE)
-    script = subprocess.run(
-        ["sed", line, CLOUD / f"{name}.yaml"], text=True, check=True, capture_output=True
-    ).stdout
-    ((report,),) = [re.findall(r"^ +REPORT=(\S+)$", script, re.MULTILINE)]
+    script = output_of("sed", line, CLOUD / f"{name}.yaml")
+    (report,) = re.findall(r"^ +REPORT=(\S+)$", script, re.MULTILINE)
     assert report.endswith(".html")
 
 
 def test_skypilot_task() -> None:
-    path = CLOUD / "skypilot.yaml"
-    document = yaml.safe_load(path.read_text())
+    document = yaml.safe_load((CLOUD / "skypilot.yaml").read_text())
     assert document.keys() == {"name", "resources", "workdir", "envs", "file_mounts", "setup", "run"}
-    check_shell(document["setup"])
-    check_shell(document["run"])
-    sky = pytest.importorskip("sky")
-    (resources,) = sky.Task.from_yaml(str(path)).resources
-    assert resources.accelerators == {"L4": 1}
+    for text in (document["setup"], document["run"]):
+        output_of("bash", "-n", "-c", text)

@@ -126,16 +126,6 @@ class TestBaseline:
         assert "2 of 2 speeds slower" in printed.err
         assert "❌ slower" in printed.out, "the table is written in any case"
 
-    def test_equal_faster_and_slightly_slower_runs_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        same = written(tmp_path / "c", seed=3)
-        for run, baseline, limit in (
-            (same, pair[0], ("--fail-if-slower", "5%")),
-            (pair[0], pair[1], ("--fail-if-slower", "0.05")),
-            (pair[1], pair[0], ("--fail-if-slower", "30%")),
-            (pair[1], pair[0], ()),
-        ):
-            assert self.check(tfbench, run, baseline, *limit).code == 0
-
     def test_machines_without_a_common_workload_do_not_fail_a_check(
         self, tfbench: Call, tmp_path: Path
     ) -> None:
@@ -161,27 +151,20 @@ class TestBaseline:
             printed = self.check(tfbench, run, baseline, "--fail-if-slower", "90%", *words)
             assert printed.code == 10
             assert reason in printed.err
-        assert self.check(tfbench, pair[0], both, "--fail-if-slower", "90%", "-d", "cpu").code == 0
+        assert self.check(tfbench, pair[0], both, "--fail-if-slower", "0.9", "-d", "cpu").code == 0
 
 
 def test_filtering_by_workload_and_device() -> None:
     (made,) = filtered([whole()], workloads=("resnet50",), devices=("gpu0",))
     assert {(item.workload, item.device) for item in made.speeds} == {("resnet50", "gpu0")}
     assert filtered([whole()], workloads=(), devices=("cpu",))[0].speeds
+    kept, others = {("", ""), ("", "gpu0"), ("resnet50", "gpu0")}, {("", "gpu1"), ("other", "gpu0")}
     caveats = tuple(
         Caveat(kind=CaveatKind.WORKLOAD_WARNING, workload=workload, device=device)
-        for workload, device in (
-            ("", ""),
-            ("", "gpu0"),
-            ("", "gpu1"),
-            ("resnet50", "gpu0"),
-            ("other", "gpu0"),
-        )
+        for workload, device in kept | others
     )
     (made,) = filtered([replace(whole(), caveats=caveats)], workloads=("resnet50",), devices=("gpu0",))
-    assert [(each.workload, each.device) for each in made.caveats] == [
-        ("", ""), ("", "gpu0"), ("resnet50", "gpu0"),
-    ]  # fmt: skip
+    assert {(each.workload, each.device) for each in made.caveats} == kept
     with pytest.raises(UsageError, match="measured cpu") as caught:
         filtered([whole()], workloads=("resnet50",), devices=("cpu",))
     assert caught.value.hint == "Choose from: gpu0."

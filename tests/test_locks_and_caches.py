@@ -250,7 +250,7 @@ def test_tree_of_any_depth_is_removed_and_links_are_not_followed(tmp_path: Path)
     folder = tmp_path / "out"
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
-        nest(folder / name, 3_000)
+        nest(folder / name, 1_500)
         (folder / name / "link").symlink_to(kept.parent)
     (folder / os.fsdecode(b"\xff")).mkdir(mode=0o000)
     remove_tree(folder)
@@ -261,7 +261,7 @@ def test_tree_of_any_depth_is_removed_and_links_are_not_followed(tmp_path: Path)
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root changes owners")
 def test_owner_of_deeply_nested_folders_is_changed_and_restored(tmp_path: Path) -> None:
-    nest(tmp_path, 3_000, "d")
+    nest(tmp_path, 2_200, "d")
     own, mount = tmp_path.stat().st_uid, Mount(container=OUT_DIR, host=tmp_path, read_only=False)
     with accessible([mount], (10001, 10001)):
         assert (tmp_path / "d/d").stat().st_uid == 10001

@@ -18,7 +18,7 @@ from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability, Cause, CaveatKind
-from harness.model.run import Metric, Options, PlannedTrial, Run, Trial
+from harness.model.run import Metric, Options, Run, Trial
 from harness.model.workload import Workload
 from harness.paths import Paths
 from harness.progress import Silent
@@ -71,11 +71,11 @@ def test_unknown_gpus_get_no_percentage():
 
 
 def test_the_machine_is_no_workload():
-    analysis = analyse(special_runs.measured_machine_run())
-    assert MACHINE not in {each.workload for each in analysis.summaries}
-    assert {each.key for each in analysis.summaries} == {
-        each.key for each in analyse(builders.gpu_run()).summaries
-    }
+    keys, without = (
+        [each.key for each in analyse(run).summaries]
+        for run in (special_runs.measured_machine_run(), builders.gpu_run())
+    )
+    assert keys == without
 
 
 def test_normal_is_said_of_machines_of_the_same_kind_only():
@@ -134,6 +134,7 @@ def test_comparisons_say_what_the_machines_explain() -> None:
     assert "reading the data" not in " ".join(rows)
 
 
+# The names that NVML gives to what clouds rent.
 RENTED = (
     "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",
     "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S", "NVIDIA H100 PCIe",
@@ -141,25 +142,20 @@ RENTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RENTED)
-def test_what_clouds_rent_is_known_by_the_name_that_nvml_gives(name):
-    assert data_sheet(name) is not None
+def test_what_clouds_rent_is_known_and_other_names_are_not_guessed():
+    assert [name for name in RENTED if data_sheet(name) is None] == []
+    for name in ("NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""):
+        assert data_sheet(name) is None
 
 
-@pytest.mark.parametrize("name", ["NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""])
-def test_other_names_are_not_guessed(name):
-    assert data_sheet(name) is None
-
-
-@pytest.mark.parametrize("sheet", _SHEETS.values(), ids=_SHEETS)
-def test_rates_are_dense_and_consistent(sheet):
-    assert sheet.source
-    assert sheet.bf16 in (0, sheet.fp16)
-    # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
-    if sheet.tf32:
-        assert sheet.tf32 == pytest.approx(sheet.fp16 / 2, rel=0.02)
-    assert sheet.fp64 <= sheet.fp32 <= sheet.fp16
-    assert 300 <= sheet.memory <= 8000
+def test_rates_are_dense_and_consistent():
+    for name, sheet in _SHEETS.items():
+        assert sheet.source, name
+        assert sheet.bf16 in (0, sheet.fp16), name
+        # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
+        assert sheet.tf32 in (0, pytest.approx(sheet.fp16 / 2, rel=0.02)), name
+        assert sheet.fp64 <= sheet.fp32 <= sheet.fp16, name
+        assert 300 <= sheet.memory <= 8000, name
 
 
 def lowered(share: float, column: str, mhz: float) -> Run:
@@ -221,16 +217,10 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     assert figures_of(analysis)["figure-soak-gpu0"].soak
 
 
-@pytest.mark.parametrize(
-    ("speeds", "steady"), [(np.full(60, 500.0), True), (np.linspace(700, 300, 60), False)]
-)
-def test_steady_from_the_start_or_never(speeds, steady):
-    (result,) = analyse(special_runs.soaked_run(speeds)).endurance
-    assert (result.steady_s == 0) is steady
-    assert (result.steady_s is None) is not steady
-
-
-def test_too_short_a_load_says_nothing():
+def test_steady_from_the_start_or_never_and_too_short_a_load_says_nothing():
+    for speeds, steady_s in ((np.full(60, 500.0), 0), (np.linspace(700, 300, 60), None)):
+        (result,) = analyse(special_runs.soaked_run(speeds)).endurance
+        assert result.steady_s == steady_s
     assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
 
 
@@ -243,15 +233,12 @@ def test_each_device_is_saturated_alone_for_so_long():
     assert (spec.soak_s, spec.windows) == (600.0, 600)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("45", 45)])
-def test_times_have_units(text, seconds):
-    assert _PARSERS["soak_s"][1](text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "m", "5s", "ten", "-1m", "nan", "99h"])
-def test_other_times_are_refused(text):
-    with pytest.raises(UsageError, match="--soak"):
-        _PARSERS["soak_s"][1](text)
+def test_times_have_units_and_other_times_are_refused():
+    read = _PARSERS["soak_s"][1]
+    assert [read(text) for text in ("90s", "10m", "1h", "45")] == [90, 600, 3600, 45]
+    for text in ("", "m", "5s", "ten", "-1m", "nan", "99h"):
+        with pytest.raises(UsageError, match="--soak"):
+            read(text)
 
 
 def probed(trial: Trial, speed: float) -> Trial:
@@ -306,10 +293,7 @@ def test_the_trial_is_repeated_at_most_twice() -> None:
     run = run_with([1.0, 0.7, 1.0, 1.0, 1.0, 1.0])
     stopping = Stopping(profile)
     ran = []
-    for index, trial in enumerate(run.trials):
-        planned = PlannedTrial(
-            id=trial.id, workload=trial.workload, device=trial.device, index=index, variants=(BASELINE,)
-        )
+    for index, (planned, trial) in enumerate(zip(run.planned, run.trials, strict=True)):
         if stopping.should_run(planned):
             stopping.add(planned, trial)
             ran.append(index)
@@ -394,11 +378,9 @@ def test_host_facts(server: Path) -> None:
         "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
         "mitigations": "1 mitigated, 1 not affected, 1 vulnerable", "numa_nodes": 2, "hypervisor": "KVM",
     }.items()  # fmt: skip
-
-
-def test_turbo_with_intel_driver(tmp_path: Path) -> None:
-    write_files(tmp_path, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
-    assert host_facts(tmp_path)["turbo"] is True
+    (server / "sys/devices/system/cpu/cpufreq/boost").unlink()
+    write_files(server, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
+    assert host_facts(server)["turbo"] is True
 
 
 FULL = Path("/proc")  # a disk without space

@@ -16,7 +16,6 @@ from harness.run.catalogue import built_in
 from harness.run.store import read_run
 from reports import machine
 from reports.overview import rows
-from reports.page import render_html
 from tests.recordings import (
     ALL,
     DATA,
@@ -30,12 +29,10 @@ from tests.recordings import (
     figures,
     recording,
 )
-from tests.report_pages import javascript
 from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.slow
 
-PAGE_BYTES = 1_500_000
 Folders = Callable[[str], Path]
 
 
@@ -111,15 +108,6 @@ def test_energy_matches_the_counter_of_the_gpu(name, folder):
             )
         assert windows > 0.05 * (counted_j[-1] - counted_j[0])
         assert windows + between == pytest.approx(counted_j[-1] - counted_j[0], rel=0.02)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_is_small_and_reproducible(name, folder):
-    made = (analyse(read_run(folder(name))), replay(folder(name)))
-    page, again = (render_html(each, code=javascript()) for each in made)
-    assert page == again
-    assert len(page.encode()) < PAGE_BYTES
-    assert 'class="banner"' not in page
 
 
 class TestFindings:

@@ -25,7 +25,6 @@ from tests.report_pages import RUNS, analysis, page
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = sorted(name for name in environment(html=True).list_templates() if name.startswith("page/"))
 EVERY = pytest.mark.parametrize("name", RUNS)
 
 
@@ -80,10 +79,10 @@ def test_hostile_names_are_escaped():
     assert "\u202e" not in page("hostile")
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_every_section_appears_in_some_report(name):
-    section = name.split("_", 1)[1].removesuffix(".html").replace("_", "-")
-    assert [run for run in RUNS if f'<section id="{section}"' in page(run)]
+def test_every_section_appears_in_some_report():
+    templates = (name for name in environment(html=True).list_templates() if name.startswith("page/"))
+    sections = {name.split("_", 1)[1].removesuffix(".html").replace("_", "-") for name in templates}
+    assert sections <= {id_ for run in RUNS for id_ in re.findall('<section id="([^"]+)"', page(run))}
 
 
 @EVERY

@@ -32,7 +32,7 @@ from workloads.protocol import BASELINE, SOAK, TUNED
 
 WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)
-SHORT_STALL = replace(THREE, stall_s=1.0)
+SHORT_STALL = replace(THREE, stall_s=0.5)
 # A fake container writes one piece per poll.
 POLL_S = 0.002
 
@@ -171,8 +171,8 @@ class TestTimeouts:
     @pytest.mark.parametrize(
         ("profile", "writes", "expected"),
         [
-            (SHORT_STALL, (start_line(),), "No event for 1 s; the trial was killed. Raise --stall"),
-            (SHORT_STALL, ("garbage\n",) * 10_000, "No event for 1 s"),
+            (SHORT_STALL, (start_line(),), "No event for 0.5 s; the trial was killed. Raise --stall"),
+            (SHORT_STALL, ("garbage\n",) * 10_000, "No event for 0.5 s"),
             (
                 replace(THREE, limit_s=0.5),
                 (start_line(), *[line("warning", message="still here")] * 10_000),

@@ -8,7 +8,6 @@ import pytest
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import UsageError
 from harness.model.workload import Data, Published, Rung, Workload
-from harness.run.catalogue import built_in
 from harness.run.scripts import check_params, constants, params_for, read_workloads, script_text, with_values
 from tests.builders import small_workload
 from tests.conftest import ROOT
@@ -264,20 +263,6 @@ def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -
     assert (workload.title, workload.params) == ("café", {"STEPS": 1})
 
 
-@pytest.mark.parametrize("workload", [entry.workload for entry in built_in()], ids=lambda each: each.name)
-def test_built_in_scripts_use_what_their_metadata_name(workload: Workload) -> None:
-    text = workload.scripts[workload.file]
-    assert workload.title != workload.file
-    assert workload.tuned in workload.scripts or not workload.tuned
-    for rung in workload.ladder.values():
-        assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
-    assert all(f"\n{name} = " in text for name in workload.params)
-
-
-def found(text: str) -> dict[str, object]:
-    return constants(ast.parse(text))
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -294,7 +279,7 @@ def found(text: str) -> dict[str, object]:
     ],
 )  # fmt: skip
 def test_names_at_the_top_that_hold_literals(text: str, expected: dict[str, object]) -> None:
-    assert found(text) == expected
+    assert constants(ast.parse(text)) == expected
 
 
 @pytest.mark.parametrize(

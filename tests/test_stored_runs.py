@@ -1,5 +1,4 @@
 import base64
-import hashlib
 import json
 import lzma
 import os
@@ -17,7 +16,7 @@ from harness.analysis import analyse
 from harness.errors import StoreError
 from harness.model.run import Gap, PlannedTrial, Status, Trial
 from harness.run.downsampling import count_values, downsample_run
-from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack, verify
+from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
 from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
 from harness.untrusted import check_message_pack
 from reports.page import render_html
@@ -339,32 +338,3 @@ def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None
     damage(document["analysis"]["run"]["trials"][0]["telemetry"][0])
     with pytest.raises(StoreError, match="damaged"):
         unpack(packed_bytes(msgspec.msgpack.encode(document)))
-
-
-@pytest.mark.slow
-class TestVerify:
-    def written(self, path: Path, **changes: str) -> Path:
-        record, shown = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
-        text = render_html(shown, record=record, code="")
-        for old, new in changes.items():
-            text = text.replace(
-                {"record": record, "shown": hashlib.sha256(record.encode()).hexdigest()}[old], new
-            )
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    def test_an_unaltered_report_has_the_digest_that_it_shows(self, tmp_path: Path) -> None:
-        path = self.written(tmp_path / "a.html")
-        run_id, digest = verify(path)
-        assert run_id == open_run(path).manifest.run_id
-        assert f">{digest}<" in path.read_text("utf-8")
-
-    def test_altered_runs_digests_and_folders_are_named(self, tmp_path: Path) -> None:
-        run = builders.cpu_run(trials=1)
-        other = replace(run, manifest=replace(run.manifest, run_id="20990101-000000-0000"))
-        faked = pack(analyse(other), whole=True)
-        for changes in ({"record": faked}, {"shown": "0" * 64}, {"shown": ""}):
-            with pytest.raises(StoreError, match="is altered: the SHA-256 of its run is"):
-                verify(self.written(tmp_path / "a.html", **changes))
-        with pytest.raises(StoreError, match="not a report file"):
-            verify(tmp_path)

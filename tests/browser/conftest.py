@@ -53,6 +53,9 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
         opened = Opened(page=context.new_page())
         opened.page.on("console", lambda message: opened.messages.append(f"{message.type}: {message.text}"))
         opened.page.on("pageerror", lambda error: opened.messages.append(f"error: {error}"))
+        opened.page.on(
+            "dialog", lambda each: (opened.messages.append(f"dialog: {each.message}"), each.dismiss())
+        )
         opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.goto(path.as_uri())
         if scripts:
