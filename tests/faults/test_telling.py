@@ -122,6 +122,13 @@ def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "json"]
 
 
+def test_a_limited_address_space_costs_the_page_only(recorded: Path, tmp_path: Path) -> None:
+    command = f"ulimit -v 16000000; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+    done = shell(command)
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["summary.csv"])
+    assert "ulimit -v unlimited" in done.stderr
+
+
 def faked_run(path: Path, trials: int, seconds: float) -> list[str]:
     return [sys.executable, "-m", "tests.faults.faked_run", str(path), str(trials), str(seconds)]
 
