@@ -419,6 +419,14 @@ def test_space_needed_on_each_disk(cache, images, to_build, needed):
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
+@pytest.mark.parametrize("below", ["", "a/b"])
+def test_a_cache_that_is_a_file_has_no_space(tmp_path, below):
+    (tmp_path / "file").touch()
+    (check,) = disk_checks(tmp_path / "file" / below, None, ())
+    assert check.state is State.FAIL
+    assert "TFBENCH_CACHE" in check.remedy
+
+
 def test_free_space_with_missing_cache_folder(tmp_path):
     no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())

@@ -142,6 +142,8 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
 def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
     # The folder need not exist yet.
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        return Check("Disk", State.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
     free = shutil.disk_usage(nearest).free
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:

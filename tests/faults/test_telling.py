@@ -17,7 +17,7 @@ from harness.errors import EngineError, Interrupted, TfbenchError
 from harness.model.run import Status
 from harness.run.store import read_run
 from tests.builders import cpu_run
-from tests.commands import tfbench
+from tests.commands import output_of, tfbench
 from tests.conftest import ROOT
 from tests.endtoend import wait_until
 from tests.faults.injecting import LIMIT_S, faults
@@ -81,6 +81,11 @@ def test_report_is_written_in_any_environment(
 def test_list_prints_whatever_the_width(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert "cats-dogs" in tfbench("list").out
+
+
+def test_programs_of_the_system_are_found_whatever_the_path() -> None:
+    code = "from harness.cli import prepare_process; prepare_process()"
+    output_of(sys.executable, "-c", f"{code}\nimport subprocess; subprocess.run(['chown', '--help'], check=True)", PATH="")
 
 
 def test_removed_working_folder_is_named(tmp_path: Path) -> None:
