@@ -407,7 +407,9 @@ def test_turbo_with_intel_driver(tmp_path: Path) -> None:
 
 def test_doctor_asks_for_capabilities_as_a_run_does():
     asked = []
-    engine = FakeEngine(Script(on_start=lambda out: asked.append(json.loads((out / "spec.json").read_text()))))
+    engine = FakeEngine(
+        Script(on_start=lambda out: asked.append(json.loads((out / "spec.json").read_text())))
+    )
     prove_device(engine, builders.image(), None, CPU_CAPABILITIES)
     assert from_plain(asked[0], Spec).variants == CPU_CAPABILITIES
     assert asked[0].keys() == {each.name for each in fields(Spec)}

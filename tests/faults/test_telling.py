@@ -85,7 +85,12 @@ def test_list_prints_whatever_the_width(columns: str, monkeypatch: pytest.Monkey
 
 def test_programs_of_the_system_are_found_whatever_the_path() -> None:
     code = "from harness.cli import prepare_process; prepare_process()"
-    output_of(sys.executable, "-c", f"{code}\nimport subprocess; subprocess.run(['chown', '--help'], check=True)", PATH="")
+    output_of(
+        sys.executable,
+        "-c",
+        f"{code}\nimport subprocess; subprocess.run(['chown', '--help'], check=True)",
+        PATH="",
+    )
 
 
 def test_removed_working_folder_is_named(tmp_path: Path) -> None:
