@@ -26,7 +26,7 @@ from harness.model.variants import variant_name
 from harness.wording import counted, some
 from reports import numbers
 from reports.text import SHORT_PARTS, device_name, device_names
-from workloads.protocol import BASELINE, TUNED
+from workloads.protocol import BASELINE, TUNED, WORTH
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
 MATH_LIMIT = 0.5
@@ -179,7 +179,7 @@ FIXES: Mapping[Cause, str] = {
 def fix(finding: Finding | None) -> str:
     """Return the fix for a finding in a few words."""
     remedy = note(finding.remedy.variant) if finding and finding.remedy else None
-    if remedy is not None and finding and finding.remedy and finding.remedy.gain.median > 1:
+    if remedy is not None and finding and finding.remedy and finding.remedy.gain.median >= WORTH:
         text, _, _ = remedy.text.partition(":")
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
@@ -188,13 +188,15 @@ def fix(finding: Finding | None) -> str:
 
 
 def gain_alone(finding: Finding | None) -> str:
-    """Return the gain of the variant with only this fix, or that it was not faster; "" if not measured."""
+    """Return the gain of the variant with only this fix, or that it is not worth it; "" if not measured."""
     remedy = finding.remedy if finding else None
     if remedy is None:
         return ""
     factor = numbers.factor(remedy.gain.median)
     if remedy.gain.high < 1:
         return f"tried: {factor}, do not apply"
+    if remedy.gain.median < WORTH:
+        return f"tried: {factor}, not worth it"
     return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
 
 
@@ -222,8 +224,9 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     elif finding.gain:
         parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
     if alone := gain_alone(finding):
-        tried = remedy is not None and remedy.gain.high < 1
-        parts.append(f"{alone.capitalize() if tried else f'This fix, {alone}'}{predicted}.")
+        parts.append(
+            f"{alone.capitalize() if alone.startswith('tried') else f'This fix, {alone}'}{predicted}."
+        )
     if tuned:
         parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
     return " ".join(parts)
@@ -263,12 +266,13 @@ def banners(run: Run) -> Iterator[str]:
     """Yield warnings for the top of the report."""
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
-    ok = sum(trial.status is Status.OK for trial in run.trials)
     if not run.trials:
         yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
     elif run.unfinished:
         why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")
-        yield f"Cut short: {ok} of {len(run.planned)} planned trials.{why} Continue with --resume and the run's folder."
+        required = {each.id for each in run.planned if each.index < run.manifest.profile.trials}
+        ok = sum(trial.status is Status.OK and trial.id in required for trial in run.trials)
+        yield f"Cut short: {ok} of {len(required)} required trials.{why} Continue with --resume and the run's folder."
     failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
     if failed:
         yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"

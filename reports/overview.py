@@ -126,8 +126,8 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
 
 
 def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:
-    """Return the row with the largest gain of a fix, measured or else predicted; None if no fix gains."""
-    fixable = [(row, row.finding) for row in overview if row.finding and _gain(row.finding) > 1]
+    """Return the row with the largest gain of a fix, measured or else predicted; None if none is worth it."""
+    fixable = [(row, row.finding) for row in overview if row.finding and _gain(row.finding) >= WORTH]
     return max(fixable, key=lambda each: _gain(each[1]), default=None)
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +23,18 @@ from harness.model.run import Metric, Options, Run, Trial
 from harness.model.workload import Workload
 from harness.paths import Paths
 from harness.progress import Silent
+from harness.run.json_values import from_plain
 from harness.run.plan import machine_trials, soak_trials
 from harness.run.runner import Stopping
 from harness.run.trial_container import spec_for
-from harness.system.doctor_checks import State, disk_checks, examine
+from harness.system.doctor_checks import State, disk_checks, examine, prove_device
 from harness.system.machine import host_facts, system_description
 from reports import compare_page, machine, messages
 from reports.exports import render_csv
 from reports.page import figures_of, render_markdown
 from tests import builders, special_runs
 from tests.conftest import ROOT
+from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
 from workloads.protocol import (
     BASELINE,
@@ -41,6 +44,7 @@ from workloads.protocol import (
     MACHINE,
     PROBES,
     SOAK,
+    Spec,
 )
 
 
@@ -383,6 +387,16 @@ def test_host_facts(server: Path) -> None:
     assert host_facts(server)["turbo"] is True
 
 
+def test_doctor_asks_for_capabilities_as_a_run_does():
+    asked = []
+    engine = FakeEngine(
+        Script(on_start=lambda out: asked.append(json.loads((out / "spec.json").read_text())))
+    )
+    prove_device(engine, builders.image(), None, CPU_CAPABILITIES)
+    assert from_plain(asked[0], Spec).variants == CPU_CAPABILITIES
+    assert asked[0].keys() == {each.name for each in fields(Spec)}
+
+
 FULL = Path("/proc")  # a disk without space
 
 
@@ -399,6 +413,14 @@ def test_space_needed_on_each_disk(cache, images, to_build, needed):
     checks = list(disk_checks(cache, images, to_build))
     assert [check.state for check in checks] == [State.FAIL if size else State.OK for size in needed]
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
+
+
+@pytest.mark.parametrize("below", ["", "a/b"])
+def test_a_cache_that_is_a_file_has_no_space(tmp_path, below):
+    (tmp_path / "file").touch()
+    (check,) = disk_checks(tmp_path / "file" / below, None, ())
+    assert check.state is State.FAIL
+    assert "TFBENCH_CACHE" in check.remedy
 
 
 def test_free_space_with_missing_cache_folder(tmp_path):

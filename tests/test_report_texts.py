@@ -22,8 +22,18 @@ from harness.model.analysis import (
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
-from reports.messages import PART_TEXTS, caveat_lines, explanation, fix, gain, gain_alone, limit, trust
-from reports.overview import rows, verdict
+from reports.messages import (
+    PART_TEXTS,
+    banners,
+    caveat_lines,
+    explanation,
+    fix,
+    gain,
+    gain_alone,
+    limit,
+    trust,
+)
+from reports.overview import first_fix, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.protocol import BASELINE, TUNED
@@ -126,6 +136,25 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     slower = replace(single, remedy=replace(single.remedy, gain=of(0.72, "ratio")))
     assert [gain_alone(each) for each in (None, item, mixed)] == ["", "", ""]
     assert gain_alone(slower) == "tried: 0.72×, do not apply"
+    useless = replace(single, remedy=replace(single.remedy, gain=of(1.01, "ratio")))
+    assert gain_alone(useless).startswith("tried: 1.0")
+    assert fix(useless) == fix(item)
+
+
+def test_what_gains_nothing_is_not_the_first_fix() -> None:
+    overview = rows(analyse(builders.gpu_run()))
+    assert first_fix(overview)
+    tried = Remedy(variant="fix:xla", gain=of(1.02, "ratio"), alone=True)
+    assert not first_fix(
+        [replace(row, finding=replace(row.finding, remedy=tried)) for row in overview if row.finding]
+    )
+
+
+def test_a_run_cut_short_counts_the_trials_that_are_required() -> None:
+    whole = builders.cpu_run(trials=5)
+    profile = replace(whole.manifest.profile, trials=3, max_trials=5)
+    cut = replace(whole, manifest=replace(whole.manifest, profile=profile), trials=whole.trials[:2])
+    assert "2 of 3 " in next(each for each in banners(cut) if "Cut short" in each)
 
 
 def test_the_variant_that_does_not_learn_is_named() -> None:

@@ -38,6 +38,8 @@ def prepare_process() -> None:
     if sys.flags.optimize > 1 and os.environ.pop("PYTHONOPTIMIZE", ""):
         # Altair reads docstrings.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    # After the user's folders, so that chown and rm are found even if PATH is empty, as cron or a service may leave it.
+    os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
     # A umask may keep others out, but not tfbench.
     os.umask(os.umask(0o077) & 0o077)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):

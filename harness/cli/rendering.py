@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -12,7 +13,7 @@ import typer
 
 from harness.cli.console import Terminal, err, told
 from harness.cli.shared_options import split
-from harness.errors import UsageError, unknown
+from harness.errors import TfbenchError, UsageError, unknown
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
@@ -25,6 +26,8 @@ from harness.system.kept import keep
 from harness.untrusted import read_file
 
 STDOUT = Path("-")
+# V8 reserves 64 GiB of addresses and aborts without them.
+CHARTS_BYTES = 66 << 30
 # Format -> file name.
 REPORT_FILES: Mapping[str, str] = {
     "html": "report.html",
@@ -115,7 +118,18 @@ def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str
 
 
 def charts_code(cache: Path) -> str:
-    """Return the charts' JavaScript, kept in the folder `cache` if possible."""
+    """Return the charts' JavaScript, kept in the folder `cache` if possible.
+
+    Raises:
+        TfbenchError: V8, which draws charts, would end this process.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < CHARTS_BYTES:
+        raise TfbenchError(
+            f"Charts cannot be drawn, so there is no page: they reserve {CHARTS_BYTES >> 30} GiB of address space, and "
+            f"{limit >> 30} GiB are allowed.",
+            hint="Run `ulimit -v unlimited` first, or choose another --format than html.",
+        )
     from reports import frame  # noqa: PLC0415 - kept off the start of commands
 
     folder, name = cache / version("vl-convert-python"), "vega.js"

@@ -55,6 +55,17 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     return pairs
 
 
+def _environment(values: Sequence[str]) -> Mapping[str, str]:
+    pairs = _pairs("--env", values)
+    for name in pairs:
+        if not (name.isascii() and name.isidentifier()):
+            raise UsageError(
+                f"{name} is no name of an environment variable.",
+                hint="Use letters, digits and _, e.g. --env TF_CPP_MIN_LOG_LEVEL=2.",
+            )
+    return pairs
+
+
 def _seconds(text: str) -> float:
     number, unit = (text[:-1], text[-1:]) if text[-1:] in ("s", "m", "h") else (text, "s")
     try:
@@ -156,7 +167,7 @@ OPTIONS: Mapping[str, Any] = {
 _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "workloads": (list[str], _workloads),
     "arguments": (list[str], tuple),
-    "environment": (list[str], partial(_pairs, "--env")),
+    "environment": (list[str], _environment),
     "mounts": (list[Path], lambda paths: tuple(path.absolute() for path in paths)),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
@@ -174,6 +185,12 @@ def takes_options(only: Collection[str] = OPTIONS) -> Callable[[Command], Comman
         def parsed(**arguments: Any) -> None:
             # Typer passes None for a repeatable option that was not given.
             values = {name: value for name in names if (value := arguments.pop(name)) is not None}
+            for name, value in values.items():
+                if isinstance(value, str) and not value.strip(", "):
+                    raise UsageError(
+                        f"--{name.removesuffix('_s')} is empty.",
+                        hint="Leave it out to get its default. Is a variable of the shell not set?",
+                    )
             fields = {
                 name: _PARSERS[name][1](value) if name in _PARSERS else value
                 for name, value in values.items()

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from harness.system.gpus import check_driver, discover
 from harness.system.machine import GIB, text
 from harness.telemetry import Target
 from harness.telemetry.sampler import default_sources
-from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, RATE, read_events
+from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, RATE, Spec, read_events
 
 RUN_BYTES = GIB // 4  # a run folder of the quick profile
 # Target -> space in the cache, mostly for wheels, and for its image during the build.
@@ -143,6 +143,8 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
 def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
     # The folder need not exist yet.
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        return Check("Disk", State.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
     free = shutil.disk_usage(nearest).free
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:
@@ -208,17 +210,12 @@ def prove_device(
         GpuError: TensorFlow did not use the device; the message includes the end of the container's log.
     """
     gpus = len(access.uuids) if access else 0
-    spec = {
-        "variants": names,
-        "device": "gpu" if gpus else "cpu",
-        "gpus": gpus,
-        "data_dir": "",
-        "window_s": _WINDOW_S,
-    }
+    device = "gpu" if gpus else "cpu"
+    spec = Spec(scripts={}, variants=tuple(names), device=device, gpus=gpus, window_s=_WINDOW_S)
     environment = {"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)}
     with tempfile.TemporaryDirectory(prefix="tfbench-") as folder:
         out = Path(folder)
-        (out / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+        (out / "spec.json").write_text(json.dumps(asdict(spec)), encoding="utf-8")
         files = (f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl")
         container = ContainerSpec(
             image=image,

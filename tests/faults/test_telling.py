@@ -17,7 +17,7 @@ from harness.errors import EngineError, Interrupted, TfbenchError
 from harness.model.run import Status
 from harness.run.store import read_run
 from tests.builders import cpu_run
-from tests.commands import tfbench
+from tests.commands import output_of, tfbench
 from tests.conftest import ROOT
 from tests.endtoend import wait_until
 from tests.faults.injecting import LIMIT_S, faults
@@ -83,6 +83,16 @@ def test_list_prints_whatever_the_width(columns: str, monkeypatch: pytest.Monkey
     assert "cats-dogs" in tfbench("list").out
 
 
+def test_programs_of_the_system_are_found_whatever_the_path() -> None:
+    code = "from harness.cli import prepare_process; prepare_process()"
+    output_of(
+        sys.executable,
+        "-c",
+        f"{code}\nimport subprocess; subprocess.run(['chown', '--help'], check=True)",
+        PATH="",
+    )
+
+
 def test_removed_working_folder_is_named(tmp_path: Path) -> None:
     tool = Path(sys.executable).with_name("tfbench")
     done = shell(
@@ -120,6 +130,13 @@ def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write_outputs(renderers, paths)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "json"]
+
+
+def test_a_limited_address_space_costs_the_page_only(recorded: Path, tmp_path: Path) -> None:
+    command = f"ulimit -v 16000000; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+    done = shell(command)
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["summary.csv"])
+    assert "ulimit -v unlimited" in done.stderr
 
 
 def faked_run(path: Path, trials: int, seconds: float) -> list[str]:
