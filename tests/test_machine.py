@@ -228,11 +228,10 @@ def test_steady_from_the_start_or_never_and_too_short_a_load_says_nothing():
     assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
 
 
-def test_each_device_is_saturated_alone_for_so_long():
+def test_devices_are_saturated_for_so_long_and_gpus_that_work_together_at_once():
     planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
-    assert [(each.device, each.variants) for each in planned] == [
-        ("cpu", (SOAK,)), ("gpu0", (SOAK,)), ("gpu1", (SOAK,)),
-    ]  # fmt: skip
+    assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
+    assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]
     spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
     assert (spec.soak_s, spec.windows) == (600.0, 600)
 

@@ -20,7 +20,7 @@ from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse, Reading
 from harness.model.comparison import Extract
-from harness.model.device import is_gpu, positions
+from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Manifest, Run, Status, Trial
 from workloads.protocol import (
@@ -238,7 +238,8 @@ def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:
 # The sustained speed is the median of the last third; a device is steady when medians of BLOCK windows stay within
 # STEADY_BAND of it.
 BLOCK, STEADY_BAND = 5, 0.02
-_READINGS = ("sm_clock_mhz", "power_instant_w", "temperature_c")
+# Of several GPUs the slowest, the hungriest and the hottest.
+_READINGS = {"sm_clock_mhz": min, "power_instant_w": max, "temperature_c": max}
 
 
 def endurance(run: Run) -> tuple[Endurance, ...]:
@@ -268,10 +269,14 @@ def _endurance(trial: Trial) -> Endurance | None:
 
 
 def _late_means(trial: Trial, start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:
-    for series in trial.telemetry:
-        inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
-        for name in _READINGS:
-            if (series.source, series.device) == ("nvml", trial.device) and name in series.columns:
-                values = series.columns[name][inside]
-                if np.isfinite(values).any():
-                    yield name, float(np.nanmean(values))
+    found = [
+        each for each in trial.telemetry if each.source == "nvml" and each.device in gpu_names(trial.device)
+    ]
+    for name, worst in _READINGS.items():
+        readings = [
+            series.columns[name][(series.t_ns >= start_ns) & (series.t_ns <= end_ns)]
+            for series in found
+            if name in series.columns
+        ]
+        if means := [float(np.nanmean(values)) for values in readings if np.isfinite(values).any()]:
+            yield name, worst(means)

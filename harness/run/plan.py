@@ -147,13 +147,15 @@ def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTri
 
 
 def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, ...]:
-    """Return a trial for each device that saturates it for so long."""
+    """Return trials that saturate each device for so long, GPUs that work together at once."""
+    widest = max(devices, key=lambda device: len(positions(device)))
+    alone = (each for each in single_devices(devices) if each not in gpu_names(widest) or each == widest)
     return tuple(
         PlannedTrial(
             id=f"{MACHINE}.{device}.{SOAK}", workload=MACHINE, device=device, index=0, variants=(SOAK,),
             params={SOAK: seconds},
         )
-        for device in single_devices(devices)
+        for device in dict.fromkeys((*alone, widest))
     )  # fmt: skip
 
 

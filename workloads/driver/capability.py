@@ -315,7 +315,7 @@ def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
     events.write("facts", facts=devices.facts(names))
     for name in spec["variants"]:
         if name == SOAK:
-            soak(names[0], float(spec["soak_s"]), events)
+            soak(names, float(spec["soak_s"]), events)
             continue
         events.write("variant", variant=name, params={}, changes=[])
         start_ns = time.monotonic_ns()
@@ -331,10 +331,18 @@ def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
         events.metric(name, RATE, value)
 
 
-def soak(device: str, seconds: float, events: EventWriter) -> None:
-    """Multiply matrices without pause and write a window for each second or so."""
+def soak(names: list[str], seconds: float, events: EventWriter) -> None:
+    """Multiply matrices on all devices without pause and write a window for each second or so."""
     events.write("variant", variant=SOAK, params={}, changes=[])
-    call, work, wait = matrix("fp16" if device.startswith("GPU") else "fp32", device, SOAK_WINDOW_S)
+    precision = "fp16" if names[0].startswith("GPU") else "fp32"
+    works = [matrix(precision, name, SOAK_WINDOW_S) for name in names]
+    wait = devices.synchronise
+
+    def call() -> None:
+        for product, _, _ in works:
+            product()
+
+    work = sum(amount for _, amount, _ in works)
     events.metric(SOAK, WORK, work)
     steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
     began_ns = time.monotonic_ns()
