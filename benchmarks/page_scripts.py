@@ -1,6 +1,6 @@
 """Take the scripts out of a finished report, run them bare in its image, and compare their speeds with the page.
 
-    python -m benchmarks.page_scripts runs/<id>/report.html
+    python -m benchmarks.page_scripts runs/<id>/report.html --device gpu0
 
 Each difference is applied to the published script with `patch`. The scripts run without tfbench: a callback that is
 written here times the steps of fit. Prints bare speed over the page's speed for each script; use quiet cores.
@@ -12,15 +12,21 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-import docker
 import msgspec
 
 from benchmarks.tables import markdown
 from harness.analysis import analyse
-from harness.model.analysis import Analysis, Key, find_by_key
+from harness.engines import ContainerSpec, Mount
+from harness.engines.docker import DockerEngine
+from harness.engines.gpu_access import choose_access
+from harness.model.analysis import Key, find_by_key
+from harness.model.device import device_kind, is_gpu, positions
 from harness.model.run import Run
 from harness.paths import paths_here
 from harness.run.recording import open_run
@@ -82,10 +88,9 @@ def scripts_of(run: Run, workload: str, device: str) -> Iterator[tuple[str, str]
         subprocess.CalledProcessError: a difference does not apply.
     """
     declared = next(each for each in run.workloads if each.name == workload)
-    kind = "cpu" if device == "cpu" else "gpu"
     places = {data.constant: f"/data/{data.name}" for data in declared.datasets if data.constant}
     trial = next(each for each in run.planned if (each.workload, each.device) == (workload, device))
-    _, baseline = script_text(declared, BASELINE, kind, {**places, **trial.params})
+    _, baseline = script_text(declared, BASELINE, device_kind(device), {**places, **trial.params})
     yield BASELINE, baseline
     trials = (each for each in run.trials if (each.workload, each.device) == (workload, device))
     for ran in (script for each in trials for script in each.scripts):
@@ -105,26 +110,52 @@ def _placed(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-def bare_speed(image: str, script: str, files: Mapping[str, str], data: Mapping[str, Path]) -> float | None:
+def bare_speed(
+    engine: DockerEngine,
+    container: ContainerSpec,
+    script: str,
+    files: Mapping[str, str],
+    data: Mapping[str, Path],
+) -> float | None:
     """Run a script in a container without tfbench; return its samples per second, None if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         wrapper = CLOCK.format(datasets=[name for name in data if (data[name] / "x_train.npy").exists()])
         for name, text in {**files, "script.py": script, "clock.py": wrapper}.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        volumes = {folder: {"bind": "/work", "mode": "ro"}}
-        volumes |= {str(path): {"bind": f"/data/{name}", "mode": "ro"} for name, path in data.items()}
+        mounts = (
+            Mount(container="/work", host=Path(folder)),
+            *(Mount(container=f"/data/{name}", host=path) for name, path in data.items()),
+        )
+        (out := Path(folder, "out")).mkdir()
+        running = engine.start(replace(container, mounts=mounts, out=out))
         try:
-            output = docker.from_env().containers.run(
-                image, ["python3", "/work/clock.py"], volumes=volumes, network_mode="none", working_dir="/tmp",  # noqa: S108
-                environment={"CUDA_VISIBLE_DEVICES": "-1"}, remove=True, stderr=False,
-            )  # fmt: skip
-        except docker.errors.ContainerError as error:
-            said = error.stderr or ""
-            sys.stderr.write((said if isinstance(said, str) else said.decode(errors="replace"))[-2000:])
-            return None
-    speeds = [line.split()[1] for line in output.decode().splitlines() if line.startswith("SPEED")]
+            while running.poll() is None:
+                time.sleep(0.2)
+            output = running.log()
+        finally:
+            running.remove()
+    speeds = [line.split()[1] for line in output.splitlines() if line.startswith("SPEED")]
+    if not speeds:
+        sys.stderr.write(output[-2000:])
     return float(speeds[-1]) if speeds else None
+
+
+def container_for(engine: DockerEngine, run: Run, device: str) -> ContainerSpec:
+    """Return the container of bare scripts on a device, with the image of the run."""
+    target = "cuda" if is_gpu(device) else "cpu"
+    gpus = tuple(run.manifest.gpus[position] for position in positions(device))
+    growth = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
+    return ContainerSpec(
+        image=next(each for each in run.manifest.images if each.target == target),
+        command=("python3", "/work/clock.py"),
+        environment=growth,
+        out=Path(),
+        mounts=(),
+        trial_id="bare",
+        run_id="bare",
+        gpu=choose_access(engine.info, gpus) if gpus else None,
+    )
 
 
 def data_folders(run: Run) -> dict[str, Path]:
@@ -142,21 +173,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("report", type=Path)
-    run = open_run(parser.parse_args().report)
-    analysis, folders = analyse(run), data_folders(run)
-    image = next(each.reference for each in run.manifest.images if each.target == "cpu")
+    parser.add_argument("--device", default="cpu")
+    arguments = parser.parse_args()
+    run = open_run(arguments.report)
     heads = ("workload", "variant", "page, samples/s", "bare, samples/s", "bare / page")
-    for line in markdown(heads, _rows(run, analysis, folders, image)):
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+    with closing(DockerEngine.connect()) as engine:
+        for line in markdown(heads, _rows(engine, run, arguments.device)):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
 
 
-def _rows(run: Run, analysis: Analysis, folders: Mapping[str, Path], image: str) -> Iterator[tuple[str, ...]]:
+def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ...]]:
+    analysis, folders, container = analyse(run), data_folders(run), container_for(engine, run, device)
     for workload in run.workloads:
         data = {each.name: folders[each.name] for each in workload.datasets}
-        for variant, script in scripts_of(run, workload.name, "cpu"):
-            summary = find_by_key(analysis.summaries, Key(workload.name, "cpu", variant))
-            speed = bare_speed(image, script, workload.components, data)
+        for variant, script in scripts_of(run, workload.name, device):
+            summary = find_by_key(analysis.summaries, Key(workload.name, device, variant))
+            speed = bare_speed(engine, container, script, workload.components, data)
             shown = summary.throughput.median if summary else None
             ratio = f"{speed / shown:.2f}" if speed and shown else "failed"
             yield workload.name, variant, f"{shown or 0:,.0f}", f"{speed or 0:,.0f}", ratio
