@@ -2,10 +2,10 @@
 
     python -m benchmarks.sampling [--rounds N] [--device gpu] [--workload NAME]
 
-One container trains continuously while samplers take turns of a few seconds: none, tfbench's, and others
-(`docker stats` and CodeCarbon on a CPU; nvitop, Zeus and CodeCarbon on a GPU). Only windows entirely within a
-turn count. Each turn is compared with the turn without a sampler in the same round, so that machine drift
-cancels out.
+One container trains continuously while samplers take turns of a few seconds: none, tfbench's, what writes its
+--metrics-file, and others (`docker stats` and CodeCarbon on a CPU; nvitop, Zeus and CodeCarbon on a GPU). Only windows
+entirely within a turn count. Each turn is compared with the turn without a sampler in the same round, so that machine
+drift cancels out.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def training(options: Options) -> Iterator[Training]:
             job.spec, windows=ENDLESS, window_s=WINDOW_S, variant_s=0.0, analysis_windows=0,
             analysis_window_s=0.0, analysis_variant_s=0.0,
         )  # fmt: skip
+        prepared.folder.create(prepared.run)
         folder = prepared.folder.open_trial(job.planned, endless)
         container = prepared.engine.start(replace(job.container, out=folder.out))
         while not read_log(folder.events).windows:
@@ -143,6 +144,7 @@ def commands(target: Training) -> Commands:
     gpu, pid = target.gpu, target.container.pid
     arguments = ["--rate-hz", str(RATE_HZ)]
     arguments += ["--pid", str(pid)] if pid is not None else []
+    arguments += ["--run", str(target.folder.path.parents[1])]
     if gpu is not None:
         arguments += ["--gpu", str(gpu.index), "--uuid", gpu.cuda_id]
     peers_python = str(PEERS_PYTHON.absolute()) if PEERS_PYTHON.exists() else sys.executable
@@ -153,6 +155,7 @@ def commands(target: Training) -> Commands:
     samplers: dict[str, Sequence[str]] = {
         NONE: (),
         f"tfbench, {RATE_HZ} Hz": sampler("tfbench", sys.executable),
+        "tfbench --metrics-file, 1 Hz": sampler("metrics_file", sys.executable),
     }
     if gpu is not None:
         samplers |= {f"nvitop, {RATE_HZ} Hz": sampler("nvitop"), f"Zeus, {RATE_HZ} Hz": sampler("zeus")}

@@ -34,7 +34,7 @@ def prepared(tmp_path: Path) -> Prepared:
     folder.create(Run(manifest=recorded, workloads=(WORKLOAD,), planned=planned, trials=()))
     options = Options(device="cpu", profile="smoke")
     return Prepared(
-        resolved=resolve(options),
+        resolved=replace(resolve(options), planned=planned),
         engine=FakeEngine(),
         folder=folder,
         manifest=recorded,
@@ -70,7 +70,7 @@ def wait_for(path: Path, accepted: Callable[[dict[str, Any]], bool]) -> dict[str
 
 def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
     path, progress = tmp_path / "tfbench.prom", RecordingProgress()
-    with live_metrics(path, prepared, progress, FAST_S) as on_trial_end:
+    with live_metrics(path, prepared.folder, prepared.run, progress, FAST_S) as on_trial_end:
         assert on_trial_end
         job = prepared.jobs[0]
         prepared.folder.open_trial(job.planned, job.spec)
@@ -100,14 +100,14 @@ def test_resumed_run_counts_earlier_trials(prepared: Prepared, tmp_path: Path) -
     prepared.folder.open_trial(job.planned, job.spec)
     prepared.folder.close_trial(replace(job.planned.trial(Status.FAILED), ended_ns=1), "")
     path = tmp_path / "tfbench.prom"
-    with live_metrics(path, prepared, RecordingProgress(), FAST_S):
+    with live_metrics(path, prepared.folder, prepared.run, RecordingProgress(), FAST_S):
         now = wait_for(path, lambda it: "tfbench_trials_ended" in it)
     assert now["tfbench_trials_ended"][0]["status"] == "failed"
 
 
 def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path: Path) -> None:
     path, progress = tmp_path / "none" / "tfbench.prom", RecordingProgress()
-    with live_metrics(path, prepared, progress, FAST_S):
+    with live_metrics(path, prepared.folder, prepared.run, progress, FAST_S):
         time.sleep(10 * FAST_S)
         assert len(progress.lines) == 1
         path.parent.mkdir()

@@ -77,7 +77,7 @@ def measure(
     """
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
-        with live_metrics(metrics_file, prepared, progress) as on_trial_end:
+        with live_metrics(metrics_file, prepared.folder, prepared.run, progress) as on_trial_end:
             trials = execute(prepared, progress, on_trial_end)
     except TfbenchError:
         try:

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from harness.errors import UsageError
-from harness.model.run import Status, Trial
+from harness.model.run import Run, Status, Trial
 from harness.progress import Progress
-from harness.run.prepare import Prepared
+from harness.run.store import RunFolder
 from reports.exports import Sample, openmetrics_text
 
 WRITE_EVERY_S = 1.0
@@ -40,7 +40,7 @@ MetricsFile = Annotated[
 
 @contextmanager
 def live_metrics(
-    path: Path | None, prepared: Prepared, progress: Progress, every_s: float = WRITE_EVERY_S
+    path: Path | None, folder: RunFolder, run: Run, progress: Progress, every_s: float = WRITE_EVERY_S
 ) -> Iterator[Callable[[Trial], None] | None]:
     """Write `path` while the block runs, from a thread of its own; yield what to call with each ended trial.
 
@@ -58,7 +58,7 @@ def live_metrics(
 
     def write(*, active: bool) -> None:
         try:
-            text = openmetrics_text(_samples(prepared, tuple(ended.values()), active=active))
+            text = openmetrics_text(_samples(folder, run, tuple(ended.values()), active=active))
             partial.unlink(missing_ok=True)
             with partial.open("x", encoding="utf-8") as file:
                 file.write(text)
@@ -71,14 +71,14 @@ def live_metrics(
                     "writable one with --metrics-file."
                 )
 
-    def run() -> None:
+    def repeat() -> None:
         while not stop.wait(every_s):
             write(active=True)
         write(active=False)
 
-    for trial in prepared.folder.trials(job.planned for job in prepared.jobs):
+    for trial in folder.trials(run.planned):
         add(trial)
-    thread = threading.Thread(target=run, name="metrics-file", daemon=True)
+    thread = threading.Thread(target=repeat, name="metrics-file", daemon=True)
     thread.start()
     try:
         yield add
@@ -88,17 +88,17 @@ def live_metrics(
         thread.join(2 * every_s)
 
 
-def _samples(prepared: Prepared, ended: Sequence[Trial], *, active: bool) -> Iterator[Sample]:
+def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: bool) -> Iterator[Sample]:
     """Yield what is known of a run, of which these trials have ended."""
     from harness.analysis.trial_measures import measure_of  # noqa: PLC0415 - kept off the start
 
-    manifest, planned = prepared.manifest, [job.planned for job in prepared.jobs]
-    run = {"run_id": manifest.run_id}
-    yield "run", {**run, "created": manifest.created, "profile": manifest.profile.name}, 1
-    yield "run_active", run, int(active)
-    yield "trials_planned", run, sum(each.index < manifest.profile.trials for each in planned)
+    manifest = run.manifest
+    which = {"run_id": manifest.run_id}
+    yield "run", {**which, "created": manifest.created, "profile": manifest.profile.name}, 1
+    yield "run_active", which, int(active)
+    yield "trials_planned", which, sum(each.index < manifest.profile.trials for each in run.planned)
     for status, count in Counter(trial.status for trial in ended).items():
-        yield "trials_ended", {**run, "status": status.value}, count
+        yield "trials_ended", {**which, "status": status.value}, count
     speeds = {
         (trial.workload, trial.device, variant): measure.throughput
         for trial in ended
@@ -107,11 +107,11 @@ def _samples(prepared: Prepared, ended: Sequence[Trial], *, active: bool) -> Ite
         if (measure := measure_of(trial, variant))
     }
     for (workload, device, variant), speed in speeds.items():
-        labels = {**run, "workload": workload, "device": device, "variant": variant}
+        labels = {**which, "workload": workload, "device": device, "variant": variant}
         yield "last_samples_per_second", labels, speed
-    for each in planned if active else ():
-        folder = prepared.folder.trial(each.id)
-        spec = folder.out / "spec.json"
-        if spec.exists() and not folder.record.exists():
-            labels = {**run, "trial": each.id, "workload": each.workload, "device": each.device}
+    for each in run.planned if active else ():
+        trial_folder = folder.trial(each.id)
+        spec = trial_folder.out / "spec.json"
+        if spec.exists() and not trial_folder.record.exists():
+            labels = {**which, "trial": each.id, "workload": each.workload, "device": each.device}
             yield "trial_seconds", labels, time.time() - spec.stat().st_mtime

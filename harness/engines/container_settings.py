@@ -128,7 +128,7 @@ def _api_mount(mount: Mount) -> ApiMount:
     if (name := printable(source)) != source:
         raise EngineError(
             f"Container engines cannot mount {name}: its name has characters that are not UTF-8 text.",
-            hint="Rename the folder, or choose another one with --out, TFBENCH_CACHE or --workload-file.",
+            hint="Rename the folder, or choose another one with --out or TFBENCH_CACHE.",
         )
     return ApiMount(target=mount.container, source=source, type="bind", read_only=mount.read_only)
 

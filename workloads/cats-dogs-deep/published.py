@@ -39,9 +39,8 @@
 # value = 1.0
 # unit = "utilisation"
 #
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
+# [ladder]
+# data-on-device = { script = "tuned.py", STEPS = 1 }
 # ///
 """Deep CNN that tells cats from dogs, on JPEG files, after a hosting company's blog.
 

@@ -51,17 +51,10 @@
 # unit = "gain"
 # note = "about 3x, by workers, batch, queue size and RAM disk only"
 #
-# [ladder.workers-4-batch-64]  # the article's own remedy
-# WORKERS = 4
-# BATCH_SIZE = 64
-# STEPS_PER_EPOCH = 4000
-#
-# [ladder.no-augment]
-# AUGMENT = false
-#
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
+# [ladder]
+# workers-4-batch-64 = { WORKERS = 4, BATCH_SIZE = 64, STEPS_PER_EPOCH = 4000 }  # the article's own remedy
+# no-augment = { AUGMENT = false }
+# data-on-device = { script = "tuned.py", STEPS = 1 }
 #
 # [also.cats-dogs-3conv]
 # title = "Cats and dogs, third convolution"
@@ -111,31 +104,12 @@
 # [also.cats-dogs-128]
 # title = "Cats and dogs at 128x128, 64 filters"
 # params = { SIDE = 128, FILTERS = [64, 64, 64], DROPOUT = 0.5 }
-#
-# [[also.cats-dogs-128.published]]
-# system = "Tesla V100"
-# device = "gpu"
-# value = 333.0
-# unit = "samples/s"
-#
-# [[also.cats-dogs-128.published]]
-# system = "Tesla V100"
-# device = "gpu"
-# value = 0.94
-# unit = "accuracy"
-#
-# [[also.cats-dogs-128.published]]
-# system = "Tesla V100"
-# device = "gpu"
-# value = 0.5
-# unit = "utilisation"
-# note = "about half"
-#
-# [[also.cats-dogs-128.published]]
-# system = "Tesla V100 over 2x Xeon Silver 4110"
-# device = "gpu"
-# value = 23.0
-# unit = "ratio"
+# published = [
+#   { system = "Tesla V100", device = "gpu", value = 333.0, unit = "samples/s" },
+#   { system = "Tesla V100", device = "gpu", value = 0.94, unit = "accuracy" },
+#   { system = "Tesla V100", device = "gpu", value = 0.5, unit = "utilisation", note = "about half" },
+#   { system = "Tesla V100 over 2x Xeon Silver 4110", device = "gpu", value = 23.0, unit = "ratio" },
+# ]
 # ///
 """Small CNN that tells cats from dogs, on JPEG files, as published in a hosting company's blog.
 

@@ -1,7 +1,4 @@
-"""The network of published.py on images that are decoded once and augmented on the device, with XLA on a GPU.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
-"""
+"""The network of published.py on images that are decoded once and augmented on the device, with XLA on a GPU."""
 
 import keras
 import numpy as np
@@ -25,11 +22,7 @@ STEPS = 50 if GPU else 4  # training steps per call
 def decoded(part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return all images of a folder, uint8[n, SIDE, SIDE, 3], and their labels."""
     files = keras.utils.image_dataset_from_directory(
-        f"{DATA}/{part}",
-        label_mode="binary",
-        image_size=(SIDE, SIDE),
-        interpolation="nearest",
-        shuffle=False,
+        f"{DATA}/{part}", label_mode="binary", image_size=(SIDE, SIDE), interpolation="nearest", shuffle=False
     )
     batches = files.map(lambda images, labels: (tf.cast(images, tf.uint8), labels))
     images, labels = zip(*batches.as_numpy_iterator(), strict=True)

@@ -32,12 +32,9 @@
 # value = 90.0
 # unit = "samples/s"
 #
-# [ladder.no-augment]
-# AUGMENT = false
-#
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
+# [ladder]
+# no-augment = { AUGMENT = false }
+# data-on-device = { script = "tuned.py", STEPS = 1 }
 # ///
 """CNN of TensorFlow 1's CIFAR-10 tutorial, whose input pipeline augments each image on the CPU.
 

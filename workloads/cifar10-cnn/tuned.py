@@ -1,7 +1,4 @@
-"""The network of published.py with images in the device's memory, which also augments them.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
-"""
+"""The network of published.py with images in the device's memory, which also augments them."""
 
 import keras
 import tensorflow as tf

@@ -1,8 +1,6 @@
 """The perceptron of published.py: many steps per call, on samples in the device's memory; with XLA on a GPU.
 
 On a CPU XLA does not speed up the matrix products of these 12 million weights.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
 """
 
 import keras

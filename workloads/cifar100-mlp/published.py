@@ -5,28 +5,14 @@
 # accuracy = 0.1
 # tuned = "tuned.py"
 # components = ["many_steps.py"]
+# published = [
+#   { system = "NC4as T4 v3, its 4 vCPUs", device = "cpu", value = 1075.0, unit = "s" },
+#   { system = "NC4as T4 v3, NVIDIA T4", device = "gpu", value = 343.0, unit = "s" },
+#   { system = "NC4as T4 v3, T4 over CPU", device = "gpu", value = 3.1, unit = "ratio" },
+# ]
 #
-# [[published]]
-# system = "NC4as T4 v3, its 4 vCPUs"
-# device = "cpu"
-# value = 1075.0
-# unit = "s"
-#
-# [[published]]
-# system = "NC4as T4 v3, NVIDIA T4"
-# device = "gpu"
-# value = 343.0
-# unit = "s"
-#
-# [[published]]
-# system = "NC4as T4 v3, T4 over CPU"
-# device = "gpu"
-# value = 3.1
-# unit = "ratio"
-#
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
+# [ladder]
+# data-on-device = { script = "tuned.py", STEPS = 1 }
 # ///
 """Multilayer perceptron on CIFAR-100, as published on the Azure blog in 2023."""
 

@@ -1,7 +1,4 @@
-"""The perceptron of published.py, compiled with XLA: many steps per call, on samples in the device's memory.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
-"""
+"""The perceptron of published.py, compiled with XLA: many steps per call, on samples in the device's memory."""
 
 import keras
 import tensorflow as tf

@@ -6,9 +6,8 @@
 # tuned = "tuned.py"
 # components = ["many_steps.py"]
 #
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
+# [ladder]
+# data-on-device = { script = "tuned.py", STEPS = 1 }
 # ///
 """Deep multilayer perceptron on Fashion-MNIST, as published in a data-science blog in 2021; its sigmoid is kept."""
 

@@ -13,9 +13,8 @@
 # HEADS = 2
 # VOCABULARY = 1000
 #
-# [ladder.xla-float32]
-# device = "gpu"
-# JIT_COMPILE = true
+# [ladder]
+# xla-float32 = { device = "gpu", JIT_COMPILE = true }
 #
 # [ladder.bf16]
 # device = "gpu"

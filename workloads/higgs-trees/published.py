@@ -26,14 +26,9 @@
 # unit = "ratio"
 # note = "names neither library, data nor hardware; XGBoost in one process, as here, uses one GPU"
 #
-# [ladder.no-evaluation]
-# script = "tuned.py"
-# QUANTILE = false
-# MAX_BIN = 256
-#
-# [ladder.quantile]
-# script = "tuned.py"
-# MAX_BIN = 256
+# [ladder]
+# no-evaluation = { script = "tuned.py", QUANTILE = false, MAX_BIN = 256 }
+# quantile = { script = "tuned.py", MAX_BIN = 256 }
 # ///
 """Gradient-boosted trees on a table shaped like HIGGS: 28 features of a collision, two classes.
 

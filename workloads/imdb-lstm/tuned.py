@@ -1,8 +1,6 @@
 """The network of published.py: many steps per call, on padded reviews in the device's memory.
 
 Without XLA, which cannot compile cuDNN's kernels.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
 """
 
 import keras

@@ -1,7 +1,4 @@
-"""The network of published.py: many steps per call, on padded reviews in the device's memory; XLA on a GPU.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
-"""
+"""The network of published.py: many steps per call, on padded reviews in the device's memory; XLA on a GPU."""
 
 import keras
 import tensorflow as tf

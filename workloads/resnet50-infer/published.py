@@ -11,19 +11,10 @@
 # batch_sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 # compiled_batch_sizes = [1, 8, 32, 128, 512]
 #
-# [ladder.fp16]
-# device = "gpu"
-# PRECISION = "mixed_float16"
-#
-# [ladder.xla]
-# device = "gpu"
-# PRECISION = "mixed_float16"
-# JIT_COMPILE = true
-#
-# [ladder.folded]
-# script = "tuned.py"
-# BATCH_SIZE = 32
-# CONSTANT_WEIGHTS = false
+# [ladder]
+# fp16 = { device = "gpu", PRECISION = "mixed_float16" }
+# xla = { device = "gpu", PRECISION = "mixed_float16", JIT_COMPILE = true }
+# folded = { script = "tuned.py", BATCH_SIZE = 32, CONSTANT_WEIGHTS = false }
 # ///
 """Inference of ResNet-50 v1.5 on synthetic images, with Keras' predict."""
 

@@ -5,17 +5,10 @@
 # tuned = "tuned.py"
 # components = ["calibration.py", "many_steps.py"]
 #
-# [ladder.data-on-device]
-# script = "tuned.py"
-# STEPS = 1
-#
-# [ladder.xla]
-# device = "gpu"
-# JIT_COMPILE = true
-#
-# [ladder.fp16]
-# device = "gpu"
-# PRECISION = "mixed_float16"
+# [ladder]
+# data-on-device = { script = "tuned.py", STEPS = 1 }
+# xla = { device = "gpu", JIT_COMPILE = true }
+# fp16 = { device = "gpu", PRECISION = "mixed_float16" }
 #
 # [also.from-scratch]
 # title = "Image classifier, from scratch"

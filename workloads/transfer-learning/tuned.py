@@ -1,7 +1,4 @@
-"""The classifier of published.py: many steps per call, on images in the device's memory; fp16 and XLA on a GPU.
-
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices.
-"""
+"""The classifier of published.py: many steps per call, on images in the device's memory; fp16 and XLA on a GPU."""
 
 import keras
 import tensorflow as tf
