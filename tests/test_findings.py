@@ -76,12 +76,6 @@ def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:
     assert first(run({"gpu0": serial}, noise=0.001, min_accuracy=0)).cause is Cause.OVERLAP
 
 
-def test_the_device_is_the_limit_if_no_time_is_lost() -> None:
-    speeds = {name: _speed(10.1 if name == BASELINE else 10, wait_share=0.0) for name in FRAMEWORK}
-    finding = first(run({"gpu0": {**speeds, INPUT_ONLY: _speed(1)}}, noise=0.001, min_accuracy=0))
-    assert finding.cause is Cause.COMPUTE and finding.share.median > 0.9
-
-
 def test_a_model_that_does_not_learn_is_the_first_finding() -> None:
     assert first(run({"gpu0": FRAMEWORK}, accuracy=0.01, min_accuracy=0.5)).cause is Cause.NOT_LEARNING
 
@@ -180,7 +174,7 @@ def test_a_precision_in_which_the_device_is_slow_is_the_cause(device, bits, gain
     speeds = {name: replace(speed, load=LOAD if device == "gpu0" else None) for name, speed in BUSY.items()}
     played = run({device: {**speeds, **tried}}, noise=0.001, min_accuracy=0)
     finding = first(with_metrics(played, **{COMPUTE_BITS: bits}))
-    assert finding.cause is cause
+    assert finding.cause is cause and finding.share.median > 0.9
     if cause is Cause.PRECISION and gain:
         assert finding.remedy.variant == "fix:precision"
 
