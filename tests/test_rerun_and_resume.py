@@ -176,6 +176,7 @@ def test_nothing_runs_without_consent(tmp_path):
     printed = rerun(tmp_path, with_options(UNTRUSTED))
     assert printed.code == 2
     assert "--image cpu=evil.example/x" in printed.err
+    assert "Allow this with --yes" in printed.err
 
 
 def test_check_prints_differences_and_what_needs_consent(tmp_path):
