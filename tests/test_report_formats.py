@@ -37,14 +37,10 @@ from tests.report_pages import RUNS, analysis
 from workloads.protocol import MACHINE
 
 
-def csv_rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
-    result = csv_rows(name)
+    result = list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))
     wanted = [each.key for each in analysis(name).summaries]
     wanted += [Key(MACHINE, each.device, each.name) for each in analysis(name).capabilities]
     if name != "hostile":
