@@ -214,13 +214,12 @@ class TestCache:
         assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
         assert progress.tasks == []
 
-    @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"X" + data[1:]])
-    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index, damage):
+    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index):
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         (path,) = fetch(lock, cache)
         content = path.read_bytes()
-        path.write_bytes(damage(content))
+        path.write_bytes(b"X" + content[1:])
         progress = RecordingProgress()
         assert fetch(lock, cache, progress) == (path,)
         assert [str(path) in line for line in progress.lines] == [True]
