@@ -54,6 +54,14 @@ class VariantSpeed:
     load: GpuLoad | None = None
 
 
+BUSY_GPU = GpuLoad(util=95, power_w=300)
+
+
+def taking(milliseconds: float, **more: object) -> VariantSpeed:
+    """Return the speed of a busy GPU with batches of 32."""
+    return VariantSpeed(step_s=milliseconds / 1e3, batch=32, load=BUSY_GPU, **more)
+
+
 CPU_SPEEDS: Mapping[str, VariantSpeed] = {
     BASELINE: VariantSpeed(step_s=0.0030, batch=32, wait_share=0.04),
     INPUT_ONLY: VariantSpeed(step_s=0.00012, batch=32),

@@ -89,15 +89,11 @@ def page(name: str) -> str:
     return render_html(made, gate=checked, code=javascript())
 
 
-def _hostile() -> tuple[Extract, ...]:
-    hostile = extract(analyse(builders.hostile_run()))
-    return (hostile, again(hostile, 1, label=builders.HOSTILE))
-
-
+HOSTILE = extract(analyse(builders.hostile_run()))
 COMPARISONS = {
     "two": (again(whole(), 1, label="before"), again(whole(), 2, factor=0.93, label="after")),
     "eight": tuple(again(whole(number % 4), number, label=f"vm-{number}") for number in range(8)),
     "fleet": fleet(24, slow=(17,)),
-    "hostile": _hostile(),
+    "hostile": (HOSTILE, again(HOSTILE, 1, label=builders.HOSTILE)),
     "nothing": (replace(whole(), speeds=(), step_times=(), label="a"), replace(whole(3), label="b")),
 }

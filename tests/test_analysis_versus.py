@@ -8,7 +8,7 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract, facts
 from harness.analysis.versus import gate, versus
 from harness.errors import StoreError
-from harness.model.comparison import Extract, Outcome, Section, Speed
+from harness.model.comparison import Extract, Outcome, Section
 from harness.model.run import Options
 from harness.run.recording import read_extract_file
 from reports.compare_page import shown_runs
@@ -169,9 +169,9 @@ class TestGate:
         values = [1 + noise * (n - (trials - 1) / 2) / trials for n in range(trials)]
         speeds = tuple(replace(each, throughput=tuple(values)) for each in whole().speeds)
         base = replace(whole(), speeds=speeds)
-        compared = versus([base, faster(base, factor)], reference=0)
-        if factor == 1:
-            compared = versus([base, replace(base, speeds=_reversed(base))], reference=0)
+        backwards = tuple(replace(each, throughput=each.throughput[::-1]) for each in base.speeds)
+        other = replace(base, speeds=backwards) if factor == 1 else faster(base, factor)
+        compared = versus([base, other], reference=0)
         count = sum(each.ratio is not None for each in compared.results)
         checked = gate(compared)
         assert {each.outcome for each in compared.results if each.ratio} == {outcome}
@@ -198,7 +198,3 @@ class TestGate:
         assert compared.copies == ((2, 0),)
         assert gate(compared).copied == (2,)
         assert versus([base, again(base, 3)]).copies == ()
-
-
-def _reversed(run: Extract) -> tuple[Speed, ...]:
-    return tuple(replace(each, throughput=each.throughput[::-1]) for each in run.speeds)

@@ -214,13 +214,12 @@ class TestCache:
         assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
         assert progress.tasks == []
 
-    @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"X" + data[1:]])
-    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index, damage):
+    def test_damaged_wheel_is_downloaded_again(self, tmp_path, index):
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         (path,) = fetch(lock, cache)
         content = path.read_bytes()
-        path.write_bytes(damage(content))
+        path.write_bytes(b"X" + content[1:])
         progress = RecordingProgress()
         assert fetch(lock, cache, progress) == (path,)
         assert [str(path) in line for line in progress.lines] == [True]
@@ -347,7 +346,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_has_the_schema_of_cyclonedx(name: str) -> None:
+def test_document_has_the_schema_of_cyclonedx_and_its_references_are_complete(name: str) -> None:
     pytest.importorskip("cyclonedx")
     from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
@@ -355,11 +354,7 @@ def test_document_has_the_schema_of_cyclonedx(name: str) -> None:
     validator, text = JsonStrictValidator(SchemaVersion.V1_5), DOCUMENTS[name].decode()
     assert validator.validate_str(text) is None
     assert validator.validate_str(text.replace('"container"', '"box"')) is not None
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_references_are_unique_and_complete(name: str) -> None:
-    document = json.loads(DOCUMENTS[name])
+    document = json.loads(text)
     references = [each["bom-ref"] for each in document["components"]]
     assert len(set(references)) == len(references)
     assert document["dependencies"] == [{"ref": "image", "dependsOn": references}]

@@ -170,14 +170,11 @@ def test_damaged_folder_is_made_again_and_said(cached: Cached, damage: Callable[
     assert list(cached.folder.parent.iterdir()) == [cached.folder]
 
 
-RECORDS = ["", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000]
-
-
-@pytest.mark.parametrize("record", RECORDS)
-def test_damaged_record(cached: Cached, record: str) -> None:
-    (cached.folder / ".content").write_text(record)
-    assert cached.keep().files.keys() == FILES.keys()
-    assert cached.made == 2
+def test_damaged_record(cached: Cached) -> None:
+    for made, record in enumerate(("", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000), 2):
+        (cached.folder / ".content").write_text(record)
+        assert cached.keep().files.keys() == FILES.keys()
+        assert cached.made == made, record[:20]
 
 
 def test_files_are_hashed_once_per_boot(cached: Cached) -> None:

@@ -180,12 +180,16 @@ def said(analysis) -> str:
     return verdict(analysis, rows(analysis)).replace(numbers.SPACE, " ")
 
 
-def test_cpu_and_gpu() -> None:
+def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     analysis = analyse(builders.gpu_run())
     text = said(analysis)
     assert "limits" in text
     assert "fast as this machine's CPUs" in text
     assert "peak" not in text
+    overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
+    assert "no change of the code made it faster" in verdict(analysis, overview)
+    assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
+    assert "requests a second within" in said(analyse(special_runs.serving_run()))
 
 
 def test_use_of_the_peak_is_a_range_over_workloads() -> None:
@@ -203,21 +207,6 @@ def test_use_of_the_peak_is_a_range_over_workloads() -> None:
     assert "The code as written uses 5.0 to 10 % of the GPU's peak, tuned 50 %" in text
     # A CPU's peak is no GPU's.
     assert "peak" not in said(replace(analysis, peak_use=(replace(use, device="cpu"),)))
-
-
-def test_nothing_measured_says_nothing() -> None:
-    assert said(replace(analyse(builders.gpu_run()), summaries=(), findings=(), comparisons=())) == ""
-
-
-def test_no_gain_is_said() -> None:
-    analysis = analyse(builders.gpu_run())
-    overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
-    assert "no change of the code made it faster" in verdict(analysis, overview)
-
-
-def test_requests_within_the_bound_that_was_kept() -> None:
-    text = said(analyse(special_runs.serving_run()))
-    assert "requests a second within" in text
 
 
 def between(median: float, low: float, high: float, n: int = 5, unit: str = "samples/s") -> Estimate:

@@ -172,19 +172,20 @@ def rerun(folder: Path, run: Run, *arguments: str) -> Printed:
     return printed
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(("--check",), 0), ((), 2)])
-def test_nothing_runs_without_consent(tmp_path, arguments, code):
-    printed = rerun(tmp_path, with_options(UNTRUSTED), *arguments)
-    assert printed.code == code
+def test_nothing_runs_without_consent(tmp_path):
+    printed = rerun(tmp_path, with_options(UNTRUSTED))
+    assert printed.code == 2
     assert "--image cpu=evil.example/x" in printed.err
+    assert "Allow this with --yes" in printed.err
 
 
-def test_check_prints_differences(tmp_path):
-    run = recorded()
+def test_check_prints_differences_and_what_needs_consent(tmp_path):
+    run = with_options(UNTRUSTED)
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
     printed = rerun(tmp_path, changed, "--check")
     assert printed.code == 0
+    assert "--image cpu=evil.example/x" in printed.err
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
 

@@ -263,10 +263,6 @@ def documented() -> dict[str, tuple[str, str, set[str]]]:
 METRICS = documented()
 
 
-def documented_name(metric: str) -> str:
-    return re.sub(r"^core\d+_", "core{n}_", metric)
-
-
 def test_metrics_of_this_host_are_documented():
     sources, writer = default_sources(), RecordingWriter()
     for source in sources:
@@ -280,7 +276,8 @@ def test_metrics_of_this_host_are_documented():
     for source, columns in writer.columns.items():
         for metrics in columns.values():
             for metric in metrics:
-                assert source in METRICS[documented_name(metric)][2], (source, metric)
+                name = re.sub(r"^core\d+_", "core{n}_", metric)
+                assert source in METRICS[name][2], (source, metric)
     for each in writer.samples:
         declared = (set(columns.get(each.device, ())) for columns in writer.columns.values())
         assert any(each.values.keys() <= metrics for metrics in declared)

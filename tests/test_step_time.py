@@ -11,7 +11,7 @@ from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
 from harness.model.analysis import Cause, Part, find_by_key
 from harness.model.run import Series
-from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run
+from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, gpu_run, run, taking
 from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
@@ -40,27 +40,23 @@ def _of(**variants: VariantSpeed) -> dict[Part, float]:
     return {part: time.share(part) for part in time.parts}
 
 
-def _speed(milliseconds: float, **more: object) -> VariantSpeed:
-    return VariantSpeed(step_s=milliseconds / 1e3, batch=32, load=GpuLoad(util=95, power_w=300), **more)
-
-
-NOT_WAITING = _speed(40, wait_share=0.0)
+NOT_WAITING = taking(40, wait_share=0.0)
 
 
 @pytest.mark.parametrize(
     ("variants", "part", "planted"),
     [
-        ({"custom_loop": _speed(40, wait_share=0.75), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
-        ({"custom_loop": _speed(10, wait_share=0.0), "input_only": _speed(1)}, Part.FRAMEWORK, 0.75),
-        ({"custom_loop": NOT_WAITING, "input_only": _speed(35)}, Part.INPUT_SLOWDOWN, 0.75),
-        ({"custom_loop": NOT_WAITING, "host_fed": _speed(40), "input_only": _speed(1)}, Part.COPY, 0.75),
-        ({"input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
+        ({"custom_loop": taking(40, wait_share=0.75), "input_only": taking(40)}, Part.INPUT_WAIT, 0.75),
+        ({"custom_loop": taking(10, wait_share=0.0), "input_only": taking(1)}, Part.FRAMEWORK, 0.75),
+        ({"custom_loop": NOT_WAITING, "input_only": taking(35)}, Part.INPUT_SLOWDOWN, 0.75),
+        ({"custom_loop": NOT_WAITING, "host_fed": taking(40), "input_only": taking(1)}, Part.COPY, 0.75),
+        ({"input_only": taking(40)}, Part.INPUT_WAIT, 0.75),
         # Time saved by buffered batches is input wait too.
-        ({"custom_loop": _speed(20, wait_share=0.5), "input_only": _speed(40)}, Part.INPUT_WAIT, 0.75),
+        ({"custom_loop": taking(20, wait_share=0.5), "input_only": taking(40)}, Part.INPUT_WAIT, 0.75),
     ],
 )
 def test_a_planted_cause_gets_its_part(variants: dict[str, VariantSpeed], part: Part, planted: float) -> None:
-    parts = _of(baseline=_speed(40), model_only=_speed(10), **variants)
+    parts = _of(baseline=taking(40), model_only=taking(10), **variants)
     assert parts[part] == pytest.approx(planted, abs=0.02)
     assert parts[Part.COMPUTE] == pytest.approx(0.25, abs=0.02)
     assert abs(parts[Part.UNEXPLAINED]) < 0.02
@@ -75,15 +71,15 @@ def test_the_total_is_the_measured_step_even_with_short_batches() -> None:
 
 
 def test_slowdown_of_the_keras_loop_by_input_counts_as_input() -> None:
-    loop = {"custom_loop": _speed(34, wait_share=0.7), "input_only": _speed(34)}
-    parts = _of(baseline=_speed(40), model_only=_speed(10), without_input=_speed(11), **loop)
+    loop = {"custom_loop": taking(34, wait_share=0.7), "input_only": taking(34)}
+    parts = _of(baseline=taking(40), model_only=taking(10), without_input=taking(11), **loop)
     assert parts[Part.FRAMEWORK] == pytest.approx(1 / 40, abs=0.01)
     assert parts[Part.INPUT_WAIT] + parts[Part.INPUT_SLOWDOWN] == pytest.approx(29 / 40, abs=0.02)
 
 
 def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
-    variants = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), INPUT_ONLY: _speed(40),
-                CUSTOM_LOOP: _speed(40, wait_share=0.75)}  # fmt: skip
+    variants = {BASELINE: taking(40), MODEL_ONLY: taking(10), INPUT_ONLY: taking(40),
+                CUSTOM_LOOP: taking(40, wait_share=0.75)}  # fmt: skip
     played = run({"gpu0": variants}, noise=0.001, trials=1)
     (trial,) = played.trials
     last = [each for each in trial.windows if each.variant == INPUT_ONLY][-1]
@@ -94,14 +90,14 @@ def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
 
 
 def test_a_pipeline_slows_the_step_by_no_more_than_its_own_time() -> None:
-    parts = _of(baseline=_speed(40), model_only=_speed(10), custom_loop=NOT_WAITING, input_only=_speed(2))
+    parts = _of(baseline=taking(40), model_only=taking(10), custom_loop=NOT_WAITING, input_only=taking(2))
     assert parts[Part.INPUT_SLOWDOWN] == pytest.approx(0.05, abs=0.01)
     assert parts[Part.UNEXPLAINED] == pytest.approx(0.7, abs=0.02)
 
 
 def test_tuned_times_are_for_its_own_batch_size_as_in_the_summary() -> None:
     tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
-    speeds = {BASELINE: _speed(40), MODEL_ONLY: _speed(10), TUNED: tuned}
+    speeds = {BASELINE: taking(40), MODEL_ONLY: taking(10), TUNED: tuned}
     analysis = analyse(run({"gpu0": speeds}, noise=0.001))
     time = next(each for each in analysis.step_times if each.variant == TUNED)
     (summary,) = (each for each in analysis.summaries if each.variant == TUNED)

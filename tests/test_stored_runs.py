@@ -189,22 +189,13 @@ def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
     assert again.run is run
 
 
-def as_read(run):
-    """Return a simulated run as read from a recording, with the types of the model."""
-    return unpack(pack(analyse(run), whole=True))[0]
-
-
-def written(path: Path, run) -> Path:
-    text, analysis = pack_for_page(analyse(run), whole=True)
-    path.write_text(render_html(analysis, record=text, code=javascript()), encoding="utf-8")
-    return path
-
-
 @pytest.mark.slow
 def test_a_long_run_is_downsampled_and_keeps_its_analysis(tmp_path: Path) -> None:
-    run = as_read(builders.long_run(seconds=1200, gpus=4))
-    analysis = analyse(run)
-    page = written(tmp_path / "report.html", run)
+    # As read from a recording, with the types of the model.
+    run, _ = unpack(pack(analyse(builders.long_run(seconds=1200, gpus=4)), whole=True))
+    analysis, page = analyse(run), tmp_path / "report.html"
+    text, shown = pack_for_page(analysis, whole=True)
+    page.write_text(render_html(shown, record=text, code=javascript()), encoding="utf-8")
     short, kept = open_recording(page)
     assert count_values(short) < count_values(run) / 2
     assert comparable(kept) == comparable(replace(analysis, run=short))

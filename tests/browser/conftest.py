@@ -23,9 +23,6 @@ class Opened:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def wait_until_drawn(self) -> None:
-        self.page.wait_for_selector("html[data-figures=drawn]", state="attached", timeout=120_000)
-
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
@@ -59,7 +56,7 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Open
         opened.page.on("request", lambda request: opened.requests.append(request.url))
         opened.page.goto(path.as_uri())
         if scripts:
-            opened.wait_until_drawn()
+            opened.page.wait_for_selector("html[data-figures=drawn]", state="attached", timeout=120_000)
         return opened
 
     yield open_

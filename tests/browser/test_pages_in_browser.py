@@ -196,7 +196,8 @@ def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path,
     opened = open_report(name, scheme="dark")
     path = tmp_path / "report.pdf"
     opened.page.pdf(path=path, format=format_)
-    text = output_of(_tool("pdftotext"), "-layout", path, "-")
+    assert shutil.which("pdftotext"), "install pdftotext (poppler-utils) for the browser tests"
+    text = output_of("pdftotext", "-layout", path, "-")
     assert 2 <= text.count("\f") <= max_pages
     flat = " ".join(text.split())
     for button in ("Zoom", "Copy ", "Save the data"):
@@ -205,12 +206,6 @@ def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path,
     assert brightness(opened.page.evaluate("getComputedStyle(document.body).backgroundColor")) == 255
     assert opened.page.locator("#figure-step-time .still").is_visible()
     assert not opened.page.locator("#figure-step-time .live").is_visible()
-
-
-def _tool(name: str) -> str:
-    path = shutil.which(name)
-    assert path, f"install {name} (poppler-utils) for the browser tests"
-    return path
 
 
 def test_data_can_be_saved(open_report, tmp_path):
