@@ -428,7 +428,9 @@ def machine_figure(analysis: Analysis) -> Figure | None:
     }
     return row_figure(
         "figure-machine",
-        "Share of the data sheet (dashed line); ticks: other machines of this kind",
+        "Share of the data sheet (dashed line); ticks: other machines of this kind"
+        if any(each.sheet for each in analysis.capabilities)
+        else "Speed over that of other machines of this kind (dashed line)",
         panels,
         layers,
         table=columns,

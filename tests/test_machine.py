@@ -329,6 +329,19 @@ def lscpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return command
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("AMD EPYC", "AMD EPYC (family 26, model 2)"),
+        ("Intel Xeon Processor @ 2.10GHz", "Intel Xeon Processor @ 2.10GHz (family 26, model 2)"),
+        ("AMD EPYC 9354 32-Core CPU", "AMD EPYC 9354 32-Core CPU"),
+    ],
+)
+def test_a_cpu_whose_model_is_hidden_is_told_by_its_numbers(lscpu: Path, name: str, shown: str) -> None:
+    lscpu.write_text(f"#!/bin/sh\necho 'Model name: {name}\nCPU family: 26\nModel: 2'\n", encoding="utf-8")
+    assert system_description()["host_processor_model_name"] == shown
+
+
 @pytest.fixture
 def server(tmp_path: Path, lscpu: Path) -> Path:
     """A tree with an NVMe SSD, a hard disk, and two 25 Gb/s interfaces."""

@@ -39,6 +39,13 @@ def lscpu() -> dict[str, str]:
     return {field: value.strip() for field, _, value in (line.partition(":") for line in lines)}
 
 
+def _model_name(cpu: Mapping[str, str]) -> str:
+    """Return a CPU's name, with its numbers where the hypervisor hides the model: "AMD EPYC (family 26, model 2)"."""
+    name, numbers = cpu.get("Model name", ""), [cpu.get(field) for field in ("CPU family", "Model")]
+    hidden = name and all(numbers) and not re.search(r"\d", name.partition("@")[0])
+    return f"{name} (family {numbers[0]}, model {numbers[1]})" if hidden else name
+
+
 def system_description(root: Path = Path("/")) -> dict[str, str]:
     """Return the fields of MLPerf's system description that GPUs and host facts do not have; "" if unknown."""
     cpu, frequency = lscpu(), psutil.cpu_freq()
@@ -53,7 +60,7 @@ def system_description(root: Path = Path("/")) -> dict[str, str]:
         # On some clouds this is the instance type.
         "system_name": f"{text(dmi / 'sys_vendor')} {text(dmi / 'product_name')}".strip(),
         "host_processors_per_node": cpu.get("Socket(s)", ""),
-        "host_processor_model_name": cpu.get("Model name", ""),
+        "host_processor_model_name": _model_name(cpu),
         "host_processor_core_count": str(psutil.cpu_count(logical=False) or ""),
         "host_processor_vcpu_count": str(psutil.cpu_count() or ""),
         "host_processor_frequency": f"{frequency.max or frequency.current:.0f} MHz" if frequency else "",
