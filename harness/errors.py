@@ -39,6 +39,9 @@ class TfbenchError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, exit_code: int) -> None:
+        cls.exit_code = exit_code
+
     def __init__(self, message: str, *, hint: str) -> None:
         self.message = without_secrets(message)
         self.hint = without_secrets(hint)
@@ -52,76 +55,52 @@ class TfbenchError(Exception):
         return partial(type(self), hint=self.hint), (self.message,)
 
 
-class UsageError(TfbenchError):
+class UsageError(TfbenchError, exit_code=2):
     """An unknown workload, profile, device, parameter or option value."""
 
-    exit_code = 2
 
-
-class EngineError(TfbenchError):
+class EngineError(TfbenchError, exit_code=3):
     """No container engine answers, or it stopped answering."""
 
-    exit_code = 3
 
-
-class ImageError(TfbenchError):
+class ImageError(TfbenchError, exit_code=4):
     """Wheels, a base image or an image build failed."""
 
-    exit_code = 4
 
-
-class TrialError(TfbenchError):
+class TrialError(TfbenchError, exit_code=5):
     """At least one trial failed; the others and the report are kept."""
 
-    exit_code = 5
 
-
-class StoreError(TfbenchError):
+class StoreError(TfbenchError, exit_code=6):
     """A run folder cannot be read or written (disk full), or is not a run folder."""
 
-    exit_code = 6
 
-
-class BusyError(TfbenchError):
+class BusyError(TfbenchError, exit_code=7):
     """Another run is measuring on this machine."""
 
-    exit_code = 7
 
-
-class GpuError(TfbenchError):
+class GpuError(TfbenchError, exit_code=8):
     """A requested GPU cannot be used; the message says what is missing."""
 
-    exit_code = 8
 
-
-class DataError(TfbenchError):
+class DataError(TfbenchError, exit_code=9):
     """A dataset could not be downloaded, verified or generated."""
 
-    exit_code = 9
 
-
-class SlowerError(TfbenchError):
+class SlowerError(TfbenchError, exit_code=10):
     """A run is slower than its baseline allows, incomplete, or not comparable with it."""
 
-    exit_code = 10
 
-
-class FleetError(TfbenchError):
+class FleetError(TfbenchError, exit_code=11):
     """No cluster answers, or some nodes could not be measured; the results of the others are kept."""
 
-    exit_code = 11
 
-
-class UnhealthyError(TfbenchError):
+class UnhealthyError(TfbenchError, exit_code=12):
     """A health check of the machine failed; the report is kept."""
 
-    exit_code = 12
 
-
-class Interrupted(TfbenchError):  # noqa: N818 - caused by the user, not an error
+class Interrupted(TfbenchError, exit_code=130):  # noqa: N818 - caused by the user, not an error
     """The user pressed Ctrl-C, or the process received a termination signal."""
-
-    exit_code = 130
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:

@@ -47,13 +47,12 @@ CALLS_PREFIX = "calls:"  # model-only with N steps per call
 THREADS_PREFIX = "threads:"  # input-only with N threads
 
 # Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's
-# callbacks, and in their calls of every so many batches; number of retraces during measurement and their seconds
-# per step; whether Keras runs eagerly (1 or 0); and the size of a batch in host memory.
-PYTHON_IN_STEP, CALLBACKS, RARE_CALLBACKS, RETRACES, RETRACING = (
+# callbacks, in their calls of every so many batches and in tracing for new shapes; whether Keras runs eagerly (1 or 0);
+# and the size of a batch in host memory.
+PYTHON_IN_STEP, CALLBACKS, RARE_CALLBACKS, RETRACING = (
     "python_in_step_s",
     "callbacks_s",
     "rare_callbacks_s",
-    "retraces",
     "retracing_s",
 )
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.case import Case
 from harness.analysis.utilisation import device_activity
 from harness.model.analysis import Estimate, PublishedComparison, RatioKind
-from harness.model.device import CPU, gpu_names
+from harness.model.device import device_kind, positions
 from harness.model.run import Run
 from harness.model.workload import Published, Workload
 from workloads.protocol import BASELINE, TUNED
@@ -35,7 +35,10 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
     matches = [
         case
         for case in cases
-        if case.name == workload.name and BASELINE in case.variants and _same_kind(number.device, case.device)
+        if case.name == workload.name
+        and BASELINE in case.variants
+        and device_kind(case.device) == number.device
+        and len(positions(case.device)) < 2
     ]
     for case in matches:
         variant = number.variant if number.variant in case.variants else BASELINE
@@ -56,10 +59,6 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
             measured=None,
             measured_variant=number.variant,
         )
-
-
-def _same_kind(published: str, device: str) -> bool:
-    return device == CPU if published == CPU else len(gpu_names(device)) == 1
 
 
 def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:

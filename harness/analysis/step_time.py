@@ -1,31 +1,48 @@
 """Break down the step time into parts that add up to the measured step.
 
-All times are in seconds per step for the batch of the variant that is broken down:
+All times are in seconds per step for the batch of the variant that is broken down, and differences are clipped at zero.
+These are measured:
 
-    b  the baseline
+    b  the baseline, from here on without what ends of epochs add to it, which is the part `epochs`
     l  the same step in a custom training loop with next() outside the step; w is the time in next()
     u  the baseline fed from memory
     h  the bare step fed from host memory
     m  the model alone
+    f  the input pipeline alone
 
-The parts are
+1. The fed step. h exceeds m by the copy. As the loop includes this step, noise in h is limited by it:
 
-    epochs     what ends of epochs add to b, as measured in fit; b, l and u are without it from here on
-    framework  b - l, at most u - h; plus Python inside the step and retracing for changing shapes
-    input wait w, minus what Keras fit hides behind it (l - b, if positive)
-    interference (l - w) - h, minus the excess of l - b over w, plus the excess of b - l over u - h; at most the
-               time of the pipeline alone
-    copy       h - m, with h at most l - w
-    launch     the part of m confirmed by two of three: time that does not grow with the batch, time saved by
-               multiple steps per call, and idle time of the device
-    all-reduce m minus m on one device
-    compute    the remainder of m
-    host contention a share of all parts that need a CPU, that is all but a GPU's compute, copy and all-reduce
+    s = max(m, h), at most l - w          copy = s - m
 
-Each is clipped at zero, and `unexplained` is b minus their sum. Without the custom training loop (several devices)
-framework is u - h. The remainder of b - h is input wait as far as the pipeline alone is slower than the model;
-then interference, if u was measured, up to the time of the pipeline alone; and unexplained beyond that. Serving
-has no input.
+2. The loop in the long run. Batches that were buffered before it began saved it a part of its wait, because no loop is
+   faster than its pipeline:
+
+    buffered = min(f, b) - l              L = l + buffered, W = w + buffered
+
+3. Keras' fit against the loop. Either it costs more, or it hides some of the wait behind the step:
+
+    framework = b - L                     hidden = L - b, wait = W - hidden
+
+4. Interference: what the running pipeline takes from the step, at most the pipeline's own time. What fit hides beyond
+   the wait is not in the baseline, and tracing for changing shapes belongs to the framework:
+
+    slowed = (L - W - s) - (hidden - W)   slowed = min(slowed - retracing, f)
+
+5. The framework without a pipeline. Keras' loop costs no more than it does with input from memory, u - s; what exceeds
+   that is interference, as far as feeding from memory saves time and the pipeline takes some:
+
+    excess = framework - (u - s), at most min(b - u, f) - wait - slowed
+
+6. Without the loop (several devices), b - s is divided in this order, each part taking no more than is left:
+
+    framework = u - s, wait = f - s, and if u was measured slowed = f
+
+7. The model m consists of Python inside the step (a part of the framework); all-reduce, m minus m on one device;
+   launch, confirmed by two of three: time that does not grow with the batch, time saved by multiple steps per call, and
+   idle time of the device; and compute, the remainder.
+
+8. Host contention is a share of all parts that need a CPU, that is all but a GPU's compute, copy and all-reduce;
+   `unexplained` is b minus the sum of all parts. Serving has no input.
 """
 
 from __future__ import annotations
@@ -107,55 +124,62 @@ def split(times: Times) -> dict[Part, Floats]:
 
 
 def _split(times: Times) -> Iterator[tuple[Part, Floats]]:
-    model = times.model
-    launch, exchange = _array(times.launch, model), _array(times.exchange, model)
+    """Yield the parts that need no knowledge of epochs and the host; the numbers are the steps of the derivation."""
+    model, loop, wait = times.model, times.loop, times.wait
     python = np.minimum(_array(times.python, model), model)
-    exchange = np.minimum(exchange, model - python)
-    launch = np.minimum(launch, model - python - exchange)
-    yield Part.COMPUTE, model - python - exchange - launch
+    exchange = np.minimum(_array(times.exchange, model), model - python)
+    launch = np.minimum(_array(times.launch, model), model - python - exchange)
+    yield Part.COMPUTE, model - python - exchange - launch  # 7
     if times.launch is not None:
         yield Part.LAUNCH, launch
     if times.exchange is not None:
         yield Part.EXCHANGE, exchange
-    fed = model if times.host_fed is None else np.maximum(model, times.host_fed)
-    if times.loop is not None and times.wait is not None:
-        # The loop includes the host-fed step.
-        fed = np.minimum(fed, np.maximum(model, times.loop - times.wait))
+    fed = model if times.host_fed is None else np.maximum(model, times.host_fed)  # 1
+    if loop is not None and wait is not None:
+        fed = np.minimum(fed, np.maximum(model, loop - wait))
     if times.host_fed is not None:
         yield Part.COPY, fed - model
-    if times.loop is not None and times.wait is not None:
-        # Add the wait that batches buffered earlier have saved.
-        buffered = _clipped(np.minimum(_array(times.feed, model), times.baseline) - times.loop)
-        loop, wait = times.loop + buffered, times.wait + buffered
-        # The excess of the loop over the baseline is not part of the baseline's wait or slowdown.
-        longer = _clipped(loop - times.baseline)
-        slowed = _clipped(_clipped(loop - wait - fed) - _clipped(longer - wait))
-        retracing = np.minimum(_array(times.retracing, model), slowed)
-        wait = _clipped(wait - longer)
-        framework, slowed = _clipped(times.baseline - loop), slowed - retracing
-        # A pipeline slows the step by no more than its own time.
-        feed = np.inf if times.feed is None else times.feed
-        slowed = np.minimum(slowed, feed)
-        if times.from_memory is not None:
-            # Keras' loop costs no more than without input; the excess is slowdown by the pipeline.
-            limit = np.minimum(times.baseline - times.from_memory, feed)
-            excess = np.minimum(
-                _clipped(framework - _clipped(times.from_memory - fed)), _clipped(limit - wait - slowed)
-            )
-            framework, slowed = framework - excess, slowed + excess
-        yield Part.FRAMEWORK, framework + python + retracing
-        yield Part.INPUT_WAIT, wait
-        yield Part.INPUT_SLOWDOWN, slowed
+    if loop is not None and wait is not None:
+        yield from _around_loop(times, loop, wait, fed, python)
     elif times.feed is not None:
-        lost = _clipped(times.baseline - fed)
-        if times.from_memory is not None:
-            framework = np.minimum(lost, _clipped(times.from_memory - fed))
-            lost = lost - framework
-            yield Part.FRAMEWORK, framework
-        wait = np.minimum(lost, _clipped(times.feed - fed))
-        yield Part.INPUT_WAIT, wait
-        if times.from_memory is not None:
-            yield Part.INPUT_SLOWDOWN, np.minimum(lost - wait, times.feed)
+        yield from _around_step(times, times.feed, fed)
+
+
+def _around_loop(
+    times: Times, loop: Floats, wait: Floats, fed: Floats, python: Floats
+) -> Iterator[tuple[Part, Floats]]:
+    """Yield what the custom training loop tells about the time around the fed step."""
+    baseline = times.baseline
+    feed = np.inf if times.feed is None else times.feed
+    buffered = _clipped(np.minimum(_array(times.feed, fed), baseline) - loop)  # 2
+    loop, wait = loop + buffered, wait + buffered
+    hidden = _clipped(loop - baseline)  # 3
+    framework, waited = _clipped(baseline - loop), _clipped(wait - hidden)
+    slowed = _clipped(_clipped(loop - wait - fed) - _clipped(hidden - wait))  # 4
+    retracing = np.minimum(_array(times.retracing, fed), slowed)
+    slowed = np.minimum(slowed - retracing, feed)
+    if times.from_memory is not None:  # 5
+        most = np.minimum(baseline - times.from_memory, feed)
+        excess = np.minimum(
+            _clipped(framework - _clipped(times.from_memory - fed)), _clipped(most - waited - slowed)
+        )
+        framework, slowed = framework - excess, slowed + excess
+    yield Part.FRAMEWORK, framework + python + retracing
+    yield Part.INPUT_WAIT, waited
+    yield Part.INPUT_SLOWDOWN, slowed
+
+
+def _around_step(times: Times, feed: Floats, fed: Floats) -> Iterator[tuple[Part, Floats]]:
+    """Yield what is known about the time around the fed step without the loop (6)."""
+    left = _clipped(times.baseline - fed)
+    if times.from_memory is not None:
+        framework = np.minimum(left, _clipped(times.from_memory - fed))
+        left = left - framework
+        yield Part.FRAMEWORK, framework
+    wait = np.minimum(left, _clipped(feed - fed))
+    yield Part.INPUT_WAIT, wait
+    if times.from_memory is not None:
+        yield Part.INPUT_SLOWDOWN, np.minimum(left - wait, feed)
 
 
 def _move_host_share(parts: dict[Part, Floats], lost: Floats, *, on_gpu: bool) -> None:

@@ -76,7 +76,10 @@ class Resolved:
     def entry(self, name: str) -> Entry:
         """Return the entry of a workload; for MACHINE one whose image and data its trials use."""
         if name == MACHINE:
-            return max(_tensorflow(self.entries), key=_data_size)
+            return max(
+                _tensorflow(self.entries),
+                key=lambda entry: sum(data.train * math.prod(data.shape) for data in entry.workload.datasets),
+            )
         return next(entry for entry in self.entries if entry.workload.name == name)
 
 
@@ -161,10 +164,6 @@ def _with_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
             hint=f"Set it in this shell: export {missing[0]}=...",
         )
     return {**environment, **{name: os.environ[name] for name in hidden}}
-
-
-def _data_size(entry: Entry) -> int:
-    return sum(data.train * math.prod(data.shape) for data in entry.workload.datasets)
 
 
 def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
