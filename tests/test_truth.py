@@ -1,4 +1,3 @@
-import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -17,11 +16,9 @@ from benchmarks.truth.running import Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES
 from harness.analysis import analyse
-from harness.cli.list import FOOTPRINTS
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
 from harness.model.comparison import Extract
-from harness.run.catalogue import built_in
 from harness.run.runner import Stopping
 from harness.run.scripts import check_params, read_workloads
 from harness.run.store import read_run
@@ -137,7 +134,3 @@ def test_a_slowdown_far_above_the_noise_is_always_detected() -> None:
     assert rates.detected == 20
     assert rates.no_difference >= 17
     assert rates.trials == 5
-
-
-def test_the_table_has_only_existing_workloads() -> None:
-    assert set(json.loads(FOOTPRINTS.read_text())) <= {entry.workload.name for entry in built_in()}

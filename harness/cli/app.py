@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "Compare runs: speeds, step-time breakdowns and differences between the machines.",
     "doctor": "Check what this host can run; test GPUs in a container.",
     "images": "Download wheels, then build the images without network.",
-    "list": "List workloads; --long adds data, published results and cost.",
+    "list": "List workloads; --long adds data and published results.",
     "fleet": "Run the same plan on every node of a Ray cluster and compare the nodes.",
     "report": "Regenerate the report of a run, complete or interrupted.",
     "rerun": "Repeat a run from its report, with the same plan, parameters, seed and trials.",

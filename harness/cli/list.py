@@ -1,11 +1,9 @@
-"""`tfbench list`: list workloads, their published results and their cost."""
+"""`tfbench list`: list workloads and their published results."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,11 +12,9 @@ from rich.text import Text
 from harness.cli.console import out
 from harness.model.workload import Data, Published, Workload
 from harness.run.catalogue import built_in, select
-from reports.numbers import SPACE, duration, published
+from reports.numbers import SPACE, published
 from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
 
-# Measured cost by workload and profile; `python -m benchmarks.footprint` writes it.
-FOOTPRINTS = Path(__file__).with_name("footprint.json")
 _SUITES = {"default": " *", "gpu": " *g", "cpu": " *c", "extra": ""}
 
 
@@ -27,17 +23,16 @@ def command(
         list[str] | None, typer.Argument(metavar="NAME", help="Show only these, with details.")
     ] = None,
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Add data, parameters, published results and cost.")
+        bool, typer.Option("--long", "-l", help="Add data, parameters and published results.")
     ] = False,
 ) -> None:
-    """List workloads, one per line; --long adds data, published results and cost."""
+    """List workloads, one per line; --long adds data and published results."""
     workloads = tuple(entry.workload for entry in (select(only) if only else built_in()))
     if long or only:
-        measured = json.loads(FOOTPRINTS.read_text(encoding="utf-8"))
         for workload in workloads:
             out().print(Text(workload.name, style="bold"), Text(workload.title), sep="  ", soft_wrap=True)
             table = Table.grid(padding=(0, 2))
-            for heading, lines in _details(workload, measured.get(workload.name, ())):
+            for heading, lines in _details(workload):
                 table.add_row(heading, Text("\n".join(lines).replace(SPACE, " ")))
             out().print(table)
     else:
@@ -51,14 +46,13 @@ def command(
         )
 
 
-def _details(workload: Workload, measured: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+def _details(workload: Workload) -> Iterator[tuple[str, list[str]]]:
     yield "data", [_data(data) for data in workload.datasets] or ["made by the script"]
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value!r}" for name, value in workload.params.items())]
     if workload.ladder:
         yield "variants", [", ".join(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)]
     yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
-    yield "footprint", [_footprint(each) for each in measured] or ["not measured yet"]
 
 
 def _data(data: Data) -> str:
@@ -72,12 +66,3 @@ def _published(number: Published) -> str:
     variant = "" if number.variant == BASELINE else f"as {number.variant}"
     notes = "; ".join(filter(None, (number.source, number.note, variant)))
     return f"{published(number)}{description}: {number.system} ({notes})"
-
-
-def _footprint(cost: Mapping[str, Any]) -> str:
-    parts = [f"{cost['profile']} {duration(cost['trial_s'] * cost['trials'])} (trials: {cost['trials']})"]
-    if cost["memory_bytes"]:
-        parts.append(f"{cost['memory_bytes'] / 1e9:.1f} GB of memory")
-    if cost["data_bytes"]:
-        parts.append(f"{cost['data_bytes'] / 1e6:,.0f} MB of data")
-    return f"{', '.join(parts)}, on {cost['machine']}"
