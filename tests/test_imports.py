@@ -44,7 +44,7 @@ OTHERS: Mapping[str, str] = {
 # XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
-    *(f"workloads.driver.{name}" for name in ("changes", "failing_variants", "ladder", "script", "timing")),
+    *(f"workloads.driver.{name}" for name in ("ladder", "script", "timing")),
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"

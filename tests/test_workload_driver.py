@@ -14,9 +14,9 @@ import pytest
 from harness.run.events import read_log
 from tests.folders import write_files
 from workloads.driver import ladder, script
-from workloads.driver.device_idle import Completions
-from workloads.driver.failing_variants import measure_each
+from workloads.driver.ladder import measure_each
 from workloads.driver.script import ScriptError, Taken
+from workloads.driver.timing import Completions
 from workloads.driver.variants import applies, skipped, worth_trying
 from workloads.protocol import (
     BASELINE,

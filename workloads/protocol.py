@@ -70,7 +70,7 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
 
-# Calls per second of the host's probe at both ends of a trial; see workloads/driver/host_probe.py.
+# Calls per second of the host's probe at both ends of a trial; see workloads/driver/__main__.py.
 PROBES = ("probe_interpreter", "probe_memory", "probe_matrix")
 
 # The name of trials that measure the machine itself; their variants are capabilities, in the order measured. RATE is

@@ -7,7 +7,7 @@ and class weights.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,6 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.script import ScriptError
-from workloads.driver.stages import chain
 
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
@@ -257,6 +256,15 @@ def rows(batch: Any) -> int:
     if isinstance(first, tf.RaggedTensor):
         return int(first.nrows())
     return int(first.shape[0]) if getattr(first, "shape", ()) else 1
+
+
+def chain(dataset: Any) -> Iterator[Any]:
+    """Yield the datasets of a pipeline from its end to its source; several inputs end the walk."""
+    current = dataset
+    while current is not None:
+        yield current
+        inputs = current._inputs()
+        current = inputs[0] if len(inputs) == 1 else None
 
 
 def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:

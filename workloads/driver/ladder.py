@@ -1,14 +1,16 @@
-"""Remedies applied to the baseline's script: each alone, then together those that gained.
+"""What both kinds of trial do with a script's variants: measure each, name what differs, apply remedies.
 
-Standard library only: the edits were made on the host (harness/fixes).
+Standard library only: the remedies' edits were made on the host (harness/fixes).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Fix
+from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, EventWriter, Fix
 
 # Changes how fast the model learns, so it is shown alone and not part of tuned.
 _ALONE = ("batch",)
@@ -55,3 +57,38 @@ def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list
 def together(names: Sequence[str]) -> str:
     """Return the variant with several remedies."""
     return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return what a script chooses differently from the baseline's."""
+    return [
+        Change(what=name, before=_text(before.get(name)), after=_text(after[name]))
+        for name in sorted(after)
+        if before.get(name) != after[name] and name != "samples_per_epoch"
+    ]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "default"
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
+    """Measure every variant.
+
+    A failed variant is recorded as left out with its error, and the others still run. The trial fails in the
+    end if its baseline failed, or any variant if it has no baseline.
+    """
+    failure: Exception | None = None
+    for variant in variants:
+        try:
+            measure(variant)
+        except Exception as error:  # variants can raise anything
+            events.left_out(variant, f"{type(error).__name__}: {error}")
+            if variant == BASELINE or BASELINE not in variants:
+                failure = failure or error
+        # Iterators of a variant take up to a minute to end: not in the windows of the next one.
+        gc.collect()
+    if failure is not None:
+        raise failure

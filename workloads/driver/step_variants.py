@@ -14,12 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import models, steps
+from workloads.driver import keras_model
 from workloads.driver.call import rows
-from workloads.driver.device_idle import Completions
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
-from workloads.driver.timing import Meter
+from workloads.driver.timing import Completions, Meter
 from workloads.driver.variants import factor
 from workloads.protocol import (
     BASELINE,
@@ -89,7 +88,7 @@ def one_batch(job: Job) -> None:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
         if not _takes(job.call.dataset.element_spec, batch):
-            step = steps.compile_single(job.call, None, jit=job.call.model.jit_compile)
+            step = keras_model.compile_single(job.call, None, jit=job.call.model.jit_compile)
     source = "CPU:0" if job.variant == HOST_FED else job.devices[0]
     with tf.device(source):
         batch = tf.nest.map_structure(tf.identity, batch)
@@ -101,7 +100,7 @@ def one_batch(job: Job) -> None:
             fresh = tf.nest.map_structure(tf.identity, batch)
         return step(fresh)  # outside the device scope, which would also place the step
 
-    job.meter.loss = lambda: models.take_loss(job.call.model)
+    job.meter.loss = lambda: keras_model.take_loss(job.call.model)
     drive(job.meter, call, steps=1, samples=rows(batch))
 
 
@@ -111,13 +110,13 @@ def many_a_call(job: Job) -> None:
     _step(job)
     model, per_call = job.call.model, factor(job.variant, CALLS_PREFIX)
     jit = model.jit_compile
-    run = steps.compile_many(
+    run = keras_model.compile_many(
         job.call, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit
     )
     with tf.device(job.devices[0]):
         batch = tf.nest.map_structure(tf.identity, job.call.batch)
     job.meter.phase(DATA, began)
-    job.meter.loss = lambda: models.take_loss(model)
+    job.meter.loss = lambda: keras_model.take_loss(model)
     drive(job.meter, lambda: run(batch), steps=per_call, samples=per_call * rows(batch))
 
 
@@ -140,9 +139,9 @@ def mirrored_batch(job: Job) -> None:
         for number in range(len(copies[0]))
     ]
     batch = tf.nest.pack_sequence_as(job.call.batch, parts)
-    run = steps.compile_mirrored(job.call, strategy)
+    run = keras_model.compile_mirrored(job.call, strategy)
     meter.phase(DATA, began)
-    meter.loss = lambda: models.take_loss(model)
+    meter.loss = lambda: keras_model.take_loss(model)
     drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * len(job.devices))
 
 
@@ -181,7 +180,7 @@ def _step(job: Job) -> Any:
         )
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
         jit = call.model.jit_compile
-        shared.step = steps.compile_single(call, None if jit else call.dataset.element_spec, jit=jit)
+        shared.step = keras_model.compile_single(call, None if jit else call.dataset.element_spec, jit=jit)
     return shared.step
 
 

@@ -13,25 +13,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import (
-    datasets,
-    devices,
-    draining,
-    inference,
-    ladder,
-    script,
-    step_variants,
-    training,
-)
+from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
 from workloads.driver.call import Call
-from workloads.driver.changes import changes
-from workloads.driver.failing_variants import measure_each
 from workloads.driver.flops import flops_per_sample
-from workloads.driver.interception import Interception
+from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job, Shared
-from workloads.driver.marked_steps import MarkedSteps
-from workloads.driver.plotting import stand_ins
+from workloads.driver.ladder import changes, measure_each
 from workloads.driver.script import ScriptError
+from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import Meter
 from workloads.driver.variants import skipped, worth_trying
 from workloads.protocol import (
@@ -197,8 +186,8 @@ class Trial:
         try:
             with (
                 took.active(),
-                datasets.mounted(spec.data, spec.mounts),
-                stand_ins(self._without_plots if variant == BASELINE else lambda _: None),
+                mounted(spec.data, spec.mounts),
+                plotting(self._without_plots if variant == BASELINE else lambda _: None),
                 scope,
             ):
                 script.run(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import models
+from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -286,7 +286,7 @@ def _run(
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early
     )
-    meter.loss = lambda: models.running_loss(call.model)
+    meter.loss = lambda: keras_model.running_loss(call.model)
     meter.begin()
     try:
         if call.trains:
@@ -374,7 +374,7 @@ def ablation(job: Job) -> None:
         elif job.variant == WITHOUT_INPUT:
             # As many steps per epoch as the baseline, because the end of an epoch takes time too.
             steps = "steps_per_epoch" if call.trains else "steps"
-            changes = _fed(call, models.repeated(call.batch)) | {steps: call.steps_per_epoch}
+            changes = _fed(call, keras_model.repeated(call.batch)) | {steps: call.steps_per_epoch}
             epoch = Epoch(rows(call.batch), ends=False)
         _compile_again(model)
         _run(job, call, callbacks, epoch, changes)

@@ -21,9 +21,7 @@ import numpy as np
 import xgboost as xgb
 
 from workloads.driver import script
-from workloads.driver.changes import changes
-from workloads.driver.failing_variants import measure_each
-from workloads.driver.ladder import difference
+from workloads.driver.ladder import changes, difference, measure_each
 from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Meter
 from workloads.protocol import (

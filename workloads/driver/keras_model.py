@@ -1,4 +1,4 @@
-"""Compile a call's steps for use without Keras fit: several steps per call, or batches made elsewhere.
+"""What runs and reads a compiled Keras model without fit: its steps, its loss, and batches to feed it with.
 
 The step is the model's own `train_step`, with the same loss, metrics and optimizer as in fit, or `test_step` or
 `predict_step`.
@@ -79,3 +79,33 @@ def compile_forward(model: Any) -> Callable[[Any], Any]:
     return tf.function(
         lambda batch: model(batch, training=False), jit_compile=bool(model.jit_compile), autograph=False
     )
+
+
+def running_loss(model: Any) -> float | None:
+    """Return the mean loss since Keras last reset its metrics (each epoch in fit); None after a reset."""
+    metric = loss_metric(model)
+    if metric is None:
+        return None
+    # Without any samples Keras returns 0, which would look like a real loss.
+    count = getattr(metric, "count", None)
+    if count is not None and float(tf.convert_to_tensor(count)) == 0:
+        return None
+    return float(metric.result())
+
+
+def loss_metric(model: Any) -> Any:
+    """Return Keras' metric of the mean loss; None if the model has none."""
+    return next((metric for metric in model.metrics if metric.name == "loss"), None)
+
+
+def take_loss(model: Any) -> float | None:
+    """Return the mean loss since the last call, None without steps; for custom training loops."""
+    loss = running_loss(model)
+    model.reset_metrics()
+    return loss
+
+
+def repeated(batch: Any) -> tf.data.Dataset:
+    """Return a pipeline that repeats a batch in host memory forever."""
+    with tf.device("CPU:0"):
+        return tf.data.Dataset.from_tensors(batch).repeat()
