@@ -1,4 +1,7 @@
-"""Write results for other programs: CSV, github-action-benchmark, Bencher, OpenMetrics, MLPerf and JUnit."""
+"""Write results for other programs: JSON, CSV, github-action-benchmark, Bencher, OpenMetrics, MLPerf and JUnit.
+
+In the JSON documents unknown values are null, never 0 or NaN.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import Any
 from xml.etree import ElementTree as ET
+
+import msgspec
 
 from harness.model.analysis import Analysis, Capability, Estimate, Part, RatioKind, Summary, find_by_key
 from harness.model.comparison import Gate, Outcome, Result, Versus
@@ -307,3 +313,30 @@ def _add_case(suite: ET.Element, tag: str, label: str, name: str, text: str) -> 
         ET.SubElement(case, tag, message=printable_xml(text))
     else:
         ET.SubElement(case, "system-out").text = printable_xml(text)
+
+
+def results_document(analysis: Analysis) -> dict[str, Any]:
+    """Return an analysis as a JSON-serialisable document with the fields of harness.model.analysis."""
+    bare = tuple(replace(each, telemetry={}) for each in analysis.summaries)
+    plain = _plain(replace(analysis, summaries=bare))
+    for summary, each in zip(plain["summaries"], analysis.summaries, strict=True):
+        # JSON has no other names than text.
+        summary["telemetry"] = {".".join(reading): value for reading, value in each.telemetry.items()}
+    for trial in plain["run"]["trials"]:
+        for name in ("telemetry", "steps", "requests"):  # large arrays, which stay in the run folder
+            del trial[name]
+    return {"schema": "tfbench-results", "schema_version": 2, **plain}
+
+
+def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
+    """Return a comparison as a JSON-serialisable document with the fields of harness.model.comparison.
+
+    A result's "run" and the "reference" are positions in "runs".
+    """
+    schema = {"schema": "tfbench-comparison", "schema_version": 3}
+    return {**schema, **_plain(versus), "gate": _plain(gate)}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON types, with null for arrays, NaN and infinity."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: None))

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from harness.analysis.extract import machine_name
-from harness.analysis.results_json import results_document
 from harness.model.analysis import Analysis
 from harness.model.device import is_gpu
 from harness.model.run import Status, Trial
 from reports.charts import Figure
+from reports.exports import results_document
 from reports.frame import environment, framed
 from reports.overview import description, ladders, rows, verdict
 from reports.speed_charts import (

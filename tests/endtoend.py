@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
-from harness.system.file_locks import LOCK_ENV
+from harness.system.shared_files import LOCK_ENV
 from tests.conftest import ROOT
 
 TIMEOUT_S = 240.0

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis.results_json import comparison_document
 from harness.analysis.versus import gate, versus
 from harness.model.comparison import Extract, Section, Versus
 from harness.model.platform import HOST, Check, HealthItem, Level
 from reports import numbers
 from reports.compare_messages import headline, notes, warnings
 from reports.compare_page import figures_of, render_html, render_markdown, shown_runs
+from reports.exports import comparison_document
 from tests.comparisons import COMPARISONS, again, comparison, page, whole
 from tests.report_pages import Document
 

@@ -28,7 +28,7 @@ from harness.errors import DataError, UsageError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Silent
-from harness.system.kept import file_sha256
+from harness.system.shared_files import file_sha256
 from tests.commands import serve
 from tests.fakes import RecordingProgress
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START

@@ -13,8 +13,7 @@ from harness.errors import ImageError
 from harness.images.builder import ImageBuilder, image_contents
 from harness.images.local_environment import ensure_environment, library_variables
 from harness.images.recipes import TARGETS, Recipes
-from harness.images.sbom import sbom
-from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock
+from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock, sbom
 from harness.progress import Progress, Silent, Task
 from tests.builders import manifest
 from tests.commands import output_of

@@ -39,7 +39,7 @@ OTHERS: Mapping[str, str] = {
     "harness.run": "msgspec numpy psutil",
     "harness.fleet": "psutil ray",
     "harness.cli": "rich typer",
-    "reports": "altair jinja2 markupsafe numpy rich vl_convert",
+    "reports": "altair jinja2 markupsafe msgspec numpy rich vl_convert",
 }
 # XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (

@@ -12,8 +12,17 @@ import pytest
 from harness.engines import OUT_DIR, Mount
 from harness.engines.container_settings import accessible, check_readable
 from harness.errors import BusyError, StoreError
-from harness.system.file_locks import LOCK, LOCK_ENV, default_path, filling, measuring
-from harness.system.kept import keep, remove_abandoned, replacing, working_folder
+from harness.system.shared_files import (
+    LOCK,
+    LOCK_ENV,
+    default_path,
+    filling,
+    keep,
+    measuring,
+    remove_abandoned,
+    replacing,
+    working_folder,
+)
 from harness.untrusted import remove_tree
 from tests.conftest import ROOT
 from tests.fakes import RecordingProgress
@@ -21,7 +30,7 @@ from tests.fakes import RecordingProgress
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.system.file_locks import measuring
+from harness.system.shared_files import measuring
 with measuring(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -103,7 +112,7 @@ FILES = {"x.npy": b"x" * 5_000, "cat/0.jpg": b"picture"}
 WORKER = """
 import sys, time
 from pathlib import Path
-from harness.system.kept import replacing
+from harness.system.shared_files import replacing
 with replacing(Path(sys.argv[1])) as target:
     (target / "half").write_bytes(bytes(1000))
     print("begun", flush=True)

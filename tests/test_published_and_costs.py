@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.energy_and_cost import hourly
+from harness.analysis.summaries import hourly
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Cost, Key, PublishedComparison, Summary, find_by_key
 from harness.model.run import Prices, Run

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.analysis.trial_measures import BIT_MASKS, COUNTERS
 from harness.errors import EngineError, StoreError
 from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import TelemetryWriter, read_series
-from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
 from harness.telemetry.sampler import Clock, GapTracker, TickLoop, default_sources, sample
 from tests.conftest import ROOT

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.energy_and_cost import CPU_COUNTER
+from harness.analysis.summaries import CPU_COUNTER
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import counter_increases, steady_means
 from harness.model.analysis import CaveatKind, Key, Reading, Summary, Sweep, SweepPoint, find_by_key

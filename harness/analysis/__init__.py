@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from harness.analysis.capabilities import capabilities, compared, endurance, peak_use
 from harness.analysis.case import cases
-from harness.analysis.energy_and_cost import costs
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
 from harness.analysis.pipelines import pipelines
@@ -14,7 +13,7 @@ from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import comparisons
 from harness.analysis.step_time import step_times
-from harness.analysis.summaries import summaries
+from harness.analysis.summaries import costs, summaries
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import measures
 from harness.analysis.trust import caveats

@@ -8,9 +8,8 @@ from statistics import median
 
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
-from harness.cpuset import cpu_numbers
 from harness.model.analysis import Comparison, Estimate, RatioKind, Reading, Summary
-from harness.model.device import gpu_names, is_gpu, positions
+from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload

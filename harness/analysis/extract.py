@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness.cpuset import cpu_numbers
 from harness.model.analysis import Analysis, find_by_key
 from harness.model.comparison import Extract, Section, Speed
+from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
 from workloads.protocol import BASELINE, TUNED
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case
-from harness.analysis.host_taken import host_shares
 from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
-from harness.analysis.utilisation import clock_findings, cpus_used
+from harness.analysis.utilisation import clock_findings, cpus_used, host_shares
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (

@@ -54,11 +54,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.host_taken import free_cpus, host_shares
 from harness.analysis.pipelines import slowest_stages
 from harness.analysis.stats import chi_median
 from harness.analysis.trial_measures import Floats, Measure
-from harness.analysis.utilisation import cpus_used, device_activity
+from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares
 from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from harness.model.analysis import MIN_TRIALS, Key, Reading
 from harness.model.run import Run, Series, Status, Trial, Window
-from harness.telemetry.metric_kinds import BIT_MASKS, COUNTERS
 from workloads.protocol import (
     BASELINE,
     BETWEEN_EPOCHS,
@@ -27,6 +26,19 @@ from workloads.protocol import (
     changes_baseline,
     measures_speed,
 )
+
+# Telemetry that is stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled
+# rates. docs/telemetry.md describes all metrics.
+COUNTERS = frozenset((
+    "context_switches", "disk_read_bytes", "disk_write_bytes", "net_recv_bytes", "net_sent_bytes", "loopback_bytes",
+    "cpu_throttle_events",
+    *(f"{resource}_pressure_{share}_s" for resource in ("cpu", "mem", "io") for share in ("some", "full")),
+    "cpu_usage_s", "cpu_user_s", "cpu_system_s", "cpu_periods", "cpu_throttled_periods", "cpu_throttled_s",
+    "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops", "energy_j", "power_capped_s", "pcie_replays",
+    "ecc_corrected", "ecc_uncorrected", "xid_errors",
+))  # fmt: skip
+# Sums and means of bit masks are meaningless.
+BIT_MASKS = frozenset(("throttle_reasons",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

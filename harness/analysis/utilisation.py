@@ -1,4 +1,7 @@
-"""How busy devices, containers and hosts were while a variant ran, and what lowered the clocks."""
+"""How busy devices, containers and hosts were while a variant ran, what lowered the clocks, and what others took.
+
+What others took is time that a workload lost to its CPU quota, to steal and to other programs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ from collections.abc import Iterator, Sequence
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import core_mean
 from harness.model.analysis import GPU_UTILISATION, Cause, Clocks, Estimate, Finding, Part
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, CALLS_PREFIX, MODEL_ONLY
+
+# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
+MIN_FREE_CPUS = 0.15
+# Less than 5 % of the CPUs is the host's own housekeeping; xprof would not call it a loss.
+MIN_OTHERS = 0.05
 
 
 def device_activity(case: Case, variant: str) -> float | None:
@@ -85,3 +93,89 @@ def clock_findings(case: Case) -> Iterator[Finding]:
             share=Estimate(median=lost, low=lost, high=lost, n=1, unit="share"),
             facts={"time": time},
         )
+
+
+def host_shares(case: Case, variant: str = BASELINE) -> dict[Cause, float]:
+    """Return the share of a variant's time lost to each host cause, without unknown ones."""
+    shares = {
+        Cause.QUOTA: _quota_share(case, variant),
+        Cause.STEAL: _steal_share(case, variant),
+        Cause.OTHER_PROGRAMS: _others_share(case, variant),
+    }
+    return {cause: share for cause, share in shares.items() if share is not None}
+
+
+def _quota_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to its CPU quota; None without a quota.
+
+    Without the quota, a step would take at least its unthrottled time, and the baseline at least the unthrottled
+    time of the model alone: a device keeps computing while the CPU is throttled.
+    """
+    throttled = _throttled_share(case, variant)
+    if throttled is None:
+        return None
+    step_s = case.variants[variant].step_time.median
+    min_step_s = [step_s * (1.0 - throttled)]
+    for name, summary in case.variants.items() if variant == BASELINE else ():
+        if name == MODEL_ONLY or name.startswith(CALLS_PREFIX):
+            other = _throttled_share(case, name)
+            min_step_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
+    return max(0.0, 1.0 - max(min_step_s) / step_s)
+
+
+def _throttled_share(case: Case, variant: str) -> float | None:
+    """Return the throttled share of the time that a variant ran or wanted to run."""
+    throttled = case.host(variant, "cgroup", "cpu_throttled_s_per_s")
+    used = case.host(variant, "cgroup", "cpu_usage_s_per_s")
+    if throttled is None or not used:
+        return None
+    return min(throttled, throttled / (throttled + used))
+
+
+def _steal_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to other guests of the hypervisor.
+
+    Steal is related to the CPU time demanded by the whole machine. A workload loses no more than the time in
+    which it needs a CPU.
+    """
+    steal, busy = case.host(variant, "host", "cpu_steal_pct"), case.host(variant, "host", "cpu_util_pct")
+    if steal is None or not steal:
+        return None if steal is None else 0.0
+    # Stolen time is included in busy time.
+    demand = max(busy or 0.0, steal)
+    return _limited_by_waiting(case, variant, steal / demand)
+
+
+def _others_share(case: Case, variant: str) -> float | None:
+    """Return the share of a variant's time lost to other programs; 0 if there are free CPUs."""
+    busy, used, cpus = host_busy(case, variant), cpus_used(case, variant), case.host_cpus
+    if busy is None or used is None or not cpus:
+        return None
+    steal = (case.host(variant, "host", "cpu_steal_pct") or 0.0) / 100
+    others = max(0.0, busy - used / cpus - steal)
+    if free_cpus(case, variant) is None or others < MIN_OTHERS:
+        return 0.0
+    return _limited_by_waiting(case, variant, others / (others + used / cpus))
+
+
+def _limited_by_waiting(case: Case, variant: str, share: float) -> float:
+    """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
+
+    The container's CPU pressure measures this wait. Without it, CPU usage is the limit: with equal demand
+    from others, a fair scheduler keeps nobody waiting longer than it runs.
+    """
+    waited = case.host(variant, "cgroup", "cpu_pressure_some_s_per_s")
+    waited = cpus_used(case, variant) if waited is None else waited
+    return share if waited is None else min(share, waited)
+
+
+def free_cpus(case: Case, variant: str) -> float | None:
+    """Return the free share of the CPUs available to the container if they are saturated.
+
+    None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
+    """
+    busy, total = host_busy(case, variant), case.host_cpus
+    if busy is None or not total:
+        return None
+    free = min(1.0, (1.0 - busy) * total / (case.cpus or total))
+    return free if free < MIN_FREE_CPUS else None

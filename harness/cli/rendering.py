@@ -22,7 +22,7 @@ from harness.progress import Progress
 from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file, references
 from harness.run.resolve import read_prices
 from harness.run.store import write_atomic
-from harness.system.kept import keep
+from harness.system.shared_files import keep
 from harness.untrusted import read_file
 
 STDOUT = Path("-")
@@ -173,7 +173,6 @@ def report_renderers(
         StoreError: not a run folder or report file.
         UsageError: the price is not valid.
     """
-    from harness.analysis.results_json import results_document  # noqa: PLC0415
     from reports import exports  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
@@ -187,7 +186,7 @@ def report_renderers(
         "html": html,
         "md": lambda: render_markdown(analysis),
         "csv": lambda: exports.render_csv(analysis),
-        "json": lambda: json.dumps(results_document(analysis), indent=1) + "\n",
+        "json": lambda: json.dumps(exports.results_document(analysis), indent=1) + "\n",
         "github": lambda: exports.render_github(analysis),
         "bencher": lambda: exports.render_bencher(analysis),
         "openmetrics": lambda: exports.render_openmetrics(analysis),
@@ -219,10 +218,9 @@ def read_extracts(runs: Sequence[NamedRun], progress: Progress, *, price: str = 
 
 def comparison_renderers(comparison: Versus, gate: Gate | None = None) -> Mapping[str, Callable[[], str]]:
     """Return functions that render a comparison in each format."""
-    from harness.analysis.results_json import comparison_document  # noqa: PLC0415
     from harness.analysis.versus import gate as check  # noqa: PLC0415
     from reports.compare_page import render_html, render_markdown  # noqa: PLC0415
-    from reports.exports import comparison_csv, render_junit  # noqa: PLC0415
+    from reports.exports import comparison_csv, comparison_document, render_junit  # noqa: PLC0415
 
     return {
         "html": lambda: render_html(comparison, gate=gate, code=charts_code(paths_here().cache / "charts")),

@@ -14,15 +14,13 @@ from pathlib import Path, PurePosixPath
 
 import requests
 
-from harness.data.generated_arrays import ArrayRecipe, PictureRecipe, TableRecipe, TokenRecipe
-from harness.data.generated_jpegs import JpegRecipe
+from harness.data.generated import ArrayRecipe, JpegRecipe, PictureRecipe, TableRecipe, TokenRecipe
 from harness.data.published_datasets import PUBLISHED, Published
 from harness.errors import DataError
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Progress, Task
-from harness.system.file_locks import filling
-from harness.system.kept import keep, working_folder
+from harness.system.shared_files import filling, keep, working_folder
 
 MODES = ("auto", "real", "procedural")
 _TIMEOUT_S = (4.0, 20.0)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from harness.data.generated_jpegs import PARTS
+from harness.data.generated import PARTS
 from harness.errors import DataError, UsageError
 from harness.model.workload import Data
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START

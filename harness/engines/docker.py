@@ -23,8 +23,10 @@ from harness.engines.container_settings import (
     OWNER,
     accessible,
     container_options,
+    current_owner,
     host_options,
     identity_for,
+    parse_owner,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -37,7 +39,6 @@ from harness.engines.docker_client import (
     remove_container,
     signal_start,
 )
-from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 

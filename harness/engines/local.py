@@ -18,9 +18,8 @@ import psutil
 
 from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, init_source
+from harness.engines.container_settings import NO_GPU, current_owner, init_source, parse_owner
 from harness.engines.docker import oom_kills
-from harness.engines.owner import current_owner, parse_owner
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from harness.untrusted import remove_tree

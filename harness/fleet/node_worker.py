@@ -24,9 +24,9 @@ from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
-from harness.system.file_locks import filling
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
+from harness.system.shared_files import filling
 from harness.untrusted import remove_tree
 
 # Minimum interval of progress reports.

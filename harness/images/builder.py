@@ -23,8 +23,7 @@ from requests.exceptions import ReadTimeout
 from harness.engines.docker_client import engine_call
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
-from harness.images.sbom import sbom
-from harness.images.wheels import wheel_hashes
+from harness.images.wheels import sbom, wheel_hashes
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
 
@@ -109,7 +108,7 @@ class ImageBuilder:
         )
 
     def sbom(self, image: ImageInfo) -> bytes:
-        """Return the bill of materials of an image built from a lock; see `harness.images.sbom`.
+        """Return the bill of materials of an image built from a lock; see `harness.images.wheels`.
 
         It is kept in the cache, because hashing the CUDA wheels takes seconds. What cannot be read is left out.
         """

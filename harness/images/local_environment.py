@@ -13,7 +13,7 @@ from harness.errors import ImageError, last_lines
 from harness.images.recipes import Recipes, building
 from harness.model.platform import ImageInfo
 from harness.progress import Progress
-from harness.system.kept import replacing
+from harness.system.shared_files import replacing
 
 # Python versions with TensorFlow wheels in the locks; newest first.
 SUPPORTED = ("3.13", "3.12", "3.11")

@@ -14,7 +14,7 @@ from harness.errors import ImageError
 from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
 from harness.progress import Progress
-from harness.system.file_locks import filling
+from harness.system.shared_files import filling
 from workloads.protocol import IMAGES
 
 TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False, True))

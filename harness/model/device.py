@@ -1,4 +1,4 @@
-"""What a trial runs on, as text: "cpu", "gpu0", or "gpu0+gpu1" for several GPUs together.
+"""What a trial runs on, as text: "cpu", "gpu0", or "gpu0+gpu1" for several GPUs together; and lists of CPUs.
 
 A GPU's number is its position in the manifest's `gpus`. Only this module knows the form of the text; text that has
 another form is a device without GPUs.
@@ -46,3 +46,16 @@ def is_gpu(device: str) -> bool:
 def device_kind(device: str) -> str:
     """Return CPU or GPU."""
     return GPU if is_gpu(device) else CPU
+
+
+def cpu_numbers(text: str) -> tuple[int, ...]:
+    """Return the CPUs of a list such as "0-3,8" (cpuset(7), "List format"); empty if the list is not valid."""
+    numbers: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        # Linux supports a few thousand CPUs.
+        if not all(number.isdecimal() and len(number) <= 5 for number in (first, last)):
+            return ()
+        numbers += range(int(first), int(last) + 1)
+    return tuple(dict.fromkeys(numbers))

@@ -14,7 +14,7 @@ import workloads
 from harness.errors import UsageError, unknown
 from harness.model.workload import Workload
 from harness.run.scripts import MAX_NAME, read_workloads
-from harness.system.kept import file_sha256
+from harness.system.shared_files import file_sha256
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"

@@ -32,11 +32,10 @@ from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.run.trial_container import Inputs, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
-from harness.system.file_locks import default_path, measuring
 from harness.system.gpus import check_driver
 from harness.system.health_readings import HealthWatch, watching
-from harness.system.kept import remove_abandoned
 from harness.system.machine import host_facts, system_description
+from harness.system.shared_files import default_path, measuring, remove_abandoned
 from harness.telemetry.sampler import default_sources
 
 

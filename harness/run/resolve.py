@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from harness.cpuset import cpu_numbers
 from harness.data.datasets import MODES
 from harness.defaults import (
     MAX_CALL,
@@ -29,7 +28,7 @@ from harness.defaults import (
 )
 from harness.errors import HIDDEN, UsageError, unknown, without_secrets
 from harness.images.recipes import TARGETS
-from harness.model.device import CPU
+from harness.model.device import CPU, cpu_numbers
 from harness.model.platform import Gpu, target_for
 from harness.model.run import Options, PlannedTrial, Prices
 from harness.model.workload import Workload

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import workloads
-from harness.cpuset import cpu_numbers
 from harness.defaults import TMP_BYTES, Profile
 from harness.engines import (
     CUDA_CACHE_DIR,
@@ -22,7 +21,7 @@ from harness.engines import (
 )
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
-from harness.model.device import device_kind
+from harness.model.device import cpu_numbers, device_kind
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload

@@ -26,9 +26,9 @@ from harness.model.device import of_gpus
 from harness.model.platform import Gpu, ImageInfo
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
-from harness.system.file_locks import default_path, measuring
 from harness.system.gpus import check_driver, discover
 from harness.system.machine import GIB, text
+from harness.system.shared_files import default_path, measuring
 from harness.telemetry import Target
 from harness.telemetry.sampler import default_sources
 from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, RATE, Spec, read_events

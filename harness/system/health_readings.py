@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pynvml
 
-from harness.cpuset import cpu_numbers
-from harness.model.device import of_gpus
+from harness.model.device import cpu_numbers, of_gpus
 from harness.model.platform import HOST, Gpu, Health, State, Xid
 from harness.system.machine import text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain

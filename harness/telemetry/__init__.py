@@ -1,7 +1,7 @@
 """Telemetry sources: each reads one kind of data from the host and reports gaps.
 
 To add a source, write a class that implements Source, add it to `default_sources` in sampler.py, document its metrics
-in docs/telemetry.md, and list its counters in metric_kinds.py.
+in docs/telemetry.md, and list its counters in harness/analysis/trial_measures.py.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from harness import __version__
 from harness.model.run import Status
 from harness.run.store import read_run
-from harness.system.file_locks import LOCK_ENV
+from harness.system.shared_files import LOCK_ENV
 from tests.commands import output_of
 from tests.endtoend import Tfbench, script, wait_until
 from tests.folders import write_files

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.cli.rendering import charts_code
 from harness.data.datasets import ensure_data
 from harness.model.workload import Data
-from harness.system.kept import file_sha256
+from harness.system.shared_files import file_sha256
 from tests.conftest import ROOT
 from tests.fakes import RecordingProgress
 from tests.faults.injecting import FILE_DAMAGES, LIMIT_S, faults, time_limit

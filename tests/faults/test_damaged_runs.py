@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.extract import extract
-from harness.analysis.results_json import results_document
 from harness.analysis.versus import versus
 from harness.model.run import Options, Run, Status
 from harness.run.recording import open_run, pack_for_page, read_extract_file
 from harness.run.repeat import rerun_options, resolve_rerun
+from reports.exports import results_document
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
 from tests import builders

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.data.generated_arrays import TableRecipe
+from harness.data.generated import TableRecipe
 from harness.model.workload import Data
 from harness.progress import Silent
 from harness.run.catalogue import built_in
