@@ -271,7 +271,13 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     steps = [step for script in ran.values() if (step := _step(analysis, row, script))]
     tuned = ran.get(TUNED)
     components = (
-        each.components for each in analysis.run.workloads if each.name == row.workload and each.tuned
+        {
+            file: text
+            for file, text in each.components.items()
+            if tuned and file.removesuffix(".py") in tuned.text
+        }
+        for each in analysis.run.workloads
+        if each.name == row.workload
     )
     return Ladder(
         row=row,
@@ -287,7 +293,7 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         script=tuned.text if tuned else "",
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
-        components=next(components, {}) if tuned else {},
+        components=next(components, {}),
         accuracies=_accuracies(analysis, row),
     )
 

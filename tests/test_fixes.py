@@ -199,3 +199,56 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
         script = text.format(method) + "model.evaluate(test)\n" * (method == "fit")
         assert f"{stages.format(folder='TRAIN', more='.cache()')}\n" in changed(script, "cache")
         assert held_out in changed(script, "cache")
+
+
+PLAIN = """\
+import keras
+import numpy as np
+(x, y), held_out = load()
+{made}
+model.compile("sgd", "mse")
+model.fit({arguments})
+"""
+SEQUENTIAL = "model = keras.Sequential([keras.layers.Dense(1)])"
+IN_FUNCTION = "def build():\n    made = keras.Model(a, b)\n    return made\nmodel = build()"
+
+
+def plain(arguments: str = "x, y, epochs=2", made: str = SEQUENTIAL) -> str:
+    return PLAIN.format(arguments=arguments, made=made)
+
+
+@pytest.mark.parametrize("made", [SEQUENTIAL, IN_FUNCTION])
+@pytest.mark.parametrize(
+    ("arguments", "batch", "fit"),
+    [
+        ("x, y, epochs=2", "32", "BATCHES, None, epochs=2, "),
+        ("x=x, y=y, batch_size=64, verbose=0", "64", "x=BATCHES, y=None, batch_size=None, verbose=0, "),
+        ("x, y, SIZE, validation_data=held_out", "SIZE", "BATCHES, None, None, validation_data=held_out, "),
+    ],
+)  # fmt: skip
+def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fit: str, made: str) -> None:
+    text = changed(plain(arguments, made), "many-steps")
+    assert f"\nmodel = ManySteps(model, x, y, {batch})\nmodel.compile(" in text
+    assert f"\nper_call = {batch} * max(1, min(10, len(x) // {batch}))" in text
+    fit = fit.replace("BATCHES", "shuffled(len(x), per_call)")
+    assert text.endswith(f"model.fit({fit}steps_per_epoch=max(1, len(x) // per_call))\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        plain("x, y, class_weight=weights"),
+        plain("x, y, validation_split=0.1"),
+        plain("x, y, **settings"),
+        plain("x"),
+        plain("x[:100], y[:100]"),
+        plain("dataset, y"),
+        plain() + "model.fit(x, y)\n",
+        plain().replace("model.fit", "x = x / 2\nmodel.fit"),
+        plain(made="class Mine(keras.Model):\n    pass\nmodel = Mine()"),
+        plain(made="model = load_model('a.keras')"),
+        "def train():\n" + "".join(f"    {line}\n" for line in plain().splitlines()),
+    ],
+)
+def test_other_trainings_keep_their_steps(text: str) -> None:
+    assert changed(text, "many-steps") == text

@@ -3,6 +3,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,11 +11,13 @@ from jsonschema import validate
 from rich.console import Console
 
 from harness.analysis import analyse
+from harness.analysis.results_json import results_document
 from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
-from harness.model.analysis import Analysis, Key
+from harness.model.analysis import Analysis, Estimate, Key, Part
 from harness.model.device import CPU
 from harness.progress import LoggedTask
+from harness.run.store import read_run
 from reports import numbers
 from reports.exports import (
     cell,
@@ -28,13 +31,14 @@ from reports.exports import (
 from reports.messages import caveat_lines
 from reports.numbers import speed
 from reports.overview import rows
-from reports.page import render_markdown
+from reports.page import render_html, render_markdown
 from reports.terminal import summary
 from reports.text import code_block, escape_markdown, harmless
 from tests import builders
 from tests.comparisons import COMPARISONS, again, comparison, whole
+from tests.recordings import LARGE, NAMES, SUITE, recording
 from tests.report_pages import RUNS, analysis
-from workloads.protocol import MACHINE
+from workloads.protocol import BASELINE, MACHINE, TUNED
 
 
 @pytest.mark.slow
@@ -50,6 +54,34 @@ def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
         assert float(row["samples_per_s"]) == each.throughput.median
         assert (row["samples_per_s_low"] == "") == (each.throughput.n == 1)
         assert row["trial_ids"] == harmless(" ".join(each.trial_ids))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*NAMES, SUITE, LARGE])
+def test_a_quantity_has_one_value_in_all_formats(name: str, tmp_path: Path) -> None:
+    result = analyse(read_run(recording(name, tmp_path)))
+    table = render_html(result, code="").partition('aria-label="All variants"')[2].partition("</table>")[0]
+    cells = [re.split(r"</t[hd]>\s*", row) for row in table.split("<tr>")[2:]]
+    shown = [[re.sub(r"<br>.*|<[^>]*>", "", cell) for cell in row] for row in cells]
+    stored = results_document(result)["summaries"]
+    written = [row for row in csv.DictReader(io.StringIO(render_csv(result))) if row["samples_per_s"]]
+    markdown = render_markdown(result)
+    served = {each.workload for each in result.capacities}  # shown as requests within a latency
+    parts = [f"step_{part.value.replace(' ', '_')}_s" for part in Part]
+    for row, document, page in zip(written, stored, shown, strict=True):
+        rate, step_s = float(row["samples_per_s"]), float(row["step_s"])
+        low, high = (float(row[f"samples_per_s_{end}"] or rate) for end in ("low", "high"))
+        said = speed(Estimate(median=rate, low=low, high=high, n=int(row["trials"]), unit="samples/s"))
+        assert (document["throughput"]["median"], document["step_time"]["median"]) == (rate, step_s)
+        assert page[1:4] == [said, row["batch_size"], numbers.duration(step_s)]
+        joules = row["energy_j_per_sample"]
+        assert page[9] == (numbers.energy(float(joules)) if joules else "–")
+        # The last batch of an epoch is short.
+        assert int(row["batch_size"]) / rate == pytest.approx(step_s, rel=0.02)
+        if row["step_compute_s"]:
+            assert sum(float(row[part] or 0) for part in parts) == pytest.approx(step_s)
+        if row["variant"] in (BASELINE, TUNED) and row["device"] != CPU and row["workload"] not in served:
+            assert said in markdown
 
 
 def test_csv_escapes_formulas_and_keeps_plain_values() -> None:

@@ -83,6 +83,7 @@ def test_a_plain_script_is_a_workload(read: Read) -> None:
     assert plain == Workload(
         name="mine", file="train.py", title="train.py", scripts={"train.py": CODE},
         params={"BATCH_SIZE": 32, "EPOCHS": 3, "FOLDER": "photos", "STEPS": 1},
+        components={"many_steps.py": MANY_STEPS},
     )  # fmt: skip
 
 

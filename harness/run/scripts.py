@@ -22,6 +22,7 @@ import numpy as np
 import workloads
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
+from harness.fixes import many_steps
 from harness.model.workload import Data, Published, Rung, Suite, Workload
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
@@ -106,7 +107,11 @@ def _workload(
         file=path.name,
         title=metadata.title or path.name,
         scripts={path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}},
-        components={file: _read(COMPONENTS / file) for file in metadata.components},
+        # What the remedies import travels with the tuned script that they make.
+        components={
+            file: _read(COMPONENTS / file)
+            for file in (metadata.components if metadata.tuned else (many_steps.COMPONENT,))
+        },
         tuned=metadata.tuned,
         ladder=ladder,
         params={**constants(tree), **params},

@@ -1,11 +1,13 @@
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from benchmarks.page_scripts import bare_speed, data_folders, scripts_of
+from benchmarks.page_scripts import bare_speed, container_for, data_folders, scripts_of
 from harness.analysis import analyse
+from harness.engines.docker import DockerEngine
 from harness.model.platform import Check
 from harness.model.run import Run, Status
 from harness.run.recording import open_run
@@ -63,7 +65,9 @@ def _run_scripts_of_the_page(run: Run) -> None:
     assert any(variant.startswith(FIX_PREFIX) for variant in ran)
     assert scripts[TUNED] == ran[TUNED].text
     folders = {name: path for name, path in data_folders(run).items() if name == "fashion-mnist"}
-    speed = bare_speed(run.manifest.images[0].reference, scripts[TUNED], run.workloads[0].components, folders)
+    with closing(DockerEngine.connect()) as engine:
+        container = container_for(engine, run, "cpu")
+        speed = bare_speed(engine, container, scripts[TUNED], run.workloads[0].components, folders)
     assert speed is not None
     assert speed > 0
 

@@ -14,6 +14,8 @@ from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, EventWriter,
 
 # Changes how fast the model learns, so it is shown alone and not part of tuned.
 _ALONE = ("batch",)
+# Two ways to the same end.
+_EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
 
 
 def applied(text: str, fixes: Iterable[Fix]) -> str:
@@ -52,6 +54,11 @@ def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list
         if fix.answers not in _ALONE and sample_ns.get(name) and base >= WORTH * sample_ns[name]
     ]  # fmt: skip
     return sorted(gained, key=lambda name: sample_ns[name])
+
+
+def joins(name: str, kept: Sequence[str]) -> bool:
+    """Return whether a remedy can be added to others."""
+    return not (name in _EITHER and _EITHER & set(kept))
 
 
 def together(names: Sequence[str]) -> str:

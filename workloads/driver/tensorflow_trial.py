@@ -140,6 +140,8 @@ class Trial:
         if self._spec.tuned is None:
             sample_ns = self._shared.sample_ns
             for name in self._gained():
+                if not ladder.joins(name, kept):
+                    continue
                 tried = ladder.together([*kept, name])
                 if kept:
                     try:

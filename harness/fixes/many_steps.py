@@ -1,0 +1,92 @@
+"""Train many steps per call, on samples in the device's memory.
+
+Why: Keras launches each step from Python and copies each batch to the device; for a small model that takes longer than
+the step.
+Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is wrapped:
+save its `network`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from harness.fixes.source import ALIKE, Source, name_of
+from workloads.protocol import Edit
+
+NAME = "many-steps"
+ANSWERS = "launch"
+SAFETY = ALIKE
+COMPONENT = "many_steps.py"
+_STEPS = {"cpu": 10, "gpu": 50}
+# What fit may be given, the first of them by position. Weights and splits would have to be cut like the samples.
+_ORDER = ("x", "y", "batch_size")
+_KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
+# Models whose train_step is Keras' own.
+_PLAIN = {"Sequential", "Model"}
+
+
+def edits(source: Source) -> Sequence[Edit]:
+    """Return the edits of a script with one fit on arrays, of a plain model that it compiles once before."""
+    fits, compiles = source.fits(), source.compiles()
+    if len(fits) != 1 or len(compiles) != 1:
+        return []
+    (fit,), (compiled,) = fits, compiles
+    arguments = dict(zip(_ORDER, fit.args, strict=False))
+    arguments |= {each.arg or "**": each.value for each in fit.keywords}
+    model, x, y = _owner(fit), _name(arguments.get("x")), _name(arguments.get("y"))
+    fits_arrays = arguments.keys() <= _KEPT and len(fit.args) <= len(_ORDER) and x and y
+    if not (fits_arrays and model == _owner(compiled) and _is_plain(source, source.value_of(model))):
+        return []
+    if not _bound_before(source, (x, y), compiled):
+        return []
+    size = arguments.get("batch_size")
+    batch = "32" if size is None else source.words(size)
+    wrapping = source.statements_before(compiled, [f"{model} = ManySteps({model}, {x}, {y}, {batch})"])
+    count = f"max(1, min({_STEPS[source.device]}, len({x}) // {batch}))"
+    counting = source.statements_before(fit, [f"per_call = {batch} * {count}  # samples of many steps"])
+    if wrapping is None or counting is None:
+        return []
+    return [
+        source.after_imports("from many_steps import ManySteps, shuffled"),
+        wrapping,
+        counting,
+        source.replace(arguments["x"], f"shuffled(len({x}), per_call)"),
+        source.replace(arguments["y"], "None"),
+        *([] if size is None else [source.replace(size, "None")]),
+        *source.with_keyword(fit, "steps_per_epoch", f"max(1, len({x}) // per_call)"),
+    ]
+
+
+def _name(node: ast.expr | None) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _owner(call: ast.Call) -> str:
+    """Return the variable whose method is called."""
+    return _name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
+    """Return whether an expression is a model of Keras' own classes, made there or in a function."""
+    if isinstance(node, ast.Name) and depth:
+        return _is_plain(source, source.value_of(node.id), depth - 1)
+    if not isinstance(node, ast.Call):
+        return False
+    function = source.function(name_of(node))
+    if function is None or not depth:
+        return name_of(node) in _PLAIN
+    returned = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)]
+    return bool(returned) and all(_is_plain(source, each, depth - 1) for each in returned)
+
+
+def _bound_before(source: Source, names: Sequence[str], call: ast.Call) -> bool:
+    """Return whether a call stands at the top of a script, behind all that binds the names."""
+    top = [each for each in source.tree.body if not isinstance(each, (ast.FunctionDef, ast.ClassDef))]
+    stores = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names
+    ]
+    found = {node.id for node in stores} == set(names) and all(node.lineno < call.lineno for node in stores)
+    return found and any(call in ast.walk(each) for each in top)
