@@ -11,7 +11,6 @@ from jsonschema import validate
 from rich.console import Console
 
 from harness.analysis import analyse
-from harness.analysis.results_json import results_document
 from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
 from harness.model.analysis import Analysis, Estimate, Key, Part
@@ -27,6 +26,7 @@ from reports.exports import (
     render_junit,
     render_mlperf,
     render_openmetrics,
+    results_document,
 )
 from reports.messages import caveat_lines
 from reports.numbers import speed

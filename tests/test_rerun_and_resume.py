@@ -228,7 +228,7 @@ class Environment:
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     made = Environment(tmp_path)
     engine = FakeEngine(Script())
-    monkeypatch.setattr(session, "connect", lambda *_: engine)
+    monkeypatch.setattr(session, "_connect", lambda *_: engine)
     monkeypatch.setattr(session, "_images", lambda *_: {"cpu": made.image})
     monkeypatch.setattr(session, "ensure_data", lambda *_: (tmp_path, made.data))
     return made

@@ -8,7 +8,6 @@ from harness.analysis.capabilities import capabilities, compared, endurance, pea
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
-from harness.analysis.pipelines import pipelines
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import comparisons
@@ -17,7 +16,7 @@ from harness.analysis.summaries import costs, summaries
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import measures
 from harness.analysis.trust import caveats
-from harness.analysis.utilisation import clocks
+from harness.analysis.utilisation import clocks, pipelines
 from harness.model.analysis import Analysis
 from harness.model.run import Run
 

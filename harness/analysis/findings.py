@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case
-from harness.analysis.pipelines import is_serial, slowest_stages
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
-from harness.analysis.utilisation import clock_findings, cpus_used, host_shares
+from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (

@@ -54,10 +54,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.pipelines import slowest_stages
 from harness.analysis.stats import chi_median
 from harness.analysis.trial_measures import Floats, Measure
-from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares
+from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,

@@ -18,6 +18,9 @@ FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 XLA_CACHE_DIR = "/tfbench/xla-cache"
 
+# Names of engines: any with Docker's API; Podman is used if no Docker answers.
+DOCKER, LOCAL = "docker", "local"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:

@@ -15,11 +15,11 @@ import psutil
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.defaults import MEMORY_SHARE
-from harness.engines import DATA_DIR, Engine
-from harness.engines.connect import connect
+from harness.engines import DATA_DIR, DOCKER, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
-from harness.errors import StoreError, UsageError
+from harness.engines.local import WARNING, LocalEngine
+from harness.errors import EngineError, StoreError, UsageError, unknown
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
@@ -85,7 +85,7 @@ def prepare(
     if not run_id:
         # Otherwise noticed only after the images are built, which takes minutes.
         require_writable(resolved.options.out)
-    engine = connect(resolved.options.engine, progress)
+    engine = _connect(resolved.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)
     inputs = _inputs(resolved, engine, paths, progress)
@@ -105,6 +105,30 @@ def prepare(
         jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
         sboms=sboms,
     )
+
+
+def _connect(name: str, progress: Progress) -> Engine:
+    """Connect to an engine by name and report which one; "auto" uses Docker if it answers, else the local engine.
+
+    Raises:
+        UsageError: unknown engine.
+        EngineError: "docker" was requested and none answers.
+    """
+    names = ("auto", DOCKER, LOCAL)
+    if name not in names:
+        raise unknown("engine", name, names)
+    if name != LOCAL:
+        try:
+            engine = DockerEngine.connect()
+        except EngineError as error:
+            if name != "auto":
+                raise
+            progress.line(error.message)
+        else:
+            progress.line(f"Engine: {engine.info.name} {engine.info.version}")
+            return engine
+    progress.line(WARNING)
+    return LocalEngine()
 
 
 def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import __version__
-from harness.engines.connect import DOCKER, LOCAL
+from harness.engines import DOCKER, LOCAL
 from harness.errors import UsageError
 from harness.images.recipes import Recipes
 from harness.model.platform import EngineInfo, ImageInfo

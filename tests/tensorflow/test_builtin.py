@@ -108,7 +108,7 @@ INSPECT = """
 import json
 import keras
 from workloads.driver.interception import Interception
-from workloads.driver import datasets, script
+from workloads.driver import script, stand_ins
 from workloads.protocol import Script
 def described(layer):
     sizes = [getattr(layer, name, None) for name in ("filters", "units", "rate")]
@@ -118,7 +118,7 @@ models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
     took = Interception(number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False)
-    with took.active(), datasets.mounted(data, ()):
+    with took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})
     model = getattr(took.call.model, "network", took.call.model)
     models[name] = {

@@ -64,18 +64,18 @@ STALL = """
 import json, time
 from types import SimpleNamespace
 import numpy as np
-from workloads.driver import latency
+from workloads.driver import inference
 from workloads.protocol import Spec
 batches, written = [], {}
 events = SimpleNamespace(write=lambda kind, **values: written.update(values))
 job = SimpleNamespace(variant="tuned", spec=Spec(scripts={}, window_s=0.25), events=events)
-latency.LASTS_BOUNDS = 0
+inference.LASTS_BOUNDS = 0
 def serve(batch):
     batches.append(len(batch))
     time.sleep(0.3 if len(batches) == 20 else 0.001)
 pool = np.zeros((16, 1), np.float32)
-fastest = latency.fastest_sizes({1: 1, 4: 1.1, 8: 1.2})
-within_bound = latency.Client(job, serve, pool).offer(fastest, 1, 100.0, 10_000.0, 0)
+fastest = inference.fastest_sizes({1: 1, 4: 1.1, 8: 1.2})
+within_bound = inference.Client(job, serve, pool).offer(fastest, 1, 100.0, 10_000.0, 0)
 latency_ms = [value / 1e6 for value in written["latency_ns"]]
 print(json.dumps({"within_bound": within_bound, "planned": written["planned"], "latency_ms": latency_ms,
                   "batches": batches}))
@@ -98,9 +98,9 @@ SEARCHED = """
 import json, threading, time
 from types import SimpleNamespace
 import numpy as np
-from workloads.driver import latency
+from workloads.driver import inference
 from workloads.protocol import Spec
-latency.LASTS_BOUNDS, latency.PROBE_WINDOWS, latency.MAX_SERVER_REQUESTS = 0, 0, 100
+inference.LASTS_BOUNDS, inference.PROBE_WINDOWS, inference.MAX_SERVER_REQUESTS = 0, 0, 100
 def searched(bounds_ms, latency_ms_by_size, compared_ms=0.0):
     requests, largest = [], []
     events = SimpleNamespace(write=lambda kind, **values: requests.append(values), warning=print)
@@ -111,11 +111,11 @@ def searched(bounds_ms, latency_ms_by_size, compared_ms=0.0):
         with device:
             time.sleep(latency_ms_by_size[len(batch)] / 1e3)
     medians = {size: latency * 1e6 for size, latency in latency_ms_by_size.items()}
-    latency.Client(job, serve, np.zeros((16, 1))).search(bounds_ms, medians, medians[1] / 1e6, compared_ms)
+    inference.Client(job, serve, np.zeros((16, 1))).search(bounds_ms, medians, medians[1] / 1e6, compared_ms)
     return {"sizes": [each["batch_size"] for each in requests], "largest": max(largest, default=0),
             "message": [each["message"] for each in requests if "message" in each]} if requests else {}
 print(json.dumps([
-    latency.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), latency.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
+    inference.sizes_within({1: 4e6, 4: 7e6, 16: 8e6}, 15.0), inference.sizes_within({1: 9e6, 4: 9.1e6}, 15.0),
     searched((50.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}), searched((4.01, 60.0), {1: 4.0, 8: 10.0}),
     searched((50.0, 200.0), {1: 8.0, 4: 20.0, 8: 30.0}, 200.0),
 ]))
@@ -139,9 +139,9 @@ PIPELINED = """
 import json, threading, time
 from types import SimpleNamespace
 import numpy as np
-from workloads.driver import latency
+from workloads.driver import inference
 from workloads.protocol import Spec
-latency.LASTS_BOUNDS, latency.MAX_SERVER_REQUESTS = 0, 100
+inference.LASTS_BOUNDS, inference.MAX_SERVER_REQUESTS = 0, 100
 pool = np.tile(np.arange(16), 2)
 def served(peaks):
     firsts, copied, at_once, most = [], [], 0, 0
@@ -158,8 +158,8 @@ def served(peaks):
         time.sleep(0.02)
         with counting:
             at_once -= 1
-    client = latency.Client(job, serve, pool)
-    client.offline(latency.fastest_sizes({1: 20e6, 16: 20e6}), 20e6, 2)
+    client = inference.Client(job, serve, pool)
+    client.offline(inference.fastest_sizes({1: 20e6, 16: 20e6}), 20e6, 2)
     alone, most = most, 0
     client.offline = lambda fastest, batch_ns, in_flight: peaks[in_flight]
     client.search((100.0,), {1: 20e6, 16: 20e6}, 1.0)
