@@ -9,8 +9,6 @@ from pathlib import Path
 # Accounting controllers of v1; a host without any of them uses the unified hierarchy (v2).
 _ACCOUNTING = frozenset(("cpuacct", "memory", "blkio", "pids"))
 UNIFIED = ""
-# v1 reports "no limit" as the largest multiple of the page size.
-_NO_LIMIT = 1 << 60
 
 
 class NoCgroupError(Exception):
@@ -85,9 +83,10 @@ def limits(cgroup: Cgroup) -> Limits:
         period = _text(cgroup.file("cpu", "cpu.cfs_period_us"))
         memory = _text(cgroup.file("memory", "memory.limit_in_bytes"))
     pids = _text(cgroup.file("pids", "pids.max"))
+    # v1 reports "no limit" as the largest multiple of the page size.
     return Limits(
         cpus=int(quota) / int(period) if quota.isdigit() and period.isdigit() else None,
-        memory_bytes=int(memory) if memory.isdigit() and int(memory) < _NO_LIMIT else None,
+        memory_bytes=int(memory) if memory.isdigit() and int(memory) < 1 << 60 else None,
         pids=int(pids) if pids.isdigit() else None,
     )
 

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-# Lines of a failed program's output in an error message.
-OUTPUT_LINES = 10
 # The user of an address ends at its last @, because a password may contain one.
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 _TOKEN = re.compile(r"\b(\w*(?:token|password|passwd|secret|api[_-]?key))=[^\s&'\"]+", re.IGNORECASE)
@@ -114,7 +112,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
 
 def last_lines(output: str) -> str:
     """Return the last lines of a program's output, for an error message."""
-    return "\n".join(output.strip().splitlines()[-OUTPUT_LINES:])
+    return "\n".join(output.strip().splitlines()[-10:])
 
 
 @contextmanager

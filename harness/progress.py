@@ -7,9 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-# Interval of log lines, because CI services consider a silent job hung.
-LINE_EVERY_S = 20.0
-
 
 class Task(Protocol):
     """A progress bar with a note."""
@@ -46,7 +43,8 @@ class LoggedTask:
         label: str,
         total: float | None,
         *,
-        every_s: float = LINE_EVERY_S,
+        # Interval of log lines, because CI services consider a silent job hung.
+        every_s: float = 20.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._write = write

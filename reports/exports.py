@@ -150,10 +150,6 @@ def _json(document: Any) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-# Spreadsheets treat cells that begin with one of these as formulas, even if quoted in the CSV.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
     machine = (dict(_capability_row(analysis, each)) for each in analysis.capabilities)
@@ -182,7 +178,8 @@ def cell(value: Any) -> Any:
     if not isinstance(value, str):
         return "" if value is None else value
     text = harmless(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    # Spreadsheets treat cells that begin with one of these as formulas, even if quoted in the CSV.
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _summary_row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:

@@ -23,8 +23,6 @@ from reports.charts import Figure, still
 from reports.speed_charts import sweep_table
 from reports.text import device_name
 
-# The bundle of Vega, Vega-Lite and Vega-Embed is included in vl-convert.
-_EXPORT = "window.vegaEmbed = vegaEmbed;"
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, text.breakable, text.code_block, text.coded, facts,
@@ -59,7 +57,8 @@ def environment(*, html: bool) -> Environment:
 
 def charts_code() -> str:
     """Return the JavaScript of the charts; generating it takes over a second."""
-    text: str = vl_convert.javascript_bundle(_EXPORT)
+    # The bundle of Vega, Vega-Lite and Vega-Embed is included in vl-convert.
+    text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return text
 
 

@@ -78,8 +78,6 @@ DRAWS = 1000
 SEED = 20_240_229
 # Smaller shares of a step are rounding errors of its sums and differences.
 ROUNDING = 1e-12
-# Name of the function in which a script's own pipeline copies to the device.
-COPY_STAGE = "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +255,8 @@ def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None
     )
     parts = split(times)
     slowest = [name.partition(",")[0] for name in slowest_stages(case)]
-    if slowest == [COPY_STAGE] and Part.INPUT_WAIT in parts:
+    # Name of the function in which a script's own pipeline copies to the device.
+    if slowest == ["copy"] and Part.INPUT_WAIT in parts:
         waited = parts.pop(Part.INPUT_WAIT)
         parts[Part.COPY] = parts.get(Part.COPY, np.zeros_like(waited)) + waited
     return _step_time(case, BASELINE, baseline, parts)

@@ -31,8 +31,6 @@ from workloads.protocol import (
 )
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
-# Name of the metric with the time of a complete training.
-TRAINING_TIME = "training_s"
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
 
 
@@ -69,7 +67,8 @@ def _summary(
     accuracy, trained_samples = (_median(_metric_values(group, name)) for name in (ACCURACY, SAMPLES_TRAINED))
     # A training of other epochs than the published ones says nothing about their time.
     changed = any(name.casefold() == "epochs" for name in run.manifest.options.params)
-    trained = [] if changed else _metric_values(group, TRAINING_TIME)
+    # Name of the metric with the time of a complete training.
+    trained = [] if changed else _metric_values(group, "training_s")
     samples = _trained_samples(info, workload)
     projected = (
         [samples / each.throughput for each in group] if samples and not trained and not changed else []

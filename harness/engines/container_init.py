@@ -21,7 +21,6 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 # If the harness is killed during the start, the container may start anyway, and its input never ends.
 STARTED_S = 30.0
 STOPS = (signal.SIGTERM, signal.SIGINT)
-CANNOT_RUN = 127  # a shell's exit code for a command that is not found
 
 
 def main(cpus: str, command: list[str]) -> None:
@@ -72,7 +71,7 @@ def _exec(command: list[str], in_container: bool) -> None:
         os.execvp(command[0], command)  # noqa: S606
     except OSError as error:
         os.write(2, f"tfbench: cannot run {command[0]}: {error.strerror}\n".encode())
-    os._exit(CANNOT_RUN)
+    os._exit(127)  # a shell's exit code for a command that is not found
 
 
 def _reap(child: int) -> "int | None":

@@ -52,7 +52,7 @@ def choose_access(
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
         return GpuAccess(kind="host", uuids=uuids, environment=environment)
-    if info.name != PODMAN and _has_toolkit(info, root):
+    if info.name != PODMAN and ("nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS)):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
     # NVIDIA's runtime, if it is the engine's default, must not add other GPUs.
@@ -68,10 +68,6 @@ def choose_access(
     return GpuAccess(kind="devices", uuids=uuids, device_nodes=nodes, mounts=mounts, environment=environment)
 
 
-def _has_toolkit(info: EngineInfo, root: Path) -> bool:
-    return "nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS)
-
-
 def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[tuple[str, ...], str]:
     """Return the qualified CDI name of each GPU, or () and the reason.
 
@@ -85,17 +81,14 @@ def cdi_names(folders: Sequence[str], gpus: Sequence[Gpu], root: Path) -> tuple[
         return (), f"no CDI specification of {KIND} in {' or '.join(folders)}"
     names = []
     for gpu in gpus:
-        matching = [name for name in _possible_names(gpu) if name in available]
+        # Under nvidia-ctk's naming strategies (uuid, index).
+        possible = (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
+        matching = [name for name in possible if name in available]
         if not matching:
             missing = gpu.cuda_id
             return (), f"the CDI specification does not list {missing} (update it: nvidia-ctk cdi generate)"
         names.append(f"{KIND}={matching[0]}")
     return tuple(names), ""
-
-
-def _possible_names(gpu: Gpu) -> tuple[str, ...]:
-    """Return the names under nvidia-ctk's naming strategies (uuid, index)."""
-    return (gpu.mig_uuid,) if gpu.mig_uuid else (gpu.uuid, str(gpu.index), f"gpu{gpu.index}")
 
 
 def _devices(folder: Path) -> Iterator[str]:

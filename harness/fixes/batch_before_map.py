@@ -53,7 +53,11 @@ def _same_for_a_batch(source: Source, call: ast.Call) -> bool:
     if isinstance(function, ast.Lambda):
         body: list[ast.stmt] = [ast.Return(function.body)]
     elif isinstance(function, ast.FunctionDef) and not function.decorator_list:
-        body = [each for each in function.body if not _is_docstring(each)]
+        body = [
+            each
+            for each in function.body
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        ]
     else:
         return False
     taken = function.args
@@ -73,10 +77,6 @@ def _same_for_a_batch(source: Source, call: ast.Call) -> bool:
             case _:
                 break
     return False
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _shape(source: Source, node: ast.expr, shapes: Mapping[str, str | None]) -> str | None:

@@ -16,12 +16,15 @@ from workloads.protocol import Edit
 NAME = "precision"
 ANSWERS = "device"
 SAFETY = NUMERICS
-_SETTERS = ("set_global_policy", "set_dtype_policy", "set_floatx")
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return the edit that sets the policy; on a CPU only if the script chose another."""
-    setters = [(call, call.args[0]) for call in source.calls(*_SETTERS) if call.args]
+    setters = [
+        (call, call.args[0])
+        for call in source.calls("set_global_policy", "set_dtype_policy", "set_floatx")
+        if call.args
+    ]
     chosen = [(call, given) for call, given in setters if isinstance(given, ast.Constant)]
     if source.device == "cpu":
         return [source.replace(given, '"float32"') for _, given in chosen if given.value != "float32"]

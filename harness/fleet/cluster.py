@@ -30,9 +30,6 @@ _REFUSED_HINT = (
     "here and put the head's token into ~/.ray/auth_token or RAY_AUTH_TOKEN. Otherwise check that the versions of "
     "Ray and Python are the same, and that a firewall does not block the other ports."
 )
-# Folders of the checkout that are sent to nodes, and exclusions.
-_SHIPPED_FOLDERS = ("harness", "workloads", "images")
-_EXCLUDED = ("/images/context", "__pycache__")
 CONNECT_S = 5.0
 POLL_S = 0.5
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -51,11 +48,15 @@ def connected(address: str, checkout: Path) -> Iterator[Cluster]:
     except ImportError as error:
         raise FleetError("Ray is not installed.", hint="Install it: pip install tfbench[fleet]") from error
     _check_listening(address)
-    excluded = [f"/{path.name}" for path in checkout.iterdir() if path.name not in _SHIPPED_FOLDERS]
+    shipped = ("harness", "workloads", "images")
+    excluded = [f"/{path.name}" for path in checkout.iterdir() if path.name not in shipped]
     try:
         ray.init(
             address=address,
-            runtime_env={"working_dir": str(checkout), "excludes": [*excluded, *_EXCLUDED]},
+            runtime_env={
+                "working_dir": str(checkout),
+                "excludes": [*excluded, "/images/context", "__pycache__"],
+            },
             log_to_driver=False,
             logging_level=logging.ERROR,
         )

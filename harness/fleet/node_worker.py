@@ -29,8 +29,6 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import filling
 from harness.untrusted import remove_tree
 
-# Minimum interval of progress reports.
-REPORT_EVERY_S = 2.0
 Outbox = queue.Queue[Message | Exception | None]
 
 
@@ -164,7 +162,7 @@ class Reporter:
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Report the task's progress."""
-        return nullcontext(LoggedTask(self.line, label, total, every_s=REPORT_EVERY_S))
+        return nullcontext(LoggedTask(self.line, label, total, every_s=2.0))
 
     def line(self, text: str) -> None:
         """Send one line at once."""

@@ -22,7 +22,6 @@ TARGETS = tuple(target_for(image, gpu=gpu) for image in IMAGES for gpu in (False
 PYTHON_VERSION = "3.13"
 # TensorFlow's CPU wheels have another name there.
 ARM = "aarch64"
-_ARM_LOCKS = (f"cpu-{ARM}", f"trees-cpu-{ARM}")
 
 _FILES = ("Dockerfile", "image.sh", "install.sh")
 
@@ -36,7 +35,7 @@ class Recipes:
 
     def supports(self, target: str) -> bool:
         """Return whether there is a lock of `target` for this machine's architecture."""
-        return self._machine != ARM or f"{target}-{ARM}" in _ARM_LOCKS
+        return self._machine != ARM or target in ("cpu", "trees-cpu")
 
     def pinned_base(self) -> str:
         """Return the base image named in the Dockerfile."""

@@ -27,9 +27,6 @@ _METRICS = (
     "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
     "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
 )  # fmt: skip
-# Interval of scans for new children. CPU time is not lost in between: it is cumulative, and is added to the
-# parent's when a child ends.
-_SCAN_NS = 1_000_000_000
 
 
 class CgroupSource(FileSource):
@@ -200,7 +197,9 @@ class ProcessSource:
         if self._tree and now_ns >= self._next_scan_ns:
             with suppress(psutil.Error):
                 self._tree = (self._tree[0], *self._tree[0].children(recursive=True))
-            self._next_scan_ns = now_ns + _SCAN_NS
+            # Interval of scans for new children. CPU time is not lost in between: it is cumulative, and is added to the
+            # parent's when a child ends.
+            self._next_scan_ns = now_ns + 1_000_000_000
         rows = [row for process in self._tree if (row := _usage(process))]
         if rows:
             totals = (sum(column) for column in zip(*rows, strict=True))

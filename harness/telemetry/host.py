@@ -17,9 +17,6 @@ from harness.telemetry.kernel_files import FileReading, FileSource, KernelFile, 
 HOST, CORES = "host", "cores"
 _NO_PRESSURE = "This kernel provides no pressure information (boot it with psi=1)."
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable|Buffers|Cached|SwapTotal|SwapFree):\s+(\d+)", re.MULTILINE)
-# In memory, optical, or layered over other disks, whose traffic would be counted twice.
-_VIRTUAL_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr")
-_SECTOR_BYTES = 512  # the kernel's unit for all devices
 _CLOCKS = ("cpu_freq_mhz", "cpu_freq_min_mhz", "cpu_freq_max_mhz")
 _THROTTLE = "cpu_throttle_events"
 
@@ -50,7 +47,11 @@ class HostSource(FileSource):
                 path=proc / "stat", metrics=_Cpus.METRICS, parse=self._cpus.parse, first_is_complete=False
             ),
             FileReading(path=proc / "meminfo", metrics=memory, parse=_memory),
-            FileReading(path=proc / "loadavg", metrics=("load1",), parse=_load),
+            FileReading(
+                path=proc / "loadavg",
+                metrics=("load1",),
+                parse=lambda content: {"load1": float(content.split(None, 1)[0])},
+            ),
             _disks(proc / "diskstats", sys),
             _network(proc / "self/net/dev", sys),
             pressure(proc / "pressure/cpu", "cpu", ("some",), _NO_PRESSURE),
@@ -130,13 +131,12 @@ def _memory(content: bytes) -> Values:
     }
 
 
-def _load(content: bytes) -> Values:
-    return {"load1": float(content.split(None, 1)[0])}
-
-
 def _disks(path: Path, sys: Path) -> FileReading:
     """Return the reading of bytes read from and written to physical disks."""
-    names = _names(sys / "block", lambda folder: not folder.name.startswith(_VIRTUAL_DISKS))
+    # In memory, optical, or layered over other disks, whose traffic would be counted twice.
+    names = _names(
+        sys / "block", lambda folder: not folder.name.startswith(("loop", "ram", "zram", "dm-", "md", "sr"))
+    )
     line = _any_of(r"^ *\d+ +\d+ (?:NAMES) \d+ \d+ (\d+) \d+ \d+ \d+ (\d+)", names)
     metrics = ("disk_read_bytes", "disk_write_bytes")
 
@@ -144,7 +144,8 @@ def _disks(path: Path, sys: Path) -> FileReading:
         if not names:
             raise FileNotFoundError
         rows = line.findall(content)
-        return {name: _SECTOR_BYTES * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
+        # 512 bytes are the kernel's unit for all devices.
+        return {name: 512 * sum(int(row[at]) for row in rows) for at, name in enumerate(metrics)}
 
     return FileReading(
         path=path, metrics=metrics, parse=parse, missing="The kernel reports no physical disk."

@@ -19,8 +19,6 @@ from harness.telemetry.host import FrequencySource, HostSource, RaplSource
 from harness.telemetry.nvml import GpmSource, NvmlSlowSource, NvmlSource, UtilisationSource
 
 ALL = "*"
-# Delays of at least this are gaps, in seconds.
-MIN_DELAY_S = 1.0
 _JOIN_S = 5.0
 
 
@@ -147,7 +145,7 @@ class TickLoop:
             last_due = max(tick, (after_ns - begin_ns) // self._interval_ns)
             self.missed += last_due - tick
             delay_s = (last_due - tick) * self._interval_ns / 1e9
-            if delay_s >= MIN_DELAY_S:
+            if delay_s >= 1.0:
                 missed_ns = begin_ns + (tick + 1) * self._interval_ns
                 for tracker in self.gaps.values():
                     tracker.add(missed_ns, after_ns, f"Sampling was delayed by {delay_s:.1f} s.")

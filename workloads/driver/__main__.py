@@ -35,13 +35,11 @@ from workloads.protocol import (
 # Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
 
-USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run one trial and return the exit code."""
     if len(arguments) != 2:
-        sys.stderr.write(USAGE + "\n")
+        sys.stderr.write("usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl\n")
         return 2
     with Path(arguments[1]).open("a", encoding="utf-8") as file:
         events = EventWriter(file)

@@ -23,12 +23,8 @@ from workloads.driver.timing import Meter
 from workloads.driver.variants import factor
 from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
 
-# Target duration of a call: short compared with a window, long compared with call overhead.
-DRAIN_CALL_S = 0.02
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
-# Batches of an endless loader that are profiled at most.
-LOADED = 1000
 _BATCHING = re.compile(r"Batch|Ragged")
 # Stages without work of their own: their time belongs to what they are applied to.
 _PLAIN = re.compile(r"Options|Restructured|Take|Skip|Repeat|Model|Prefetch|Shard|AssertCardinality")
@@ -52,8 +48,9 @@ def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
     """
     if job.call.in_python:
         loader = job.call.arguments["x"]
+        # Of an endless loader, some batches are profiled.
         made = (
-            (loader[index] for index in range(loader.num_batches or LOADED)) if job.call.is_loader else loader
+            (loader[index] for index in range(loader.num_batches or 1000)) if job.call.is_loader else loader
         )
         costs = profile(iter(made), rows(job.call.batch), job.meter.spec.window_s)
         for name, seconds in costs.items():
@@ -75,7 +72,8 @@ def _drain(job: Job, pull: Callable[[int], int]) -> None:
         pulled = pull(count)
         elapsed_ns = time.monotonic_ns() - start
         going = meter.tick(count, pulled, elapsed_ns)
-        count = max(1, min(2 * count, round(count * DRAIN_CALL_S * 1e9 / elapsed_ns)))
+        # Target duration of a call: short compared with a window, long compared with call overhead.
+        count = max(1, min(2 * count, round(count * 0.02 * 1e9 / elapsed_ns)))
 
 
 def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], int]:

@@ -83,7 +83,7 @@ def compile_forward(model: Any) -> Callable[[Any], Any]:
 
 def running_loss(model: Any) -> float | None:
     """Return the mean loss since Keras last reset its metrics (each epoch in fit); None after a reset."""
-    metric = loss_metric(model)
+    metric: Any = next((each for each in model.metrics if each.name == "loss"), None)
     if metric is None:
         return None
     # Without any samples Keras returns 0, which would look like a real loss.
@@ -91,11 +91,6 @@ def running_loss(model: Any) -> float | None:
     if count is not None and float(tf.convert_to_tensor(count)) == 0:
         return None
     return float(metric.result())
-
-
-def loss_metric(model: Any) -> Any:
-    """Return Keras' metric of the mean loss; None if the model has none."""
-    return next((metric for metric in model.metrics if metric.name == "loss"), None)
 
 
 def take_loss(model: Any) -> float | None:

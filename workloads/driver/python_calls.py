@@ -17,10 +17,6 @@ import tensorflow as tf
 
 # Keras calls these around every batch.
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-# Calls this many times as long as the function's median are those of every so many batches, such as saving.
-_LONG = 5
-# A function that spends this share of its time in one other function is replaced by that one.
-FORWARDED = 0.7
 # Functions below this share of the time are not listed.
 LISTED = 0.05
 
@@ -46,7 +42,8 @@ class Stopwatch:
     @property
     def rare_ns(self) -> float:
         """Duration of the calls that are much longer than most of their function."""
-        limits = [_LONG * median(calls) if calls else 0.0 for calls in self._calls_ns]
+        # Calls this many times as long as the function's median are those of every so many batches, such as saving.
+        limits = [5 * median(calls) if calls else 0.0 for calls in self._calls_ns]
         return sum(
             each
             for calls, limit in zip(self._calls_ns, limits, strict=True)
@@ -135,7 +132,8 @@ def _split(
     node, whole, seen = root, total[root], {root}
     while others := {key: value for key, value in callees.get(node, {}).items() if key not in seen}:
         largest = max(others, key=lambda key: others[key])
-        if others[largest] < FORWARDED * whole or not callees.get(largest):
+        # A function that spends this share of its time in one other function is replaced by that one.
+        if others[largest] < 0.7 * whole or not callees.get(largest):
             break
         node, whole = largest, others[largest]
         seen.add(node)

@@ -21,8 +21,6 @@ from typing import Any
 
 from workloads.protocol import Script
 
-# Links in a scratch folder.
-MOST_LINKS = 20_000
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
@@ -40,10 +38,6 @@ class Taken(BaseException):
     """Ends a script whose call has been taken. Not an Exception, so that scripts do not catch it."""
 
 
-# A script that does not reach its call in this share of the stall limit says in the log where it stands.
-_PATIENCE = 0.9
-
-
 def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stall_s: float = 0.0) -> None:
     """Run a script until it ends or raises Taken.
 
@@ -58,7 +52,8 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     with _scratch(script) as path, _main(path, arguments) as module:
         module.__dict__.update(names)
         if stall_s:
-            faulthandler.dump_traceback_later(_PATIENCE * stall_s)
+            # A script that does not reach its call in this share of the stall limit says in the log where it stands.
+            faulthandler.dump_traceback_later(0.9 * stall_s)
         try:
             exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
         except Taken:
@@ -115,7 +110,7 @@ def _scratch(script: Script) -> Iterator[Path]:
     """Enter a folder with the script and links to its neighbours; leave it afterwards."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
-    _mirror(source.parent, folder, MOST_LINKS)
+    _mirror(source.parent, folder, most=20_000)
     (folder / source.name).unlink(missing_ok=True)
     path = folder / source.name
     path.write_text(script.text, encoding="utf-8")

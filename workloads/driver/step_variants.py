@@ -32,10 +32,6 @@ from workloads.protocol import (
     RETRACING,
 )
 
-# next() on a ready batch takes tens of microseconds; the median of this many calls is subtracted from each
-# wait.
-OVERHEAD_CALLS = 200
-
 
 def custom_loop(job: Job) -> None:
     """Train on the baseline's pipeline with next() outside the compiled step, and measure the input wait.
@@ -69,7 +65,8 @@ def custom_loop(job: Job) -> None:
             if completions:
                 completions.follow(loss)
             # A new shape is traced and compiled inside the call.
-            shapes.setdefault(_shapes(batch), time.monotonic_ns() - received)
+            shape = tuple(tuple(part.shape) for part in tf.nest.flatten(batch))
+            shapes.setdefault(shape, time.monotonic_ns() - received)
             total_ns += waited
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
@@ -194,12 +191,9 @@ def _overhead_ns(batch: Any) -> int:
     """Return the duration of next() for a ready batch."""
     ready = iter(tf.data.Dataset.from_tensors(batch).repeat())
     costs = []
-    for _ in range(OVERHEAD_CALLS):
+    # It takes tens of microseconds; the median is subtracted from each wait.
+    for _ in range(200):
         start = time.monotonic_ns()
         next(ready)
         costs.append(time.monotonic_ns() - start)
     return int(median(costs))
-
-
-def _shapes(batch: Any) -> tuple[Any, ...]:
-    return tuple(tuple(part.shape) for part in tf.nest.flatten(batch))

@@ -42,8 +42,6 @@ from workloads.protocol import EVALUATE as EVALUATING
 ENDLESS = 1_000_000
 # Time budget of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
-# Batches of a validation that is timed apart.
-VALIDATION_BATCHES = 8
 # More steps per call are limited to calls of this length.
 LONGEST_CALL_S = 1.5
 
@@ -225,7 +223,7 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
         return
     ends, first = EpochEnds(job.meter.synchronise), int(call.arguments.get("initial_epoch") or 0)
     given = {**call.arguments, "epochs": first + 2, "steps_per_epoch": stride, "verbose": 0}
-    few = min(batches, VALIDATION_BATCHES)
+    few = min(batches, 8)
     if batches:
         given["validation_steps"] = few
     FIT(call.model, **{**given, "callbacks": [ends, *own]})
