@@ -390,7 +390,6 @@ def _ranked(sweep: Sweep) -> list[SweepPoint]:
 
 
 def _outcome(sweep: Sweep, point: SweepPoint) -> str:
-    """Return the outcome of a point in a few words."""
     if point.throughput is None:
         return point.status.value.replace("-", " ") if point.status else "not measured yet"
     if point == sweep.best:
