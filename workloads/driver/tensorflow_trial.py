@@ -192,12 +192,8 @@ class Trial:
                 plotting(self._without_plots if variant == BASELINE else lambda _: None),
                 scope,
             ):
-                script.run(
-                    replace(text, text=marked.inserted(text.text)),
-                    spec.arguments,
-                    marked.names(),
-                    spec.stall_s,
-                )
+                changed = replace(text, text=marked.inserted(text.text))
+                script.run(changed, spec.arguments, marked.names(), spec.stall_s)
         except ScriptError as error:
             if took.call is None and not marked.done:
                 raise
