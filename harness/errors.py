@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
@@ -24,9 +24,20 @@ _TOKEN = re.compile(r"\b(\w*(?:token|password|passwd|secret|api[_-]?key))=[^\s&'
 HIDDEN = "***"
 
 
-def without_secrets(text: str) -> str:
-    """Remove user names and passwords from addresses, and the values of tokens."""
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Remove user names and passwords from addresses, the values of tokens, and `secrets`."""
+    for secret in filter(lambda each: len(each) > 3, secrets):  # shorter ones are parts of words
+        text = text.replace(secret, HIDDEN)
     return _TOKEN.sub(rf"\1={HIDDEN}", _USER.sub(r"\1", text))
+
+
+def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that are named like tokens or passwords."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if without_secrets(f"{name}={value}") != f"{name}={value}"
+    }
 
 
 class TfbenchError(Exception):

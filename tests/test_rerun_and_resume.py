@@ -249,6 +249,11 @@ def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
     assert given.items() <= dict(again.jobs[0].container.environment).items()
 
 
+def test_folders_of_modules_are_added_to_those_of_the_driver(environment):
+    environment.options = replace(environment.options, environment={"PYTHONPATH": "/data/lib"})
+    assert environment.prepare().jobs[0].container.environment["PYTHONPATH"] == "/tfbench:/data/lib"
+
+
 def test_resume_uses_the_stored_plan(environment):
     """The plan of a rerun can have fewer trials than its options imply."""
     whole = resolve(environment.options)

@@ -97,3 +97,19 @@ def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str
     assert b"Exception ignored" not in result.stderr
     # `head` may end before or after all output was written.
     assert result.returncode in ((0, 1) if "head" in redirection else (6,))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--mount=//",),
+        ("--mount=",),
+        ("--mount=/home/../proc",),
+        ("--mount=/etc/..",),
+        ("--mount=/usr/",),
+        ("cifar10-mlp", "--param=epochs=1", "--param=EPOCHS=2"),
+    ],
+)
+def test_unusual_options(words: tuple[str, ...]) -> None:
+    # Accepted options would end with an image that is not found, code 4.
+    assert_user_error("bench", "--device=cpu", "--no-cloud-metadata", "--image=cpu=none", *words)
