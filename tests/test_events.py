@@ -208,7 +208,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "interrupted during this trial"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
-        (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
+        (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (
             ended(1),
@@ -231,7 +231,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
-        (ended(0), EventLog(), None, Status.BAD_EVENTS, "the last event is missing"),
+        (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "as after os._exit. See log.txt"),
     ],
 )
 def test_trial_outcome(how, log, cause, status, expected):

@@ -57,7 +57,11 @@ def _details(workload: Workload, measured: Sequence[Mapping[str, Any]]) -> Itera
         yield "parameters", [", ".join(f"{name}={value!r}" for name, value in workload.params.items())]
     if workload.ladder:
         yield "variants", [", ".join(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)]
-    yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
+    yield (
+        "published",
+        [_published(number) for number in workload.published]
+        or [f"- ({workload.source})" if workload.source else "-"],
+    )
     yield "footprint", [_footprint(each) for each in measured] or ["not measured yet"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -274,10 +275,19 @@ def trial_outcome(
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.code != 0:
-        return Status.FAILED, f"The workload exited with code {exit_.code}. See log.txt for its last output."
+        # Shells and engines add 128 to the number of the signal.
+        name = {128 + each: f" ({each.name})" for each in signal.Signals}.get(exit_.code, "")
+        return (
+            Status.FAILED,
+            f"The workload exited with code {exit_.code}{name}. See log.txt for its last output.",
+        )
     if log.problem or not log.ended:
-        problem = _sentence(log.problem or "the last event is missing")
-        return Status.BAD_EVENTS, f"The events are not valid: {problem} See log.txt and out/events.jsonl."
+        problem = (
+            f"The events are not valid: {_sentence(log.problem)}"
+            if log.problem
+            else "The script's process ended before all was measured, as after os._exit."
+        )
+        return Status.BAD_EVENTS, f"{problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
     if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
         measured.add(STAGES)

@@ -19,6 +19,7 @@ from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 from workloads.driver.script import ScriptError
 from workloads.driver.stages import chain
 
+EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
 
@@ -47,7 +48,13 @@ class Epoch:
 
 
 def epoch_of(samples: int, batch: int) -> Epoch:
-    """Return the epoch of `samples` samples; its last batch may be short."""
+    """Return the epoch of `samples` samples; its last batch may be short.
+
+    Raises:
+        ScriptError: there are no samples.
+    """
+    if not samples:
+        raise ScriptError(EMPTY)
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
 
@@ -149,7 +156,7 @@ class Call:
         """The first batch, in host memory."""
         first = next(iter(self.dataset), None)
         if first is None:
-            raise ScriptError("The input is empty.")
+            raise ScriptError(EMPTY)
         return first
 
     @property
@@ -276,7 +283,7 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
             return Epoch(size, counted.batches, counted.missing, ends=not endless)
     first = next(iter(dataset), None)
     if first is None:
-        raise ScriptError("The input is empty.")
+        raise ScriptError(EMPTY)
     return Epoch(rows(first), batches, ends=not endless, exact=False)
 
 
