@@ -25,6 +25,18 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
+def test_messages_have_no_secrets(file):
+    with file.open("w", encoding="utf-8") as lines:
+        writer = EventWriter(lines)
+        writer.secrets = ['hunter"2']
+        writer.start()
+        writer.left_out("tuned", 'no access for hunter"2')
+        writer.write("error", type="OSError", message='token=hunter"2')
+    log = read_log(file)
+    assert log.left_out == {"tuned": "no access for ***"}
+    assert log.error["message"] == "token=***"
+
+
 def test_every_kind_of_event_is_read(file):
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)

@@ -240,6 +240,7 @@ def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
     prepared = environment.prepare()
     assert prepared.manifest.options.environment == {"API_TOKEN": "***", "PROXY": "***", "MODE": "fast"}
     assert given.items() <= dict(prepared.jobs[0].container.environment).items()
+    assert prepared.jobs[-1].spec.secrets == ("API_TOKEN", "PROXY")
     with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
         session.resume(prepared.folder.path, environment.paths, Silent())
     assert "export API_TOKEN=" in caught.value.hint

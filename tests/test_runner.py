@@ -167,22 +167,6 @@ def test_failed_trial_does_not_affect_the_others(bench, script, status, expected
     assert bench.engine.left_behind == []
 
 
-def test_messages_have_no_secrets(bench):
-    told = error_line(message="no access for hunter2: token=hunter2")
-    bench.engine = FakeEngine(Script(writes=(start_line(), told), code=1))
-    bench.folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=bench.planned, trials=()))
-    runner = Runner(
-        engine=bench.engine, folder=bench.folder, profile=bench.profile, sources=bench._sources, interval_s=0,
-        progress=bench.progress, poll_s=POLL_S,
-    )  # fmt: skip
-    own = jobs(
-        bench.planned[:1], WORKLOAD, bench.profile, environment={"MY_TOKEN": "hunter2", "MODE": "boom"}
-    )
-    (trial,) = runner.run(own)
-    assert "hunter2" not in trial.message
-    assert "no access for ***: token=***" in trial.message
-
-
 class TestTimeouts:
     @pytest.mark.parametrize(
         ("profile", "writes", "expected"),

@@ -17,7 +17,7 @@ from harness.analysis.stats import narrow_enough
 from harness.analysis.trial_measures import MAX_REPEATED, SLOW, host_speeds
 from harness.defaults import OUT_BYTES, OUT_DEPTH, OUT_FILES, POLL_S, SIZE_CHECK_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
-from harness.errors import EngineError, Interrupted, secrets_in, without_secrets
+from harness.errors import EngineError, Interrupted
 from harness.model.device import gpu_names
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from harness.progress import Progress, Task
@@ -125,7 +125,6 @@ class Runner:
             message = f"{place[1]} stood in line {place[2]}, before its call of fit. {message}"
         if status is Status.ENGINE_LOST and not lost:
             status = Status.FAILED
-        message = without_secrets(message, secrets_in(job.container.environment).values())
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),

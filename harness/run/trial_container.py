@@ -21,6 +21,7 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
+from harness.errors import secrets_in
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import device_kind
@@ -148,6 +149,7 @@ def spec_for(
         gpus=len(trial.gpus),
         data=data,
         mounts=tuple(str(path) for path in options.mounts),
+        secrets=secrets_in(options.environment),
         requests=workload.requests,
         # Each variant gets an equal share of 80 % of the trial's time limit.
         whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,

@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         events.start()
         try:
             spec = read_spec(Path(arguments[0]))
+            events.secrets = [os.environ[name] for name in spec.secrets if len(os.environ.get(name, "")) > 3]
             _probe_host(events)
             began_ns = time.monotonic_ns()
             # Imported after the start event, because importing the framework is a measured phase.
