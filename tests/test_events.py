@@ -231,6 +231,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         ),
         (
             ended(1),
+            raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
+            None,
+            Status.FAILED,
+            "raised ValueError: \x1b[1mBad shape.",
+        ),
+        (
+            ended(1),
             raised("Graph error:\n" + "  at frame\n" * 100),
             None,
             Status.FAILED,

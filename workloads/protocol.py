@@ -291,6 +291,17 @@ class ProtocolError(ValueError):
     """An event does not follow EVENTS."""
 
 
+def reason_of(message: str) -> str:
+    """Return the line of an error message that tells the reason."""
+    lines = [
+        text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
+    ] or [""]
+    # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason.
+    if lines[0].endswith(":"):
+        return lines[-1]
+    return lines[1] if lines[0].startswith("Exception encountered when calling") and lines[1:] else lines[0]
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
 

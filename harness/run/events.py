@@ -38,6 +38,7 @@ from workloads.protocol import (
     STAGES,
     ProtocolError,
     read_events,
+    reason_of,
 )
 
 MAX_BYTES = 256 << 20
@@ -312,10 +313,7 @@ def _error(error: Mapping[str, Any]) -> str:
     kind, message = str(error["type"]), str(error["message"])
     if kind == "ScriptError":
         return _sentence(message)
-    # TensorFlow's errors begin with "Graph execution error:" and end with the reason and the nodes' names.
-    lines = [text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")]
-    reason = lines[-1] if lines and lines[0].endswith(":") else message
-    return _sentence(f"The workload raised {kind}: {reason}")
+    return _sentence(f"The workload raised {kind}: {reason_of(message)}")
 
 
 def _is_out_of_memory(kind: str, message: str) -> bool:

@@ -33,6 +33,7 @@ from workloads.protocol import (
 # Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
 
+LONGEST_ERROR = 20_000
 USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl"
 
 
@@ -83,7 +84,10 @@ def read_spec(path: Path) -> Spec:
 
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr (the container's log)."""
-    events.write("error", type=type(error).__name__, message=str(error) or type(error).__name__)
+    message = str(error) or type(error).__name__
+    if len(message) > LONGEST_ERROR:  # the reason is in its first lines or its last
+        message = f"{message[: LONGEST_ERROR // 2]}\n{message[-LONGEST_ERROR // 2 :]}"
+    events.write("error", type=type(error).__name__, message=message)
     with suppress(OSError, ValueError):  # scripts may close it
         sys.stderr.write("".join(traceback.format_exception(error)))
 
