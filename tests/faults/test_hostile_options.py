@@ -22,9 +22,12 @@ NUMBERS = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
 )
-# Command lines cannot contain null bytes. Lone surrogates represent bytes that are not UTF-8.
+# Command lines cannot contain null bytes. These lone surrogates represent bytes that are not UTF-8.
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0") | st.characters(
+    min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=["Cs"]
+)
 WORDS = st.one_of(
-    st.text(st.characters(exclude_characters="\0"), max_size=40),
+    st.text(CHARACTERS, max_size=40),
     st.sampled_from(("", "x" * 300, "x" * 5_000, "a\udcffb", "\x1b[31m", "../" * 100, "-", ",", "=", "a=b")),
 )
 PARAMETERS = st.sampled_from(("batch_size", "EPOCHS", "no_such", "é"))
