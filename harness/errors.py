@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
@@ -25,6 +25,12 @@ HIDDEN = "***"
 def without_secrets(text: str) -> str:
     """Remove user names and passwords from addresses, and the values of tokens."""
     return _TOKEN.sub(rf"\1={HIDDEN}", _USER.sub(r"\1", text))
+
+
+def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of environment variables whose values are tokens or passwords."""
+    lines = {name: f"{name}={value}" for name, value in environment.items()}
+    return tuple(name for name, line in lines.items() if without_secrets(line) != line)
 
 
 class TfbenchError(Exception):

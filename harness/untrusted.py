@@ -69,7 +69,7 @@ def parse_json(content: bytes | str) -> Any:
     """Parse JSON and make all text printable.
 
     Raises:
-        ValueError: not JSON, nested deeper than MAX_DEPTH, or with more than MAX_VALUES values.
+        ValueError: not JSON, nested deeper than MAX_DEPTH, or with more than MAX_VALUES values or a huge number.
     """
     separators = ",[{" if isinstance(content, str) else (b",", b"[", b"{")
     if sum(map(content.count, separators)) > MAX_VALUES:  # type: ignore[arg-type]
@@ -143,11 +143,13 @@ def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) ->
     """Make all text in nested values printable.
 
     Raises:
-        ValueError: nested deeper than `depth`.
+        ValueError: nested deeper than `depth`, or an integer of more than 64 bits, which no document can hold.
     """
     if isinstance(value, str):
         return printable(value, max_length)
     if not isinstance(value, (Mapping, list, tuple)):
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise ValueError("it has a number that is too large")
         return value
     if depth == 0:
         raise ValueError("it is nested too deeply")

@@ -57,6 +57,7 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "rows": list(dict.fromkeys(pairs)),
         "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
         "notes": [*compare_messages.notes(versus, gate), *machine_notes(versus)],
+        "labels": [run.label for run in columns],
         "machines": machine_rows(versus, shown),
         "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
         "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],

@@ -159,6 +159,17 @@ def test_unexpected_error_prints_one_line_and_logs_the_traceback(tfbench, monkey
     log.unlink()
 
 
+def test_too_little_memory_is_no_unexpected_error(tfbench, monkeypatch):
+    def explode() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(importlib.import_module("harness.cli.list"), "built_in", explode)
+    done = tfbench("list")
+    assert (done.code, done.out) == (1, "")
+    assert "not enough memory" in done.err
+    assert "ulimit" in done.err
+
+
 class TestList:
     def test_one_line_per_workload(self, tfbench):
         lines = tfbench("list").out.splitlines()

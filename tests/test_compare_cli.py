@@ -84,6 +84,16 @@ class TestCompare:
         assert document["runs"][1]["run_id"] == "run-1"
         assert document["reference"] == 0
 
+    def test_machines_that_ship_with_tfbench_make_a_page(self, tfbench: Call, tmp_path: Path) -> None:
+        printed = tfbench("compare", *references(), "-f", "html,md", "-o", tmp_path)
+        assert printed.code == 0, printed.err
+        assert "What the machines can do" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+
+    def test_paths_need_not_be_utf_8(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        shutil.copytree(pair[1], tmp_path / "b\udcff")
+        printed = tfbench("compare", pair[0], tmp_path / "b\udcff", "-f", "html,json", "-o", tmp_path)
+        assert printed.code == 0, printed.err
+
     def test_the_baseline_may_be_one_of_the_runs_and_keeps_its_name(self, tfbench: Call, pair) -> None:
         printed = tfbench("compare", *pair, "--baseline", f"old={pair[1]}", "-f", "json", "-o", "-")
         document = json.loads(printed.out)

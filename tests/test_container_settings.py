@@ -71,6 +71,14 @@ def test_error_gives_reason_for_each_socket(tmp_path):
         assert remedy in raised.value.hint
 
 
+def test_a_damaged_configuration_of_docker_is_told(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("[]")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "socket").touch()
+    with pytest.raises(EngineError, match=r"config\.json is damaged"):
+        connect_first({tmp_path / "socket": "Docker"})
+
+
 @pytest.mark.parametrize(
     ("changes", "uid", "user", "host_ids", "namespace"),
     [

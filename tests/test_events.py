@@ -25,6 +25,18 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
+def test_messages_have_no_secrets(file):
+    with file.open("w", encoding="utf-8") as lines:
+        writer = EventWriter(lines)
+        writer.secrets = ['hunter"2']
+        writer.start()
+        writer.left_out("tuned", 'no access for hunter"2')
+        writer.write("error", type="OSError", message='token=hunter"2')
+    log = read_log(file)
+    assert log.left_out == {"tuned": "no access for ***"}
+    assert log.error["message"] == "token=***"
+
+
 def test_every_kind_of_event_is_read(file):
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)
@@ -208,7 +220,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "interrupted during this trial"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
-        (ended(137), GOOD, None, Status.FAILED, "exited with code 137"),
+        (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (
             ended(1),
@@ -216,6 +228,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
             None,
             Status.FAILED,
             "raised ValueError: OSError: no disk. See",
+        ),
+        (
+            ended(1),
+            raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
+            None,
+            Status.FAILED,
+            "raised ValueError: \x1b[1mBad shape.",
         ),
         (
             ended(1),
@@ -231,7 +250,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
-        (ended(0), EventLog(), None, Status.BAD_EVENTS, "the last event is missing"),
+        (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "as after os._exit. See log.txt"),
     ],
 )
 def test_trial_outcome(how, log, cause, status, expected):

@@ -365,3 +365,19 @@ def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> N
     assert {trial.variants for trial in planned} == {(BASELINE,)}
     assert planned[1].point == (("BATCH_SIZE", 32), ("XLA", True))
     assert planned[1].params == {"BATCH_SIZE": 32, "XLA": True, "EPOCHS": 2, "SIDES": (3, 4)}
+
+
+def test_files_that_vanish_while_a_folder_is_hashed_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, {"train.py": "1"})
+    expected = folder_sha256(tmp_path)
+    found = (tmp_path / "gone.tmp", tmp_path / "train.py")
+    monkeypatch.setattr(catalogue, "_files", lambda folder: iter(found))
+    assert folder_sha256(tmp_path) == expected
+
+
+def test_a_script_may_have_a_name_without_latin_letters(tmp_path: Path) -> None:
+    write_files(tmp_path, {"\u0442\u0435\u0441\u0442.py": "STEPS = 1"})
+    (entry,) = select([str(tmp_path / "\u0442\u0435\u0441\u0442.py")])
+    assert (entry.workload.name, entry.workload.title) == ("script", "\u0442\u0435\u0441\u0442.py")

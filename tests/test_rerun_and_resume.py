@@ -240,6 +240,7 @@ def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
     prepared = environment.prepare()
     assert prepared.manifest.options.environment == {"API_TOKEN": "***", "PROXY": "***", "MODE": "fast"}
     assert given.items() <= dict(prepared.jobs[0].container.environment).items()
+    assert prepared.jobs[-1].spec.secrets == ("API_TOKEN", "PROXY")
     with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
         session.resume(prepared.folder.path, environment.paths, Silent())
     assert "export API_TOKEN=" in caught.value.hint
@@ -247,6 +248,11 @@ def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
         monkeypatch.setenv(name, value)
     again = session.resume(prepared.folder.path, environment.paths, Silent())
     assert given.items() <= dict(again.jobs[0].container.environment).items()
+
+
+def test_folders_of_modules_are_added_to_those_of_the_driver(environment):
+    environment.options = replace(environment.options, environment={"PYTHONPATH": "/data/lib"})
+    assert environment.prepare().jobs[0].container.environment["PYTHONPATH"] == "/tfbench:/data/lib"
 
 
 def test_resume_uses_the_stored_plan(environment):

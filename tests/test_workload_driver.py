@@ -14,6 +14,7 @@ import pytest
 from harness.run.events import read_log
 from tests.folders import write_files
 from workloads.driver import ladder, script
+from workloads.driver.__main__ import report
 from workloads.driver.ladder import measure_each
 from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Completions
@@ -131,6 +132,11 @@ def test_the_end_of_a_measurement_passes_except_clauses(tmp_path: Path) -> None:
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()", "exit(2)", "--arg"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "pip install nothing_like_it"),
+        ("import nothing_like_it", "ModuleNotFoundError", "If nothing_like_it is yours, put it beside"),
+        (
+            "raise ValueError('Exception encountered when calling A.call().\\n\\nBad shape.\\nArguments: 1')",
+            "train.py:1: ValueError: Bad shape.", "",
+        ),
         ("raise Exception('URL fetch failure on http://x')", "URL fetch failure", "--mount PATH"),
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
         ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "ConnectionRefused", "no network"),
@@ -323,3 +329,11 @@ def test_the_error_of_a_result_is_raised_by_the_next_call() -> None:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
             completions.follow(succeeding)
+
+
+def test_the_event_of_an_error_is_short(tmp_path: Path) -> None:
+    with (tmp_path / "events.jsonl").open("w", encoding="utf-8") as file:
+        report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
+    message = read_log(tmp_path / "events.jsonl").error["message"]
+    assert len((tmp_path / "events.jsonl").read_text()) < 30_000
+    assert message.startswith("first")

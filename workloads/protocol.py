@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -252,6 +252,7 @@ class Spec(Measuring):
         gpus: number of GPUs that the container must see; 0 for "cpu".
         data: data set of keras.datasets -> its folder inside the container.
         mounts: files and folders of the user, at their own paths.
+        secrets: names of environment variables whose values are not written into events.
         requests: what to measure of an inference script; None for training.
         whole_s: time limit of a variant's whole training in seconds, which falls back to windows if it would
             take longer; 0 for no limit.
@@ -272,6 +273,7 @@ class Spec(Measuring):
     gpus: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     requests: Requests | None = None
     evaluate: bool = True
     whole_s: float = 0.0
@@ -289,11 +291,27 @@ class ProtocolError(ValueError):
     """An event does not follow EVENTS."""
 
 
+def reason_of(message: str) -> str:
+    """Return the line of an error message that tells the reason."""
+    lines = [
+        text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
+    ] or [""]
+    # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason.
+    if lines[0].endswith(":"):
+        return lines[-1]
+    return lines[1] if lines[0].startswith("Exception encountered when calling") and lines[1:] else lines[0]
+
+
 class EventWriter:
-    """Append events to an open file, one line each, flushed immediately."""
+    """Append events to an open file, one line each, flushed immediately.
+
+    Attributes:
+        secrets: texts that messages and reasons do not contain.
+    """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
+        self.secrets: Sequence[str] = ()
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event with the current time.
@@ -303,6 +321,9 @@ class EventWriter:
         """
         event = {"kind": kind, "t_ns": time.monotonic_ns(), **fields}
         check(event)
+        for name in event.keys() & {"message", "reason"}:
+            for secret in self.secrets:
+                event[name] = event[name].replace(secret, "***")
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
 

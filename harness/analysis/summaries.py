@@ -5,6 +5,7 @@ Everything before steady state is kept separate. Energy is mean power over a var
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -101,7 +102,13 @@ def _trained_samples(info: VariantInfo | None, workload: Workload | None) -> int
     """Return the samples of all epochs that the script trains; None if it does not train, or they are unknown."""
     if info is None or not measures_speed(info.variant) or workload is None or workload.requests is not None:
         return None
-    return int(info.params.get("epochs") or 0) * int(info.params.get("samples_per_epoch") or 0) or None
+    return _count(info, "epochs") * _count(info, "samples_per_epoch") or None
+
+
+def _count(info: VariantInfo | None, name: str) -> int:
+    """Return a number that the script's call had; 0 if it is unknown or none."""
+    value = info.params.get(name) if info else None
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
 
 
 def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
@@ -113,7 +120,7 @@ def _metric_values(group: Sequence[Measure], name: str) -> list[float]:
 
 def _epochs(samples: float | None, info: VariantInfo | None) -> float | None:
     """Return the number of epochs trained before accuracy was measured."""
-    whole = info and info.params.get("samples_per_epoch")
+    whole = _count(info, "samples_per_epoch")
     return samples / whole if samples is not None and whole else None
 
 

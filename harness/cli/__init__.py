@@ -59,6 +59,11 @@ def failure(error: Exception) -> TfbenchError:
         return error
     if isinstance(error, FileNotFoundError) and not error.filename:
         return StoreError("The working directory no longer exists.", hint="Change to another one: cd")
+    if isinstance(error, MemoryError):
+        return TfbenchError(
+            "There is not enough memory.",
+            hint="Close other programs, or raise the limit, such as `ulimit -v`.",
+        )
     if isinstance(error, OSError):
         _discard_output()
         what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"

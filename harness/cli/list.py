@@ -52,7 +52,8 @@ def _details(workload: Workload) -> Iterator[tuple[str, list[str]]]:
         yield "parameters", [", ".join(f"{name}={value!r}" for name, value in workload.params.items())]
     if workload.ladder:
         yield "variants", [", ".join(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)]
-    yield "published", [_published(number) for number in workload.published] or [f"- ({workload.source})"]
+    published = [_published(number) for number in workload.published]
+    yield "published", published or [f"- ({workload.source})" if workload.source else "-"]
 
 
 def _data(data: Data) -> str:

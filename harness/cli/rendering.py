@@ -23,7 +23,7 @@ from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page,
 from harness.run.resolve import read_prices
 from harness.run.store import write_atomic
 from harness.system.shared_files import keep
-from harness.untrusted import read_file
+from harness.untrusted import printable, read_file
 
 STDOUT = Path("-")
 # V8 reserves 64 GiB of addresses and aborts without them.
@@ -238,4 +238,4 @@ def _read_extract(run: NamedRun, prices: Prices | None) -> Extract:
         extracted = read_extract_file(read_file(run.path))
     else:
         extracted = extract(read_analysis(run.path, prices)[0])
-    return replace(extracted, source=str(run.path), label=run.label or extracted.label)
+    return replace(extracted, source=printable(str(run.path)), label=run.label or extracted.label)

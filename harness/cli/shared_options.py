@@ -7,6 +7,7 @@ which receives them as one `Options` value.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,12 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
             hint="Give each name once; a sweep is --param BATCH_SIZE=32,64.",
         )
     return pairs
+
+
+def _mounts(values: Sequence[str]) -> tuple[Path, ...]:
+    if not all(values):
+        raise UsageError("--mount is empty.", hint="Leave it out, or is a variable of the shell not set?")
+    return tuple(dict.fromkeys(Path(os.path.normpath(Path(value).absolute())) for value in values))
 
 
 def _environment(values: Sequence[str]) -> Mapping[str, str]:
@@ -168,7 +175,7 @@ _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "workloads": (list[str], _workloads),
     "arguments": (list[str], tuple),
     "environment": (list[str], _environment),
-    "mounts": (list[Path], lambda paths: tuple(path.absolute() for path in paths)),
+    "mounts": (list[str], _mounts),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
     "soak_s": (str, _seconds),

@@ -146,6 +146,11 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
             client = _Client(f"{_UNIX}{socket}", CONNECT_S)
+        except AttributeError as error:  # the docker package expects an object in its configuration
+            raise EngineError(
+                "Docker's config.json is damaged: it holds no JSON object.",
+                hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
+            ) from error
         except (DockerException, RequestException, OSError) as error:
             failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
         else:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from workloads.protocol import BASELINE, TENSORFLOW, Requests
 
 Suite = Literal["default", "gpu", "cpu", "extra"]
+# Units of published results; see Published.
+UNITS = ("s", "samples/s", "ratio", "requests ratio", "gain", "accuracy", "utilisation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

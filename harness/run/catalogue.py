@@ -6,7 +6,9 @@ import hashlib
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +67,8 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
         elif name.endswith(".py"):
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
-            chosen += _entries(
-                path, re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
-            )
+            plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
+            chosen += _entries(path, plain or "script")
         else:
             raise unknown(
                 "workload", name, (*sorted(available), "all", "the path of a script such as train.py")
@@ -104,11 +105,12 @@ def folder_sha256(path: Path) -> str:
         return file_sha256(path)
     found = sorted(itertools.islice(_files(path), MAX_FILES + 1))
     if len(found) > MAX_FILES:
-        found = sorted(each for each in path.glob("*.py") if each.is_file())
-    whole = sum(each.stat().st_size for each in found) <= MAX_BYTES
+        found = sorted(each for each in path.glob("*.py") if _state(each))
+    # A program may remove its files meanwhile.
+    states = {each: state for each in found if (state := _state(each))}
+    whole = sum(state.st_size for state in states.values()) <= MAX_BYTES
     digest = hashlib.sha256()
-    for each in found:
-        state = each.stat()
+    for each, state in states.items():
         try:
             content = file_sha256(each) if whole else f"{state.st_size} {state.st_mtime_ns}"
         except OSError:  # not readable, nor by the script
@@ -123,7 +125,15 @@ def _files(folder: Path) -> Iterator[Path]:
             folders.clear()
             continue
         folders[:] = sorted(set(folders) - {"__pycache__", ".git"})
-        yield from (path for name in names if (path := Path(parent, name)).is_file())
+        yield from (path for name in names if _state(path := Path(parent, name)))
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """Return the state of a file; None if it is none, is gone, or is in a folder that may not be entered."""
+    with suppress(OSError):
+        state = path.stat()
+        return state if stat.S_ISREG(state.st_mode) else None
+    return None
 
 
 def _entries(path: Path, name: str) -> tuple[Entry, ...]:

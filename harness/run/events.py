@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ from workloads.protocol import (
     STAGES,
     ProtocolError,
     read_events,
+    reason_of,
 )
 
 MAX_BYTES = 256 << 20
@@ -274,10 +276,19 @@ def trial_outcome(
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.code != 0:
-        return Status.FAILED, f"The workload exited with code {exit_.code}. See log.txt for its last output."
+        # Shells and engines add 128 to the number of the signal.
+        name = {128 + each: f" ({each.name})" for each in signal.Signals}.get(exit_.code, "")
+        return (
+            Status.FAILED,
+            f"The workload exited with code {exit_.code}{name}. See log.txt for its last output.",
+        )
     if log.problem or not log.ended:
-        problem = _sentence(log.problem or "the last event is missing")
-        return Status.BAD_EVENTS, f"The events are not valid: {problem} See log.txt and out/events.jsonl."
+        problem = (
+            f"The events are not valid: {_sentence(log.problem)}"
+            if log.problem
+            else "The script's process ended before all was measured, as after os._exit."
+        )
+        return Status.BAD_EVENTS, f"{problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
     if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
         measured.add(STAGES)
@@ -302,10 +313,7 @@ def _error(error: Mapping[str, Any]) -> str:
     kind, message = str(error["type"]), str(error["message"])
     if kind == "ScriptError":
         return _sentence(message)
-    # TensorFlow's errors begin with "Graph execution error:" and end with the reason and the nodes' names.
-    lines = [text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")]
-    reason = lines[-1] if lines and lines[0].endswith(":") else message
-    return _sentence(f"The workload raised {kind}: {reason}")
+    return _sentence(f"The workload raised {kind}: {reason_of(message)}")
 
 
 def _is_out_of_memory(kind: str, message: str) -> bool:

@@ -26,7 +26,7 @@ from harness.defaults import (
     PROFILES,
     Profile,
 )
-from harness.errors import HIDDEN, UsageError, unknown, without_secrets
+from harness.errors import HIDDEN, UsageError, secrets_in, unknown
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
 from harness.model.platform import Gpu, target_for
@@ -46,6 +46,9 @@ from harness.run.scripts import check_params
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
 from workloads.protocol import BASELINE, MACHINE, TENSORFLOW
+
+# Folders with the container's Python, which a mount would hide; those below them may be mounted.
+_SYSTEM_FOLDERS = [Path(f"/{name}") for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +151,7 @@ def resolve(options: Options) -> Resolved:
 
 def without_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return environment variables as a run records them: without the values of tokens and passwords."""
-    return {
-        name: value if without_secrets(f"{name}={value}") == f"{name}={value}" else HIDDEN
-        for name, value in environment.items()
-    }
+    return {**environment, **dict.fromkeys(secrets_in(environment), HIDDEN)}
 
 
 def _with_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -214,8 +214,13 @@ def _check_mounts(options: Options) -> None:
             raise UsageError(
                 f"--mount {path} does not exist.", hint="Give a file or a folder that scripts read."
             )
-        if path == Path("/") or path.parts[1] in ("proc", "sys", "dev", "tfbench"):
-            raise UsageError(f"--mount {path} is not possible.", hint="Give the folder with the data.")
+        plain = Path(os.path.normpath(path))
+        own = len(plain.parts) < 2 or plain.parts[1] in ("proc", "sys", "dev", "tfbench")
+        if own or not plain.is_absolute() or plain in _SYSTEM_FOLDERS:
+            raise UsageError(
+                f"--mount {path} is not possible: it would hide a folder that the container needs.",
+                hint="Give the folder with the data.",
+            )
 
 
 def read_prices(text: str) -> Prices | None:

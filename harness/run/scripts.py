@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import decode_source
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,7 +24,7 @@ import workloads
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
-from harness.model.workload import Data, Published, Rung, Suite, Workload
+from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
 from harness.untrusted import printable, read_file
 from workloads.protocol import IMAGES, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
 
@@ -33,6 +34,7 @@ COMPONENTS = Path(workloads.__file__).parent / "components"
 MAX_BYTES = 1 << 20
 MAX_NAME = 60
 MAX_DATA_BYTES = 1 << 40
+MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
 _BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
 # Integers up to this are exact as floating-point numbers.
 MAX_VALUE = 1 << 53
@@ -178,12 +180,25 @@ def _problems(workload: Workload) -> Iterator[str]:
         names = {*assigned(ast.parse(workload.scripts[file])), *assigned(ast.parse(own))}
         if missing := values.keys() - names:
             yield f"{', '.join(sorted(missing))} is not a constant of {file}"
+        if strange := [name for name, value in values.items() if not _is_parameter(value)]:
+            yield f"{strange[0]} must be a finite number, a text, true, false, or a list of these"
+    for number in workload.published:
+        yield from _published_problems(number)
     for data in workload.datasets:
         yield from _data_problems(data)
     requests = workload.requests
     sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ((1,),)
     if not sizes[0] or any(list(each) != sorted(set(each)) or min(each, default=1) <= 0 for each in sizes):
         yield "requests must have ascending batch sizes above 0"
+    if not all(0 < each <= MAX_VALUE for each in chain(*sizes, requests.bounds_ms if requests else ())):
+        yield "batch sizes and bounds of requests must be above 0"
+
+
+def _published_problems(number: Published) -> Iterator[str]:
+    if number.unit not in UNITS or number.device not in ("cpu", "gpu"):
+        yield f"published needs the device cpu or gpu, and a unit of {', '.join(UNITS)}"
+    if not (0 <= number.value < math.inf and 0 <= number.upto < math.inf):
+        yield "value and upto of published must be 0 or above"
 
 
 def _data_problems(data: Data) -> Iterator[str]:
@@ -196,6 +211,10 @@ def _data_problems(data: Data) -> Iterator[str]:
         yield 'data of kind "table" needs a shape [columns] of float32'
     if data.kind == "jpeg" and (len(data.shape) != 3 or data.shape[2] != 3):
         yield 'data of kind "jpeg" needs a shape [height, width, 3]'
+    if not re.fullmatch(r"[\w-][\w.-]*", data.name):
+        yield "the name of data has letters, digits and hyphens"
+    if data.vocabulary and not MIN_VOCABULARY <= data.vocabulary <= MAX_VOCABULARY:
+        yield f"vocabulary of data must be 0, or from {MIN_VOCABULARY} to {MAX_VOCABULARY}"
     if names and not (
         all(re.fullmatch(r"[\w-]+", name) for name in names)
         and len(names) == data.classes
@@ -260,7 +279,7 @@ def _read(path: Path) -> str:
         return decode_source(read_file(path, max_bytes=MAX_BYTES))
     except StoreError as error:
         raise UsageError(error.message, hint="Check the path. Scripts have at most 1 MiB.") from error
-    except (SyntaxError, UnicodeDecodeError) as error:
+    except (SyntaxError, UnicodeError, LookupError) as error:
         raise UsageError(
             f"{path} is not UTF-8 text, and has no comment that names its encoding.", hint="Save it as UTF-8."
         ) from error
@@ -304,7 +323,7 @@ def assigned(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def _is_parameter(value: Any) -> bool:
-    parts = value if isinstance(value, tuple) else (value,)
+    parts = value if isinstance(value, (list, tuple)) else (value,)
     return all(_is_scalar(part) for part in parts)
 
 
@@ -371,6 +390,11 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
                     hint="Assign a literal to a name at the top of the script, such as `BATCH_SIZE = 32`.",
                 )
             raise unknown("parameter", name, sorted(available))
+    if len({name.casefold() for name in params}) < len(params):
+        raise UsageError(
+            f"--param has a name twice: {', '.join(params)}.",
+            hint="Case does not matter. Give each name once; a sweep is --param BATCH_SIZE=32,64.",
+        )
     result = {}
     for given, text in params.items():
         name = names[given.casefold()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
+from harness.errors import secrets_in
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
@@ -57,9 +59,8 @@ def make_job(
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
-    environment = {
-        **options.environment, "PYTHONPATH": str(Path(WORKLOADS_DIR).parent), "PYTHONUNBUFFERED": "1"
-    }  # fmt: skip
+    modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.environment.get("PYTHONPATH")))
+    environment = {**options.environment, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
@@ -147,6 +148,7 @@ def spec_for(
         gpus=len(trial.gpus),
         data=data,
         mounts=tuple(str(path) for path in options.mounts),
+        secrets=secrets_in(options.environment),
         requests=workload.requests,
         # Each variant gets an equal share of 80 % of the trial's time limit.
         whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,

@@ -13,6 +13,7 @@ from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.versus import versus
+from harness.errors import StoreError
 from harness.model.run import Options, Run, Status
 from harness.run.recording import open_run, pack_for_page, read_extract_file
 from harness.run.repeat import rerun_options, resolve_rerun
@@ -113,3 +114,26 @@ def test_damaged_extract(tmp_path_factory, chance):
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
     with succeeds_or_user_error():
         versus([good, read_extract_file(text)])
+
+
+@pytest.mark.parametrize("value", ["=1+1", None, [1], {}, 1e300])
+def test_a_call_with_values_of_other_types(intact, tmp_path, value):
+    path = tmp_path / "run"
+    shutil.copytree(intact, path)
+    for file in path.rglob("events.jsonl"):
+        events = [json.loads(each) for each in file.read_text().splitlines()]
+        for event in events:
+            if event["kind"] == "variant":
+                event["params"] |= {"epochs": value, "samples_per_epoch": value}
+        file.write_text("".join(json.dumps(each) + "\n" for each in events))
+    render(open_run(path), html=True)
+
+
+def test_a_number_that_no_page_can_hold(intact, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(intact, path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["options"]["call"] = 10**30
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="too large"):
+        open_run(path)

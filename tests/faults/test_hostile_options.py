@@ -22,9 +22,12 @@ NUMBERS = st.one_of(
     st.integers().map(str),
     st.floats().map(str),
 )
-# Command lines cannot contain null bytes. Lone surrogates represent bytes that are not UTF-8.
+# Command lines cannot contain null bytes. These lone surrogates represent bytes that are not UTF-8.
+CHARACTERS = st.characters(codec="utf-8", exclude_characters="\0") | st.characters(
+    min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=["Cs"]
+)
 WORDS = st.one_of(
-    st.text(st.characters(exclude_characters="\0"), max_size=40),
+    st.text(CHARACTERS, max_size=40),
     st.sampled_from(("", "x" * 300, "x" * 5_000, "a\udcffb", "\x1b[31m", "../" * 100, "-", ",", "=", "a=b")),
 )
 PARAMETERS = st.sampled_from(("batch_size", "EPOCHS", "no_such", "é"))
@@ -97,3 +100,19 @@ def test_streams_and_locales(tmp_path: Path, environment: dict, redirection: str
     assert b"Exception ignored" not in result.stderr
     # `head` may end before or after all output was written.
     assert result.returncode in ((0, 1) if "head" in redirection else (6,))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--mount=//",),
+        ("--mount=",),
+        ("--mount=/home/../proc",),
+        ("--mount=/etc/..",),
+        ("--mount=/usr/",),
+        ("cifar10-mlp", "--param=epochs=1", "--param=EPOCHS=2"),
+    ],
+)
+def test_unusual_options(words: tuple[str, ...]) -> None:
+    # Accepted options would end with an image that is not found, code 4.
+    assert_user_error("bench", "--device=cpu", "--no-cloud-metadata", "--image=cpu=none", *words)

@@ -103,6 +103,12 @@ def test_training_that_was_stopped_does_not_validate_once_more(drive):
     assert done.log.count("VALIDATES") == 2, "only the two short epochs that time it"
 
 
+def test_a_call_without_samples(drive):
+    done = drive(HEAD + "made().fit(x[:0], y[:0])", variants=[BASELINE], code=1)
+    assert "no samples" in done.message
+    assert "--mount" in done.message
+
+
 def test_a_call_that_is_not_there(drive):
     assert "fewer than 3 times. Choose another --call" in drive(FIT, call=3, code=1).message
 

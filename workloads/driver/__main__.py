@@ -35,6 +35,8 @@ from workloads.protocol import (
 # Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
 
+LONGEST_ERROR = 20_000
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run one trial and return the exit code."""
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         events.start()
         try:
             spec = read_spec(Path(arguments[0]))
+            events.secrets = [os.environ[name] for name in spec.secrets if len(os.environ.get(name, "")) > 3]
             _probe_host(events)
             began_ns = time.monotonic_ns()
             # Imported after the start event, because importing the framework is a measured phase.
@@ -105,7 +108,10 @@ def read_spec(path: Path) -> Spec:
 
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr (the container's log)."""
-    events.write("error", type=type(error).__name__, message=str(error) or type(error).__name__)
+    message = str(error) or type(error).__name__
+    if len(message) > LONGEST_ERROR:  # the reason is in its first lines or its last
+        message = f"{message[: LONGEST_ERROR // 2]}\n{message[-LONGEST_ERROR // 2 :]}"
+    events.write("error", type=type(error).__name__, message=message)
     with suppress(OSError, ValueError):  # scripts may close it
         sys.stderr.write("".join(traceback.format_exception(error)))
 

@@ -18,6 +18,7 @@ from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.script import ScriptError
 
+EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
 
@@ -46,7 +47,13 @@ class Epoch:
 
 
 def epoch_of(samples: int, batch: int) -> Epoch:
-    """Return the epoch of `samples` samples; its last batch may be short."""
+    """Return the epoch of `samples` samples; its last batch may be short.
+
+    Raises:
+        ScriptError: there are no samples.
+    """
+    if not samples:
+        raise ScriptError(EMPTY)
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
 
@@ -148,7 +155,7 @@ class Call:
         """The first batch, in host memory."""
         first = next(iter(self.dataset), None)
         if first is None:
-            raise ScriptError("The input is empty.")
+            raise ScriptError(EMPTY)
         return first
 
     @property
@@ -284,7 +291,7 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
             return Epoch(size, counted.batches, counted.missing, ends=not endless)
     first = next(iter(dataset), None)
     if first is None:
-        raise ScriptError("The input is empty.")
+        raise ScriptError(EMPTY)
     return Epoch(rows(first), batches, ends=not endless, exact=False)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.protocol import Script
+from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -80,9 +80,7 @@ def explained(error: Exception, path: Path) -> str:
         None,
     )
     where = f"{path.name}:{line}" if line else path.name
-    # TensorFlow's errors in traced functions begin with "in user code:" and end with the reason.
-    lines = [text.strip() for text in str(error).splitlines() if text.strip()] or [""]
-    first = lines[-1] if lines[0].endswith(":") else lines[0]
+    first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {_advice(error)}".strip()
 
@@ -91,8 +89,8 @@ def _advice(error: Exception) -> str:
     text = str(error)
     if isinstance(error, ModuleNotFoundError):
         return (
-            f"The image has no module {error.name}: build one FROM it with `pip install {error.name}` and pass "
-            "it with --image cpu=NAME."
+            f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
+            f"build an image FROM ours with `pip install {error.name}` and pass it with --image cpu=NAME."
         )
     if isinstance(error, EOFError):
         return "A script cannot ask for input here: pass values with --arg or --param."
