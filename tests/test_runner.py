@@ -348,14 +348,21 @@ def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) ->
         ([1000, 1001, 999, 1000, 1000, 1000, 1000], 1.0, 3, NARROW),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 1.0, 7, EXHAUSTED),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 24.0, 4, BUDGET_SPENT),
-        # The minimum number of trials runs even if it exceeds the budget.
-        ([1000, 2000, 500, 1000], 1e6, 3, BUDGET_SPENT),
+        # The minimum number of trials runs even if it exceeds the budget,
+        ([1000, 2000, 500, 1000], 110, 3, BUDGET_SPENT),
+        # unless they are long.
+        ([1000, 2000, 500, 1000], 1e6, 1, BUDGET_SPENT),
     ],
 )
 def test_repeats_until_interval_is_narrow_or_budget_is_spent(values, seconds, trials, reason):
     stopping = Stopping(PROFILE)
     assert run_trials(stopping, values, seconds) == trials
     assert stopping.stops() == [{"workload": "a", "device": "cpu", "point": (), "reason": reason}]
+
+
+def test_as_many_long_trials_run_as_were_asked_for():
+    stopping = Stopping(replace(PROFILE, trials=3, max_trials=3))
+    assert run_trials(stopping, [1000, 2000, 500], 1e6) == 3
 
 
 def test_budget_is_shared_but_devices_stop_separately():

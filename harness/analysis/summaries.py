@@ -6,7 +6,7 @@ Everything before steady state is kept separate. Energy is mean power over a var
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from harness.analysis.trial_measures import Measure, Measures, steady_means
 from harness.analysis.trust import learned, required_accuracy
 from harness.model.analysis import GPU_POWER, Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
-from harness.model.run import Prices, Run, Status, VariantInfo
+from harness.model.run import Prices, Run, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import (
     ACCURACY,
@@ -83,7 +83,7 @@ def _summary(
         training_s=estimate(trained or projected, "s"),
         training_projected=bool(projected),
         training_samples=samples,
-        cold_start=_cold_start(run, group[0]),
+        cold_start=_cold_start(group),
         telemetry=_medians(means),
         memory_bytes=_median(_metric_values(group, HOST_MEMORY if key.device == CPU else DEVICE_MEMORY)),
         energy_j_per_sample=energy,
@@ -133,18 +133,16 @@ def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
     return {name: float(value) for (name, _), value in zip(QUANTILES, values, strict=True)}
 
 
-def _cold_start(run: Run, measure: Measure) -> tuple[tuple[str, float], ...]:
-    """Return the phases of the first trial with the variant: later ones find what XLA compiled."""
-    wanted = (measure.trial.workload, measure.trial.device)
-    alike = (
-        each for each in run.trials if (each.workload, each.device) == wanted and each.status is Status.OK
-    )
-    first = min(alike, key=lambda each: each.index)
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for phase in sorted(first.phases, key=lambda phase: phase.start_ns):
-        if phase.variant in ("", measure.variant) and phase.name not in (STEADY, EVALUATE):
-            seconds[phase.name] += (phase.end_ns - phase.start_ns) / 1e9
-    return tuple(seconds.items())
+def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    for each in group:
+        sums: Counter[str] = Counter()
+        for phase in sorted(each.trial.phases, key=lambda phase: phase.start_ns):
+            if phase.variant in ("", each.variant) and phase.name not in (STEADY, EVALUATE):
+                sums[phase.name] += phase.end_ns - phase.start_ns
+        for name, length_ns in sums.items():
+            seconds[name].append(length_ns / 1e9)
+    return tuple((name, float(np.median(values))) for name, values in seconds.items())
 
 
 def _medians(trials: Sequence[Mapping[Reading, float]]) -> dict[Reading, float]:

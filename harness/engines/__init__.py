@@ -16,7 +16,6 @@ DATA_DIR = "/tfbench/data"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
-XLA_CACHE_DIR = "/tfbench/xla-cache"
 
 # Names of engines: any with Docker's API; Podman is used if no Docker answers.
 DOCKER, LOCAL = "docker", "local"

@@ -85,7 +85,7 @@ class Summary(Keyed):
         wait_share: share of steady-state time spent waiting for input, 0 to 1.
         training_s: time for the script's epochs, measured or (if `training_projected`) projected.
         training_samples: samples of these epochs.
-        cold_start: (phase, seconds) of everything before steady state in the first trial, in order.
+        cold_start: (phase, seconds) of everything before steady state, in order.
         telemetry: mean over steady state (median over trials).
         memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
         energy_j_per_sample: as measured by `energy_source`, or None.

@@ -32,6 +32,8 @@ NARROW = "interval narrow enough"
 BUDGET_SPENT = "time budget spent"
 NO_MEMORY = "it does not fit into memory"
 EXHAUSTED = "all planned trials ran"
+# Models that take this long compile for most of it, and their windows hardly differ between trials.
+LONG_S = 120.0
 _Key = tuple[str, str, Point]
 
 # Where the driver says that a script stands; see workloads/driver/script.py.
@@ -217,9 +219,10 @@ class Runner:
 class Stopping:
     """Decide for each workload, device and sweep point whether to run another trial.
 
-    The first `profile.trials` always run, and as many more as ran in slow periods of the host. After that,
-    repetition stops as soon as the interval of the baseline's throughput is narrow enough, or another trial would
-    exceed the budget. A sweep point that ran out of memory is not repeated.
+    The first `profile.trials` always run, and as many more as ran in slow periods of the host; where a trial takes
+    longer than LONG_S and their number was not chosen, only as many as the budget allows. After that, repetition stops
+    as soon as the interval of the baseline's throughput is narrow enough, or another trial would exceed the budget. A
+    sweep point that ran out of memory is not repeated.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -235,7 +238,8 @@ class Stopping:
         key = (trial.workload, trial.device, trial.point)
         if trial.point and key in self._reasons:
             return False
-        if trial.index < self._profile.trials + min(self._slow(key), MAX_REPEATED):
+        long = self._last_s.get(key, 0.0) > LONG_S and self._profile.trials < self._profile.max_trials
+        if not long and trial.index < self._profile.trials + min(self._slow(key), MAX_REPEATED):
             return True
         values = self._values[key]
         if not values:

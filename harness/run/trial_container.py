@@ -15,7 +15,6 @@ from harness.engines import (
     FILE_DIR,
     OUT_DIR,
     WORKLOADS_DIR,
-    XLA_CACHE_DIR,
     ContainerSpec,
     GpuAccess,
     Mount,
@@ -31,7 +30,6 @@ from harness.paths import Paths
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
 from harness.run.scripts import script_text
-from harness.untrusted import remove_tree
 from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
 
 
@@ -68,12 +66,6 @@ def make_job(
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    if len(trial.gpus) == 1:  # programs for several GPUs contain their communication
-        mounts.append(
-            Mount(container=XLA_CACHE_DIR, host=_xla_cache(manifest.run_id, paths), read_only=False)
-        )
-        flags = f"--tf_xla_persistent_cache_directory={XLA_CACHE_DIR}"
-        environment["TF_XLA_FLAGS"] = f"{flags} {environment.get('TF_XLA_FLAGS', '')}".strip()
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
@@ -159,15 +151,6 @@ def spec_for(
         image=workload.image,
         **measuring,
     )
-
-
-def _xla_cache(run_id: str, paths: Paths) -> Path:
-    """Create the cache in which later trials of a run find what XLA compiled in the first; remove other runs'."""
-    cache = paths.cache / "xla" / run_id
-    for other in set(cache.parent.glob("*")) - {cache}:
-        remove_tree(other)
-    cache.mkdir(parents=True, exist_ok=True)
-    return cache
 
 
 def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:

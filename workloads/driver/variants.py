@@ -31,7 +31,7 @@ LONGEST_CALL_S = 1.5
 # to compile.
 LONGEST_GPU_STEP_S = 0.1
 # As many steps, or a batch as many times as large, are one call of the remedies for launches.
-LAUNCHES = 10
+LAUNCHES = {"cpu": 10, "gpu": 50}
 # Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
 RELEVANT_SHARE = 0.05
 
@@ -77,7 +77,11 @@ def _uninformative(job: Job, variant: str) -> str:
     """Return why earlier results make a variant uninformative."""
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    times = LAUNCHES if variant == WITHOUT_LAUNCH else factor(variant, BATCH_PREFIX, CALLS_PREFIX)
+    times = (
+        LAUNCHES[job.spec.device]
+        if variant == WITHOUT_LAUNCH
+        else factor(variant, BATCH_PREFIX, CALLS_PREFIX)
+    )
     longest_s = min(LONGEST_CALL_S / times, LONGEST_GPU_STEP_S if job.gpu else LONGEST_CALL_S)
     if times > 1 and model > longest_s * 1e9:
         return "a call would take too long"
@@ -112,7 +116,7 @@ def worth_trying(job: Job, answers: str) -> bool:
     if job.spec.gpus > 1:
         return False
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    if answers in ("launch", "batch") and LAUNCHES * base > LONGEST_CALL_S * 1e9:
+    if answers in ("launch", "batch") and LAUNCHES[job.spec.device] * base > LONGEST_CALL_S * 1e9:
         return False  # what a launch costs is nothing beside such a step
     if job.spec.steps or not base or not model:
         return True
