@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,8 +165,9 @@ def data_folders(run: Run) -> dict[str, Path]:
     """Return the cached folder of each data set of a run, found by its content's hash."""
     folders: dict[str, Path] = {}
     for record in (paths_here().cache / "data").glob("*/.content"):
-        found = msgspec.json.decode(record.read_bytes(), type=Content).sha256
-        folders |= {data.name: record.parent for data in run.manifest.data if data.sha256 == found}
+        with suppress(msgspec.ValidationError):  # of another version
+            found = msgspec.json.decode(record.read_bytes(), type=Content).sha256
+            folders |= {data.name: record.parent for data in run.manifest.data if data.sha256 == found}
     return folders
 
 
