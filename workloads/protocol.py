@@ -36,6 +36,8 @@ HOST_FED = "host-fed"  # model-only with the batch in host memory, to measure co
 # The baseline's script with one remedy, or several joined with "+"; see harness/fixes. FIXES stands for all.
 FIX_PREFIX = "fix:"
 FIXES = "fixes"
+# How many steps the remedies and ablation for launches make one call, by kind of device.
+STEPS_PER_CALL = {"cpu": 10, "gpu": 50}
 # A remedy is worth it if it makes what there is faster by this factor.
 WORTH = 1.05
 # Ablations: the baseline without one part of its step.

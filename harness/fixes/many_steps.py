@@ -12,13 +12,12 @@ import ast
 from collections.abc import Sequence
 
 from harness.fixes.source import ALIKE, Source, name_of
-from workloads.protocol import Edit
+from workloads.protocol import STEPS_PER_CALL, Edit
 
 NAME = "many-steps"
 ANSWERS = "launch"
 SAFETY = ALIKE
 COMPONENT = "many_steps.py"
-_STEPS = {"cpu": 10, "gpu": 50}
 # What fit may be given, the first of them by position. Weights and splits would have to be cut like the samples.
 _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
@@ -43,7 +42,7 @@ def edits(source: Source) -> Sequence[Edit]:
     size = arguments.get("batch_size")
     batch = "32" if size is None else source.words(size)
     wrapping = source.statements_before(compiled, [f"{model} = ManySteps({model}, {x}, {y}, {batch})"])
-    count = f"max(1, min({_STEPS[source.device]}, len({x}) // {batch}))"
+    count = f"max(1, min({STEPS_PER_CALL[source.device]}, len({x}) // {batch}))"
     counting = source.statements_before(fit, [f"per_call = {batch} * {count}  # samples of many steps"])
     if wrapping is None or counting is None:
         return []

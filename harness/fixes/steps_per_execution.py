@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.fixes.source import SAME, Source
-from workloads.protocol import Edit
+from workloads.protocol import STEPS_PER_CALL, Edit
 
 NAME = "steps-per-execution"
 ANSWERS = "launch"
 SAFETY = SAME
-_STEPS = {"cpu": 10, "gpu": 50}
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile."""
-    steps = str(_STEPS[source.device])
+    steps = str(STEPS_PER_CALL[source.device])
     return [
         edit for call in source.compiles() for edit in source.with_keyword(call, "steps_per_execution", steps)
     ]

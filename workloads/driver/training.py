@@ -29,6 +29,7 @@ from workloads.protocol import (
     RARE_CALLBACKS,
     RUN_EAGERLY,
     SAMPLES_TRAINED,
+    STEPS_PER_CALL,
     VARIABLE_PREFIX,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
@@ -396,7 +397,7 @@ def _fed(call: Call, dataset: tf.data.Dataset) -> dict[str, Any]:
 
 def steps_per_call(job: Job) -> int:
     """Return the steps per call of `without:launch`, limited by LONGEST_CALL_S."""
-    wanted, step_ns = (50 if job.gpu else 10), job.shared.step_ns.get(BASELINE)
+    wanted, step_ns = STEPS_PER_CALL[job.spec.device], job.shared.step_ns.get(BASELINE)
     return max(1, min(wanted, int(LONGEST_CALL_S * 1e9 / step_ns))) if step_ns else wanted
 
 

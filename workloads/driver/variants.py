@@ -14,6 +14,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     MODEL_ONLY,
     STAGES,
+    STEPS_PER_CALL,
     THREADS_PREFIX,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
@@ -30,8 +31,6 @@ LONGEST_CALL_S = 1.5
 # On a GPU, whose idle time tells what launches cost, they are skipped for longer steps: such models take up to minutes
 # to compile.
 LONGEST_GPU_STEP_S = 0.1
-# As many steps, or a batch as many times as large, are one call of the remedies for launches.
-LAUNCHES = {"cpu": 10, "gpu": 50}
 # Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
 RELEVANT_SHARE = 0.05
 
@@ -78,7 +77,7 @@ def _uninformative(job: Job, variant: str) -> str:
     step_ns = job.shared.step_ns
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
     times = (
-        LAUNCHES[job.spec.device]
+        STEPS_PER_CALL[job.spec.device]
         if variant == WITHOUT_LAUNCH
         else factor(variant, BATCH_PREFIX, CALLS_PREFIX)
     )
@@ -116,7 +115,7 @@ def worth_trying(job: Job, answers: str) -> bool:
     if job.spec.gpus > 1:
         return False
     base, model = step_ns.get(BASELINE, 0.0), step_ns.get(MODEL_ONLY, 0.0)
-    if answers in ("launch", "batch") and LAUNCHES[job.spec.device] * base > LONGEST_CALL_S * 1e9:
+    if answers in ("launch", "batch") and STEPS_PER_CALL[job.spec.device] * base > LONGEST_CALL_S * 1e9:
         return False  # what a launch costs is nothing beside such a step
     if job.spec.steps or not base or not model:
         return True
