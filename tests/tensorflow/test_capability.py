@@ -45,6 +45,22 @@ def test_what_a_device_lacks_is_left_out_with_the_reason(tf_python, tmp_path):
     assert "two GPUs" in reasons["all-reduce"]
 
 
+def test_a_soak_gives_all_devices_the_same_work(tf_python):
+    code = """
+import io, math
+import tensorflow as tf
+from workloads.driver import capability
+from workloads.protocol import WORK, EventWriter, read_events
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
+file = io.StringIO()
+capability.soak(["CPU:0", "CPU:1"], 0.1, EventWriter(file))
+[work] = [event["value"] for event in read_events(io.StringIO(file.getvalue())) if event.get("name") == WORK]
+assert work in [2 * 2 * math.prod(shape) for shape in capability.CPU_SHAPES], work
+"""
+    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
+
+
 def test_threads_return_to_all_cpus(tf_python):
     code = """
 import os

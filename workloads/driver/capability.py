@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import statistics
 import sys
@@ -59,6 +60,7 @@ SOAK_WINDOW_S = 1.0
 PICTURE = (375, 500, 3)
 SEGMENT_BYTES, READERS, MOST_READ_BYTES = 8 << 20, 4, 1 << 30
 
+Shape = tuple[int, int, int]
 # A call to repeat, the work of one call, and what waits for its end.
 Work = tuple[Callable[[], Any], float, Callable[[], Any]]
 
@@ -84,37 +86,43 @@ def rate(work: Work, seconds: float) -> tuple[float, int]:
 
 
 def matrix(name: str, device: str, seconds: float) -> Work:
-    """Return products of the shape that is fastest for a precision.
+    """Return products of the shape that is fastest for a precision."""
+    return products(name, device, fastest_shape(name, device, seconds))
+
+
+def products(name: str, device: str, shape: Shape) -> Work:
+    """Return products of a shape (rows, inner, columns).
 
     The matrices are random: zeros draw less power and let GPUs clock higher than under real load.
     """
+    rows, inner, columns = shape
     dtype = {"fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}.get(name, "float32")
+    with tf.device(device):
+        left = tf.cast(tf.random.normal((rows, inner)), dtype)
+        right = tf.cast(tf.random.normal((inner, columns), stddev=inner**-0.5), dtype)
+    return partial(_product, device, left, right), 2.0 * rows * inner * columns, devices.synchronise
+
+
+def fastest_shape(name: str, device: str, seconds: float) -> Shape:
+    """Return the shape whose products reach the most operations per second."""
     if device.startswith("GPU"):
         capability = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
         if name in ("tf32", "bf16") and capability.get("compute_capability", (8, 0)) < (8, 0):
             raise UnavailableError("Only GPUs from Ampere on have this precision.")
     tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
-    best: Work | None = None
-    fastest = 0.0
-    for rows, inner, columns in SHAPES if device.startswith("GPU") else CPU_SHAPES:
-        flops = 2.0 * rows * inner * columns
+    speeds: dict[Shape, float] = {}
+    for shape in SHAPES if device.startswith("GPU") else CPU_SHAPES:
         # A GPU without FP64 units would take minutes for the larger shapes.
-        if best and flops / fastest > max(CHUNK_S, seconds / 4):
+        if speeds and 2.0 * math.prod(shape) / max(speeds.values()) > max(CHUNK_S, seconds / 4):
             continue
         try:
-            with tf.device(device):
-                left = tf.cast(tf.random.normal((rows, inner)), dtype)
-                right = tf.cast(tf.random.normal((inner, columns), stddev=inner**-0.5), dtype)
-            work = partial(_product, device, left, right), flops, devices.synchronise
             # Single calls would favour large shapes, by the cost of waiting for each.
-            speed, _ = rate(work, 0.0)
+            speeds[shape], _ = rate(products(name, device, shape), 0.0)
         except tf.errors.ResourceExhaustedError:
             break
-        if speed > fastest:
-            best, fastest = work, speed
-    if best is None:
+    if not speeds:
         raise UnavailableError("The memory is too small for the smallest matrices.")
-    return best
+    return max(speeds, key=lambda shape: speeds[shape])
 
 
 def _once(work: Work) -> float:
@@ -335,7 +343,9 @@ def soak(names: list[str], seconds: float, events: EventWriter) -> None:
     """Multiply matrices on all devices without pause and write a window for each second or so."""
     events.write("variant", variant=SOAK, params={}, changes=[])
     precision = "fp16" if names[0].startswith("GPU") else "fp32"
-    works = [matrix(precision, name, SOAK_WINDOW_S) for name in names]
+    # One shape for all: with a shape each, the device with the smaller one would idle.
+    shape = fastest_shape(precision, names[0], SOAK_WINDOW_S)
+    works = [products(precision, name, shape) for name in names]
     wait = devices.synchronise
 
     def call() -> None:
