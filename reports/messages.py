@@ -22,10 +22,9 @@ from harness.model.analysis import (
 )
 from harness.model.device import is_gpu
 from harness.model.run import Run, Status
-from harness.model.variants import variant_name
 from harness.wording import counted, some
 from reports import numbers
-from reports.text import SHORT_PARTS, device_name, device_names
+from reports.text import SHORT_PARTS, device_name, device_names, variant_name
 from workloads.protocol import BASELINE, TUNED, WORTH
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.

@@ -22,9 +22,8 @@ from harness.model.analysis import (
 from harness.model.device import CPU, is_gpu
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
-from harness.model.variants import variant_name
 from reports import numbers
-from reports.text import SHORT_PARTS, devices_of
+from reports.text import SHORT_PARTS, devices_of, variant_name
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
 

@@ -19,7 +19,6 @@ from harness.model.analysis import (
     find_by_key,
 )
 from harness.model.device import is_gpu, positions
-from harness.model.variants import variant_name
 from harness.wording import point_words, scalar_word
 from reports import machine, numbers
 from reports.charts import (
@@ -40,7 +39,7 @@ from reports.charts import (
 )
 from reports.messages import published_note
 from reports.step_time_charts import shown_pipelines
-from reports.text import device_name, devices_of, titles_of
+from reports.text import device_name, devices_of, titles_of, variant_name
 from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,

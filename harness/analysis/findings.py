@@ -26,6 +26,7 @@ from harness.model.analysis import (
     StepTime,
     find_by_key,
 )
+from harness.model.variants import ABLATIONS
 from workloads.protocol import (
     BASELINE,
     CALLBACKS,
@@ -40,10 +41,6 @@ from workloads.protocol import (
     RETRACING,
     RUN_EAGERLY,
     TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
     WORTH,
 )
 
@@ -70,13 +67,6 @@ MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
-# Variants that remove parts of the baseline's step, fewest parts first.
-ABLATIONS: Mapping[str, tuple[Part, ...]] = {
-    WITHOUT_COPY: (Part.COPY,),
-    WITHOUT_FRAMEWORK: (Part.FRAMEWORK,),
-    WITHOUT_INPUT: INPUT_PARTS,
-    WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
-}
 PRECISION_FIX = f"{FIX_PREFIX}{precision.NAME}"
 # Cause -> what remedies that address it answer; see workloads.protocol.Fix.
 _INPUT = frozenset({"input", "cache", "loader"})
