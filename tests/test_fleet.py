@@ -65,7 +65,7 @@ def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
         "preparing",
         RUN,
         *(done_trial(index, scratch) for index in indices),
-        Written(folder="", files={"stops.json": b'{"stops": []}\n'}),
+        Written(folder="", files={"stops.json": b"{}\n"}),
     ]
 
 

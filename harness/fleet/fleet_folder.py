@@ -15,10 +15,10 @@ from harness.defaults import FLEET_WAIT_S
 from harness.errors import StoreError, TfbenchError, on_disk
 from harness.model.run import Options, Run, Trial
 from harness.run.json_values import from_plain
-from harness.run.store import RunFolder, read_run, write_atomic, write_json
+from harness.run.store import ENDED, RunFolder, read_run, write_atomic, write_json
 from harness.untrusted import read_object, remove_tree
 
-PLAN, STOPS = "fleet.json", "stops.json"
+PLAN = "fleet.json"
 # Files that a node needs to resume a run: which trials succeeded, and how fast they were.
 _RESUME_FILES = ("manifest.json", "plan.json", "trials/*/trial.json", "trials/*/out/events.jsonl")
 
@@ -128,7 +128,7 @@ class FleetFolder:
 
     def done(self, name: str) -> bool:
         """Return whether a node has finished the plan."""
-        return (self.path / name / STOPS).exists()
+        return (self.path / name / ENDED).exists()
 
     def resume_files(self, name: str) -> dict[str, bytes]:
         """Return the files that a node needs to resume its run; empty if there is no run."""

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import psutil
 
-from harness.fleet.fleet_folder import STOPS, FleetPlan, Message, Node, Written, read_files, write_files
+from harness.fleet.fleet_folder import FleetPlan, Message, Node, Written, read_files, write_files
 from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Silent, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import RunFolder, write_atomic
+from harness.run.store import ENDED, RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
@@ -87,7 +87,7 @@ def _run(plan: FleetPlan, previous_run: Mapping[str, bytes], outbox: Outbox) -> 
             outbox.put(prepared.run)
             progress.line("waiting for other runs on this machine")
             execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=plan.wait_s)
-            outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
+            outbox.put(Written(folder="", files=read_files(folder.path, ENDED)))
         outbox.put(None)
     except Exception as error:  # the driver must see any error instead of a hang
         outbox.put(error)
