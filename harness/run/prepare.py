@@ -19,7 +19,7 @@ from harness.engines import DATA_DIR, DOCKER, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import WARNING, LocalEngine
-from harness.errors import EngineError, StoreError, UsageError, unknown
+from harness.errors import EngineError, StoreError, UsageError, check_names
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
@@ -114,9 +114,7 @@ def _connect(name: str, progress: Progress) -> Engine:
         UsageError: unknown engine.
         EngineError: "docker" was requested and none answers.
     """
-    names = ("auto", DOCKER, LOCAL)
-    if name not in names:
-        raise unknown("engine", name, names)
+    check_names("engine", (name,), ("auto", DOCKER, LOCAL))
     if name != LOCAL:
         try:
             engine = DockerEngine.connect()
