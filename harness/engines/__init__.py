@@ -111,7 +111,7 @@ class Container(Protocol):
 
 
 class Engine(Protocol):
-    """Runs containers; see connect.py."""
+    """Runs containers."""
 
     @property
     def info(self) -> EngineInfo:

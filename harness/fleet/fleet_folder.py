@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.defaults import FLEET_WAIT_S
-from harness.errors import StoreError, TfbenchError, on_disk
+from harness.errors import StoreError, TfbenchError
 from harness.model.run import Options, Run, Trial
 from harness.run.json_values import from_plain
 from harness.run.store import ENDED, RunFolder, read_run, write_atomic, write_json
@@ -122,8 +122,7 @@ class FleetFolder:
         """Write a finished trial, replacing an earlier attempt, or the end of the plan."""
         folder = self.path / name / message.folder
         if message.folder:
-            with on_disk(folder):
-                remove_tree(folder)
+            remove_tree(folder)
         write_files(folder, message.files)
 
     def done(self, name: str) -> bool:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import queue
-import re
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import psutil
 
 from harness.fleet.fleet_folder import FleetPlan, Message, Node, Written, read_files, write_files
 from harness.model.run import Trial
@@ -26,8 +21,7 @@ from harness.run.store import ENDED, RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
-from harness.system.shared_files import filling
-from harness.untrusted import remove_tree
+from harness.system.shared_files import filling, working_folder
 
 Outbox = queue.Queue[Message | Exception | None]
 
@@ -81,7 +75,9 @@ def work(plan: FleetPlan, previous_run: Mapping[str, bytes]) -> Iterator[Message
 def _run(plan: FleetPlan, previous_run: Mapping[str, bytes], outbox: Outbox) -> None:
     progress = Reporter(outbox)
     try:
-        with scratch_folder(paths_here().cache) as scratch:
+        with working_folder(paths_here().cache / "fleet") as scratch:
+            # The container's user is another one.
+            scratch.chmod(0o755)
             prepared = prepared_for(plan, previous_run, scratch, progress)
             folder = prepared.folder
             outbox.put(prepared.run)
@@ -118,26 +114,6 @@ def prepared_for(
     resolved = resolve(replace(plan.options, out=scratch, workloads=workloads))
     prepared = prepare(resolved, paths, progress, command=plan.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
-
-
-@contextmanager
-def scratch_folder(cache: Path) -> Iterator[Path]:
-    """Create a temporary folder that the container's user can access; remove those of killed workers.
-
-    Raises:
-        OSError: the cache folder is not writable.
-    """
-    cache.mkdir(parents=True, exist_ok=True)
-    for path in cache.glob("fleet-*-*"):
-        owner = re.match(r"fleet-(\d+)-", path.name)
-        if owner and not psutil.pid_exists(int(owner[1])):
-            remove_tree(path)
-    folder = Path(tempfile.mkdtemp(prefix=f"fleet-{os.getpid()}-", dir=cache))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        remove_tree(folder)
 
 
 def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:

@@ -24,10 +24,10 @@ from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.device import of_gpus
 from harness.model.platform import Gpu, ImageInfo
-from harness.paths import Paths, require_writable
+from harness.paths import Paths, nearest_existing, require_writable
 from harness.progress import Progress
 from harness.system.gpus import check_driver, discover
-from harness.system.machine import GIB, text
+from harness.system.machine import GIB, cpu_governor
 from harness.system.shared_files import default_path, measuring
 from harness.telemetry import Target
 from harness.telemetry.sampler import default_sources
@@ -108,7 +108,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
 
 
 def _host_checks() -> Iterator[Check]:
-    governor = text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+    governor = cpu_governor()
     unstable = governor not in ("", "performance")
     cpus = f"{len(os.sched_getaffinity(0))} usable, load {os.getloadavg()[0]:.1f}"
     remedy = "For stable results: cpupower frequency-set -g performance"
@@ -141,8 +141,7 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
 
 
 def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
-    # The folder need not exist yet.
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    nearest = nearest_existing(folder)
     if not nearest.is_dir():
         return Check("Disk", State.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
     free = shutil.disk_usage(nearest).free

@@ -17,7 +17,8 @@ import pynvml
 
 from harness.model.device import cpu_numbers, of_gpus
 from harness.model.platform import HOST, Gpu, Health, State, Xid
-from harness.system.machine import text
+from harness.paths import nearest_existing
+from harness.system.machine import cpu_governor, huge_pages, text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
 from harness.telemetry.nvml import XidEvents
 
@@ -57,10 +58,6 @@ def _nvlinks(gpu: Any) -> Values:
     return {"nvlinks": float(len(states)), "nvlinks_active": float(sum(states))}
 
 
-def _watts(values: Sequence[int]) -> Values:
-    return dict(zip(("power_min_w", "power_max_w"), (value / 1000 for value in values), strict=True))
-
-
 def _numa_node(gpu: Any) -> float:
     node = text(Path("/sys/bus/pci/devices") / _bus_of(gpu) / "numa_node")
     if not node:
@@ -94,7 +91,7 @@ _CALLS: Mapping[str, Callable[[Any], float | Values]] = {
     "temperature_c": lambda gpu: float(pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)),
     "power_limit_w": lambda gpu: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
     "power_default_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu) / 1000,
-    "power_limits": lambda gpu: _watts(pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)),
+    "power_max_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)[1] / 1000,
     "clock_set_mhz": lambda gpu: float(pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)),
     "clock_default_mhz": lambda gpu: float(
         pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)
@@ -139,7 +136,8 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
         data: a folder on the disk of the data.
     """
     times, swap = psutil.cpu_times(), psutil.swap_memory()
-    nearest = next(path for path in (data, *data.absolute().parents) if path.exists())
+    nearest = nearest_existing(data)
+    disk = shutil.disk_usage(nearest)
     mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
     used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
     nodes = {
@@ -147,18 +145,17 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
         for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
     }
     errors = [text(path) for path in (root / "sys/devices/system/edac/mc").glob("mc*/ue_count")]
-    huge = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
         "steal_s": getattr(times, "steal", None),
         "swapped_bytes": float(swap.sin + swap.sout),
         "swap_used_bytes": float(swap.used),
-        "governor": text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        "huge_pages": huge[1] if huge else None,
+        "governor": cpu_governor(root) or None,
+        "huge_pages": huge_pages(root),
         "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
         "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
-        "disk_free_share": 1 - shutil.disk_usage(nearest).used / max(1, shutil.disk_usage(nearest).total),
+        "disk_free_share": 1 - disk.used / max(1, disk.total),
     }
     return {name: value for name, value in values.items() if value is not None}
 
