@@ -117,7 +117,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
                 if (each.workload, each.device) == (workload, device)
                 and each.measured_variant == BASELINE
                 and each.factor is not None
-                and each.is_time_or_speed
+                and each.number.unit in ("samples/s", "s")
             ),
             None,
         ),

@@ -438,6 +438,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
 def _bar(each: Capability) -> dict[str, Any]:
     whole = each.sheet or median(each.references)
     text = machine.capability(each)
+    ends = " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))
     if each.references:
         share = numbers.percent(each.value.median / median(each.references))
         text = f"{text}, {share} of its kind"
@@ -446,13 +447,7 @@ def _bar(each: Capability) -> dict[str, Any]:
         "share": each.value.median / whole,
         "kind": median(each.references) / whole if each.references else None,
         "text": text,
-        "interval": _bar_interval(each),
+        "interval": ends if each.value.n > 1 else "one trial",
         "at": machine.load(each) or numbers.MISSING,
         "colour": device_colour(each.device),
     }
-
-
-def _bar_interval(each: Capability) -> str:
-    if each.value.n < 2:
-        return "one trial"
-    return " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))

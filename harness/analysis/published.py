@@ -82,8 +82,7 @@ def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:
 
 
 def _single(value: float | None) -> Estimate | None:
-    """Return a share without an interval as an estimate."""
-    return None if value is None else Estimate(median=value, low=value, high=value, n=1, unit="share")
+    return None if value is None else Estimate.exact(value, "share")
 
 
 def _factor(number: Published, measured: Estimate | None) -> Estimate | None:

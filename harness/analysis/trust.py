@@ -123,7 +123,7 @@ def _impossible_finding(case: Case, excess: float, *variants: str, **facts: floa
         workload=case.name,
         device=case.device,
         cause=Cause.IMPOSSIBLE,
-        share=Estimate(median=excess, low=excess, high=excess, n=1, unit="share"),
+        share=Estimate.exact(excess, "share"),
         variants=variants,
         facts=facts,
     )

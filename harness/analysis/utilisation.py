@@ -97,7 +97,7 @@ def clock_findings(case: Case) -> Iterator[Finding]:
             device=case.device,
             cause=cause,
             parts=(Part.COMPUTE,),
-            share=Estimate(median=lost, low=lost, high=lost, n=1, unit="share"),
+            share=Estimate.exact(lost, "share"),
             facts={"time": time},
         )
 
@@ -211,8 +211,7 @@ def _stages(case: Case) -> Iterator[Stage]:
         return
     # Variants are in the order in which they ran.
     ran = [name.removeprefix(STAGE_PREFIX) for name in case.variants if name.startswith(STAGE_PREFIX)]
-    before = estimate([0.0], "s/sample")
-    assert before is not None
+    before = Estimate.exact(0.0, "s/sample")
     for name in ran:
         group = case.measures[f"{STAGE_PREFIX}{name}"]
         after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")

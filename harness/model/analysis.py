@@ -60,6 +60,11 @@ class Estimate:
     n: int
     unit: str
 
+    @classmethod
+    def exact(cls, value: float, unit: str) -> Estimate:
+        """Return a value without an interval."""
+        return cls(median=value, low=value, high=value, n=1, unit=unit)
+
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval / median; None without an interval."""
@@ -187,11 +192,6 @@ class PublishedComparison:
     measured: Estimate | None
     measured_variant: str
     factor: Estimate | None = None
-
-    @property
-    def is_time_or_speed(self) -> bool:
-        """Whether it describes a single device, not a comparison of two."""
-        return self.number.unit in ("samples/s", "s")
 
     @property
     def other_variant(self) -> bool:

@@ -201,10 +201,7 @@ class PlannedTrial:
             device=self.device,
             index=self.index,
             status=status,
-            exit_code=None,
             message=message,
-            started_ns=0,
-            ended_ns=0,
             point=self.point,
         )
 
@@ -225,10 +222,10 @@ class Trial:
     device: str
     index: int
     status: Status
-    exit_code: int | None
-    message: str
-    started_ns: int
-    ended_ns: int
+    exit_code: int | None = None
+    message: str = ""
+    started_ns: int = 0
+    ended_ns: int = 0
     variants: tuple[VariantInfo, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
     scripts: tuple[VariantScript, ...] = ()

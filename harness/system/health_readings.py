@@ -27,7 +27,6 @@ _FIELDS: Mapping[str, tuple[int, float]] = {
     "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
     "nvlink_crc_errors": (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 1),
     "nvlink_replays": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 1),
-    "thermal_s": (pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, 1e-9),
 }
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 _KERNEL_LOG = Path("/dev/kmsg")
@@ -149,7 +148,6 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
         "steal_s": getattr(times, "steal", None),
         "swapped_bytes": float(swap.sin + swap.sout),
-        "swap_used_bytes": float(swap.used),
         "governor": cpu_governor(root) or None,
         "huge_pages": huge_pages(root),
         "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
