@@ -164,8 +164,8 @@ class FakeEngine:
             script.on_start(spec.out)
         return container
 
-    def remove_stale(self) -> int:
-        return 0
+    def remove_stale(self) -> None:
+        pass
 
     def answers(self) -> bool:
         return not self.lost

@@ -40,24 +40,16 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
         and device_kind(case.device) == number.device
         and len(positions(case.device)) < 2
     ]
-    for case in matches:
-        variant = number.variant if number.variant in case.variants else BASELINE
-        measured = _in_unit(number, case, variant)
+    for case in matches or (None,):
+        variant = number.variant if case is None or number.variant in case.variants else BASELINE
+        measured = _in_unit(number, case, variant) if case else None
         yield PublishedComparison(
             workload=workload.name,
-            device=case.device,
+            device=case.device if case else number.device,
             number=number,
             measured=measured,
             measured_variant=variant,
             factor=_factor(number, measured),
-        )
-    if not matches:
-        yield PublishedComparison(
-            workload=workload.name,
-            device=number.device,
-            number=number,
-            measured=None,
-            measured_variant=number.variant,
         )
 
 

@@ -38,6 +38,7 @@ from harness.engines.docker_client import (
     engine_call,
     remove_container,
     signal_start,
+    timeout,
 )
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
@@ -88,18 +89,15 @@ class DockerEngine:
                 signal_start(stdin)
             return DockerContainer(client=self.client, container_id=container_id, cleanup=cleanup)
 
-    def remove_stale(self) -> int:
-        """Remove containers of killed harnesses; return their number."""
+    def remove_stale(self) -> None:
+        """Remove containers of killed harnesses."""
         current = current_owner()
-        removed = 0
         with engine_call("list containers"):
             result = self.client.api.containers(all=True, filters={"label": [OWNER]})
         for entry in result:
             owner = parse_owner(entry["Labels"][OWNER])
             if owner is not None and owner.has_ended(current):
                 remove_container(self.client, entry["Id"])
-                removed += 1
-        return removed
 
     def answers(self) -> bool:
         """Return whether the engine answers."""
@@ -209,13 +207,8 @@ class DockerContainer:
 
     @contextmanager
     def _call(self, action: str) -> Iterator[None]:
-        api = self._client.api
-        timeout_s, api.timeout = api.timeout, _REQUEST_S
-        try:
-            with engine_call(action):
-                yield
-        finally:
-            api.timeout = timeout_s
+        with timeout(self._client.api, _REQUEST_S), engine_call(action):
+            yield
 
     def _state(self) -> dict[str, Any]:
         state: dict[str, Any] = self._client.api.inspect_container(self._id)["State"]

@@ -91,10 +91,9 @@ class LocalEngine:
             ) from error
         return LocalProcess(process, root, others)
 
-    def remove_stale(self) -> int:
-        """Remove private folders of killed harnesses; return their number."""
+    def remove_stale(self) -> None:
+        """Remove private folders of killed harnesses."""
         current = current_owner()
-        removed = 0
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
             with suppress(OSError):  # removed in the meantime
                 if record.stat().st_uid != os.getuid():
@@ -102,8 +101,6 @@ class LocalEngine:
                 owner = parse_owner(record.read_text(encoding="utf-8", errors="replace"))
                 if owner is not None and owner.has_ended(current):
                     remove_tree(record.parent)
-                    removed += 1
-        return removed
 
     def answers(self) -> bool:
         """Return True: it needs no service."""

@@ -114,9 +114,8 @@ class FleetFolder:
 
     def begin(self, name: str, run: Run) -> None:
         """Create the run folder of a node, unless it exists."""
-        folder = self.run(name)
-        if not folder.exists():
-            folder.create(run)
+        if not self.run(name).exists():
+            self.run(name).create(run)
 
     def add(self, name: str, message: Written) -> None:
         """Write a finished trial, replacing an earlier attempt, or the end of the plan."""

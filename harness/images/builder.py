@@ -20,7 +20,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call
+from harness.engines.docker_client import engine_call, timeout
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -164,7 +164,6 @@ class ImageBuilder:
         api.create_container(base, command, entrypoint=entrypoint, user="0", name=name, host_config=host)
         log = self._cache / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        timeout = api.timeout
         try:
             with log.open("wb") as file, self._progress.task(f"{target} image", None) as spinner:
                 api.start(name)
@@ -175,11 +174,10 @@ class ImageBuilder:
                     file.flush()
                     raise _build_error(target, log)
                 spinner.note("committing")
-                api.timeout = _COMMIT_S
                 repository, _, version = tag.partition(":")
-                api.commit(name, repository=repository, tag=version, changes=self._recipes.settings())
+                with timeout(api, _COMMIT_S):
+                    api.commit(name, repository=repository, tag=version, changes=self._recipes.settings())
         finally:
-            api.timeout = timeout
             api.remove_container(name, force=True)
 
     def _obtain_base(self) -> str:
@@ -276,13 +274,10 @@ def pull_missing(
     with suppress(ImageNotFound):
         return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
-    default_timeout = api.timeout
     try:
         # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
-        api.timeout = response_s
-        with suppress(APIError):
+        with timeout(api, response_s), suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-        api.timeout = default_timeout
         with progress.task(f"pulling {name}", None) as spinner:
             for event in api.pull(reference, stream=True, decode=True):
                 if "error" in event:
@@ -292,8 +287,6 @@ def pull_missing(
         raise _pull_error(name, f"no response for {response_s} s") from error
     except APIError as error:
         raise _pull_error(name, str(error.explanation or error)) from error
-    finally:
-        api.timeout = default_timeout
     return client.images.get(reference)
 
 
