@@ -44,8 +44,14 @@ class _Device:
     trials: Sequence[Trial]
     alone: bool
     name: str
-    before: State
-    last: State
+
+    @property
+    def before(self) -> State:
+        return self.health.before
+
+    @property
+    def last(self) -> State:
+        return self.health.after or self.health.before
 
     def value(self, reading: str) -> float | None:
         value = self.last.values.get(self.name, {}).get(reading)
@@ -273,20 +279,14 @@ def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> t
     if health is None:
         return ()
 
-    def device(name: str) -> _Device:
-        last = health.after or health.before
-        return _Device(
-            health=health, trials=trials, alone=gpus < 2, name=name, before=health.before, last=last
-        )
-
     items: list[HealthItem] = []
     for position in range(gpus):
-        gpu = device(of_gpus(position))
+        gpu = _Device(health=health, trials=trials, alone=gpus < 2, name=of_gpus(position))
         items.append(_item(gpu, Check.LOST, _lost, "", "lost"))
         items += _xids(gpu)
         if not gpu.text("lost"):
             items += [_item(gpu, check, *rest) for check, rest in _GPU.items()]
-    host = device(HOST)
+    host = _Device(health=health, trials=trials, alone=True, name=HOST)
     return (*items, *(_item(host, check, *rest) for check, rest in _HOST.items()))
 
 

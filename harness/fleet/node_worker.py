@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.fleet.fleet_folder import FleetPlan, Message, Node, Written, read_files, write_files
 from harness.model.run import Trial
 from harness.paths import paths_here
-from harness.progress import LoggedTask, Progress, Silent, Task
+from harness.progress import LoggedTask, Progress, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import ENDED, RunFolder, write_atomic
@@ -105,7 +105,7 @@ def prepared_for(
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
     paths = paths_here()
-    user_folder = _write_user_files(plan.files, paths.cache)
+    user_folder = _write_user_files(plan.files, paths.cache, progress)
     if previous_run:
         write_files(scratch / "run", previous_run)
         return resume(scratch / "run", paths, progress)
@@ -116,7 +116,7 @@ def prepared_for(
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
 
-def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:
+def _write_user_files(files: Mapping[str, str], cache: Path, progress: Progress) -> Path:
     """Write the user's files below a content-addressed folder, so that a resumed run finds them; return the folder.
 
     The directory structure is kept, so that files can import each other.
@@ -124,7 +124,7 @@ def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache / "workload-files" / digest
     # Nodes on the same machine share its cache.
-    with filling(cache / "workload-files.lock", Silent()):
+    with filling(cache / "workload-files.lock", progress):
         for name, text in files.items():
             write_atomic(folder / Path(name).relative_to("/"), text).chmod(0o644)
     return folder

@@ -25,6 +25,7 @@ from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
+from harness.wording import point_words
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 # Models that take this long compile for most of it, and their windows hardly differ between trials.
@@ -94,8 +95,7 @@ class Runner:
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
         folder = self.folder.open_trial(planned, job.spec)
-        point = "".join(f" {name}={value}" for name, value in planned.point)
-        label = f"{planned.workload} on {planned.device}{point}"
+        label = f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
         bar.note(label)
         started_ns = time.monotonic_ns()
         container: Container | None = None
