@@ -34,12 +34,7 @@ def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class TfbenchError(Exception):
-    """Base class of all errors shown to users.
-
-    Args:
-        message: what happened, as a sentence.
-        hint: what to try, as an imperative sentence.
-    """
+    """Base class of all errors shown to users."""
 
     exit_code: ClassVar[int] = 1
 

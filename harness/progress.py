@@ -29,13 +29,7 @@ class Progress(Protocol):
 
 
 class LoggedTask:
-    """A Task that periodically writes a line with the share done, the elapsed seconds and the note.
-
-    Args:
-        write: receives each line.
-        every_s: seconds between lines.
-        clock: monotonic clock in seconds.
-    """
+    """A Task that periodically writes a line with the share done, the elapsed seconds and the note."""
 
     def __init__(
         self,

@@ -23,13 +23,7 @@ from workloads.protocol import BASELINE, COPIES, PRECISIONS, TUNED
 
 
 def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
-    """Return the comparison as one HTML page without external references.
-
-    Args:
-        versus: the comparison.
-        gate: checks against a baseline, if requested.
-        code: the JavaScript of the charts, from `charts_code`.
-    """
+    """Return the comparison as one HTML page without external references."""
     figures, document = figures_of(versus), comparison_document(versus, gate)
     return framed("compare", _context(versus, gate), figures, document=document, code=code)
 

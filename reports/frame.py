@@ -69,7 +69,6 @@ def framed(
     Args:
         name: name of the template and of the folder of its sections.
         context: values available to the template and its sections.
-        figures: id -> figure.
         document: JSON-serialisable data to embed.
         code: the JavaScript of the charts, embedded only if there are figures.
     """

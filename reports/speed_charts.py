@@ -346,7 +346,6 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     """Draw one sweep.
 
     Args:
-        title: title of the workload.
         number: makes the figure's id unique in a page.
     """
     records = [

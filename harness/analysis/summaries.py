@@ -174,12 +174,7 @@ def _batch_size(info: VariantInfo | None, measure: Measure) -> int:
 def energy_per_sample(
     group: Sequence[Measure], means: Sequence[Mapping[Reading, float]]
 ) -> tuple[Estimate | None, str]:
-    """Return joules per sample, summed over all GPUs of the device, and their source.
-
-    Args:
-        group: trials of a variant.
-        means: the telemetry of each, from steady_means.
-    """
+    """Return joules per sample, summed over all GPUs of the device, and their source."""
     for readings, label in _sources(group[0].trial.device, means):
         joules = [
             sum(telemetry[reading] for reading in readings) / each.throughput

@@ -145,11 +145,7 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def measure_of(trial: Trial, variant: str, between_s: float = 0.0) -> Measure | None:
-    """Return the measure of one variant in a trial; None without steady-state windows.
-
-    Args:
-        between_s: seconds per step that ends of epochs take.
-    """
+    """Return the measure of one variant in a trial; None without steady-state windows."""
     windows = [window for window in trial.windows if window.variant == variant]
     steps = sum(window.steps for window in windows)
     time_ns = sum(_length_ns(window, between_s) for window in windows)
@@ -216,7 +212,6 @@ class _Steady:
     Attributes:
         variants: in the order in which they first ran.
         codes: position of each window's variant in `variants`.
-        starts_ns, ends_ns: start and end of each window.
     """
 
     variants: tuple[str, ...]

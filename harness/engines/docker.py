@@ -121,7 +121,6 @@ class DockerContainer:
     """A started trial.
 
     Args:
-        container_id: the engine's id of the container.
         cleanup: callbacks of `remove`, which close standard input (this ends the container), remove the
             container, and restore the owners of its folders.
     """

@@ -98,11 +98,7 @@ def _check_listening(address: str) -> None:
 
 
 class Cluster:
-    """A cluster that this process has joined.
-
-    Args:
-        ray: the package.
-    """
+    """A cluster that this process has joined."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

@@ -30,8 +30,6 @@ class Node:
     Attributes:
         key: unique name, also of its run folder.
         node_id: Ray's id; changes when the node is restarted.
-        resources: resources that Ray schedules ("CPU", "GPU", ...).
-        labels: labels set by Ray and by the user.
         kind: GPUs, CPU, memory and instance type, which make nodes comparable; "" if unknown.
     """
 
@@ -47,9 +45,7 @@ class FleetPlan:
     """The plan for all nodes, and everything a driver needs to resume it.
 
     Attributes:
-        options: what each node runs.
         files: the user's workload files, path -> text.
-        command: command line to record.
         address: address of the cluster, "auto" for that of this machine.
         choice: selection of nodes, see session.choose.
         wait_s: how long to wait for busy nodes.
@@ -76,7 +72,6 @@ class Written:
     Attributes:
         folder: the trial's folder below the run folder; "" for the run folder itself.
         files: path below `folder` -> content.
-        note: message about the trial.
     """
 
     folder: str

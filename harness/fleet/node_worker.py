@@ -27,11 +27,7 @@ Outbox = queue.Queue[Message | Exception | None]
 
 
 def describe(node: Node, cloud: bool) -> Node:
-    """Return this node with its kind.
-
-    Args:
-        cloud: whether to query the cloud's metadata service.
-    """
+    """Return this node with its kind."""
     gpus, _ = discover()
     host = host_facts()
     described = kind(

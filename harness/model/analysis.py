@@ -222,7 +222,6 @@ class StepTime(Keyed):
     """Breakdown of the step time of one workload, device and variant.
 
     Attributes:
-        batch: samples per step.
         total: seconds per step.
         parts: seconds per step, in the order of Part; their medians add up to the median of `total`. Parts
             that could not be measured are absent. Only UNEXPLAINED may be negative.
@@ -308,7 +307,6 @@ class Finding:
         parts: parts of the step that the cause accounts for; may be empty.
         share: share of the step time, 0 to 1; None if the cause costs no time.
         gain: predicted speedup with the cause removed, 1 / (1 - share).
-        ablation: the corresponding measured gain.
         remedy: the measured variant that addresses the cause with the fewest other changes.
         stages: slowest input pipeline stage; several if their intervals overlap.
         variants: for an impossible measurement, the variant that is too fast and the variant that bounds it.
@@ -533,7 +531,6 @@ class Sweep(Keyed):
     """Throughput of one workload, device and variant over a grid of parameters.
 
     Attributes:
-        axes: names of the swept parameters.
         points: all planned points in grid order; the last axis varies fastest.
         best: the point with the highest median throughput; None if nothing was measured.
     """
@@ -550,10 +547,8 @@ class Cost(Keyed):
     None if a price or reading is missing.
 
     Attributes:
-        per_hour: price per hour.
         training: cost of the published epochs, steady state only, as `Summary.training_s`.
         electricity: cost of the energy for these epochs, as far as `Summary.energy_source` measures it.
-        per_million_samples: cost of a million samples.
     """
 
     per_hour: float | None

@@ -73,7 +73,6 @@ def prepare(
     """Connect to the engine; build images and fetch data as needed.
 
     Args:
-        command, rerun_of: for the manifest.
         run_id: id of the run to continue, "" for a new one.
 
     Raises:

@@ -51,9 +51,7 @@ class Runner:
     """Run jobs on an engine and store each trial in the run folder as soon as it ends.
 
     Attributes:
-        sources: creates the telemetry sources of a trial.
         interval_s: sampling interval, 0 for no sampling.
-        poll_s: polling interval for containers.
         on_trial_end: called with each trial when its folder is complete.
         ending: returns how the machine is about to end, "" if it is not.
     """
