@@ -269,15 +269,9 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
             ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
     steps = [step for script in ran.values() if (step := _step(analysis, row, script))]
     tuned = ran.get(TUNED)
-    components = (
-        {
-            file: text
-            for file, text in each.components.items()
-            if tuned and file.removesuffix(".py") in tuned.text
-        }
-        for each in analysis.run.workloads
-        if each.name == row.workload
-    )
+    components = (each.components for each in analysis.run.workloads if each.name == row.workload)
+    script = tuned.text if tuned else ""
+    used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
     return Ladder(
         row=row,
         # Combinations are rungs on the way to tuned.
@@ -289,10 +283,10 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         ),
         tuned=next((step for step in steps if step.variant == TUNED), None),
         file=f"{row.workload}-tuned.py" if tuned else "",
-        script=tuned.text if tuned else "",
+        script=script,
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
-        components=next(components, {}),
+        components=used,
         accuracies=_accuracies(analysis, row),
     )
 

@@ -36,7 +36,7 @@ def command(
     paths = paths_here()
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
     # The default suite needs these; the others are built when a workload first needs them.
-    targets = target or [name for name in ("cpu", "cuda") if builder.supports(name)]
+    targets = target or [name for name in ("cpu", "cuda") if builder.recipes.supports(name)]
     check_names("image target", targets, TARGETS)
     if fetch_only:
         for name in targets:
