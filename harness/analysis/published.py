@@ -83,7 +83,5 @@ def _factor(number: Published, measured: Estimate | None) -> Estimate | None:
         return None
     nearest = min(max(measured.median, number.value), max(number.upto, number.value))
     if number.unit in TIMES:
-        low, median, high = nearest / measured.high, nearest / measured.median, nearest / measured.low
-    else:
-        low, median, high = (value / nearest for value in (measured.low, measured.median, measured.high))
-    return Estimate(median=median, low=low, high=high, n=measured.n, unit="ratio")
+        return measured.map(lambda value: nearest / value, "ratio")
+    return measured.map(lambda value: value / nearest, "ratio")

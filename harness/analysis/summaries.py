@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -236,8 +235,7 @@ def _cost(prices: Prices, summary: Summary) -> Cost:
         summary.training_samples,
         prices.electricity_per_kwh,
     )
-    speed = summary.throughput
-    sample_s = replace(speed, median=1 / speed.median, low=1 / speed.high, high=1 / speed.low)
+    sample_s = summary.throughput.map(lambda speed: 1 / speed, "s")
     joules = None if samples is None else _times(summary.energy_j_per_sample, samples, "J")
     second = None if rate is None else rate / 3600
     return Cost(
@@ -250,8 +248,4 @@ def _cost(prices: Prices, summary: Summary) -> Cost:
 
 
 def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate | None:
-    if value is None or factor is None:
-        return None
-    return replace(
-        value, median=value.median * factor, low=value.low * factor, high=value.high * factor, unit=unit
-    )
+    return None if value is None or factor is None else value.map(lambda each: each * factor, unit)

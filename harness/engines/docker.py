@@ -41,7 +41,6 @@ from harness.engines.docker_client import (
     timeout,
 )
 from harness.errors import EngineError
-from harness.model.platform import EngineInfo
 
 # Only a process that is stuck in a driver takes longer to end.
 _KILL_WAIT_S = 10.0
@@ -56,6 +55,7 @@ class DockerEngine:
     def __init__(self, client: docker.DockerClient, daemon: Daemon) -> None:
         self.client = client
         self.daemon = daemon
+        self.info = daemon.info
 
     @classmethod
     def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -63,11 +63,6 @@ class DockerEngine:
         client = connect_first(endpoints(environment))
         with engine_call("describe itself"):
             return cls(client, describe(client))
-
-    @property
-    def info(self) -> EngineInfo:
-        """Description of the engine for the manifest."""
-        return self.daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial; a failed start leaves nothing behind."""
@@ -127,7 +122,7 @@ class DockerContainer:
 
     def __init__(self, *, client: docker.DockerClient, container_id: str, cleanup: ExitStack) -> None:
         self._client = client
-        self._id = container_id
+        self.id = container_id
         self._oom_kills = 0
         self._status: int | None = None
         self._lost: BaseException | None = None
@@ -141,11 +136,6 @@ class DockerContainer:
         self._oom_file = _oom_file(pid) if pid else None
         self._cleanup = cleanup.pop_all()
         threading.Thread(target=self._wait, name=f"wait-{container_id[:12]}", daemon=True).start()
-
-    @property
-    def id(self) -> str:
-        """The engine's id of the container."""
-        return self._id
 
     @property
     def pid(self) -> int | None:
@@ -170,7 +160,7 @@ class DockerContainer:
         """Return the last 64 KiB of stdout and stderr; "" if the container was removed."""
         data = b""
         with self._call("read the container's log"), suppress(NotFound):
-            data = self._client.api.logs(self._id, stdout=True, stderr=True)
+            data = self._client.api.logs(self.id, stdout=True, stderr=True)
         return data[-LOG_BYTES:].decode("utf-8", "replace")
 
     def kill(self) -> None:
@@ -179,7 +169,7 @@ class DockerContainer:
             return
         with self._call("kill the container"), suppress(NotFound):
             try:
-                self._client.api.kill(self._id)
+                self._client.api.kill(self.id)
             except APIError as error:
                 # The engine does not wait long for the end.
                 if not self._ended.wait(_KILL_WAIT_S) and error.status_code != _NOT_RUNNING:
@@ -199,7 +189,7 @@ class DockerContainer:
 
     def _wait(self) -> None:
         try:
-            self._status = int(self._client.api.wait(self._id)["StatusCode"])
+            self._status = int(self._client.api.wait(self.id)["StatusCode"])
         except LOST as error:
             self._lost = error
         self._ended.set()
@@ -210,7 +200,7 @@ class DockerContainer:
             yield
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._client.api.inspect_container(self._id)["State"]
+        state: dict[str, Any] = self._client.api.inspect_container(self.id)["State"]
         return state
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from harness.defaults import LOG_BYTES
-from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
+from harness.engines import LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container_settings import NO_GPU, current_owner, init_source, parse_owner
 from harness.engines.docker import oom_kills
 from harness.errors import EngineError
@@ -50,10 +50,7 @@ class LocalEngine:
     programs.
     """
 
-    @property
-    def info(self) -> EngineInfo:
-        """Description of the engine for the manifest."""
-        return EngineInfo(name="local", version=platform.python_version(), isolated=False)
+    info = EngineInfo(name=LOCAL, version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
         """Start a trial; a failed start leaves nothing behind."""
@@ -138,6 +135,8 @@ class LocalProcess:
         self, process: subprocess.Popen[bytes], root: Path, others: Sequence[psutil.Process]
     ) -> None:
         self._process = process
+        self.pid: int | None = process.pid
+        self.id = str(process.pid)
         self._root = root
         self._others = (psutil.Process(process.pid), *others)
         self._log = bytearray()
@@ -146,16 +145,6 @@ class LocalProcess:
         self._killed = False
         self._kills_before = oom_kills(_VMSTAT)
         self._exit: Exit | None = None
-
-    @property
-    def id(self) -> str:
-        """The process id, as text."""
-        return str(self._process.pid)
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the first process."""
-        return self._process.pid
 
     def poll(self) -> Exit | None:
         """Return how it ended; None while it is running."""

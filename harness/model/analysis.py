@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -64,6 +64,11 @@ class Estimate:
     def exact(cls, value: float, unit: str) -> Estimate:
         """Return a value without an interval."""
         return cls(median=value, low=value, high=value, n=1, unit=unit)
+
+    def map(self, function: Callable[[float], float], unit: str) -> Estimate:
+        """Return a monotonic function of the value in another unit."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Estimate(median=function(self.median), low=low, high=high, n=self.n, unit=unit)
 
     @property
     def half_width(self) -> float | None:

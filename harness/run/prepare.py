@@ -90,12 +90,8 @@ def prepare(
     inputs = _inputs(resolved, engine, paths, progress)
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
     sboms = _sboms(manifest.images, engine, paths, progress)
-    images = (
-        replace(
-            each, sbom_sha256=hashlib.sha256(sboms[each.target]).hexdigest() if each.target in sboms else ""
-        )
-        for each in manifest.images
-    )
+    hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
+    images = (replace(each, sbom_sha256=hashes.get(each.target, "")) for each in manifest.images)
     return Prepared(
         resolved=resolved,
         engine=engine,

@@ -28,12 +28,13 @@ _FIELDS: Mapping[str, tuple[int, float]] = {
     "nvlink_crc_errors": (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 1),
     "nvlink_replays": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 1),
 }
+_SLOWDOWN = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 _KERNEL_LOG = Path("/dev/kmsg")
 
 
 def _ecc(kind: int, counter: int) -> Callable[[Any], float]:
-    return lambda gpu: float(pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter))
+    return lambda gpu: pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter)
 
 
 def _remapped(gpu: Any) -> Values:
@@ -82,23 +83,19 @@ _CALLS: Mapping[str, Callable[[Any], float | Values]] = {
     "ecc_uncorrected_ever": _ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
     "remapping": _remapped,
     "nvlinks": _nvlinks,
-    "pcie_max_gen": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu)),
-    "pcie_max_width": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu)),
-    "slowdown_c": lambda gpu: float(
-        pynvml.nvmlDeviceGetTemperatureThreshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
-    ),
-    "temperature_c": lambda gpu: float(pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)),
+    "pcie_max_gen": pynvml.nvmlDeviceGetMaxPcieLinkGeneration,
+    "pcie_max_width": pynvml.nvmlDeviceGetMaxPcieLinkWidth,
+    "slowdown_c": lambda gpu: pynvml.nvmlDeviceGetTemperatureThreshold(gpu, _SLOWDOWN),
+    "temperature_c": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     "power_limit_w": lambda gpu: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
     "power_default_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu) / 1000,
     "power_max_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)[1] / 1000,
-    "clock_set_mhz": lambda gpu: float(pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)),
-    "clock_default_mhz": lambda gpu: float(
-        pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)
-    ),
-    "persistence": lambda gpu: float(pynvml.nvmlDeviceGetPersistenceMode(gpu)),
-    "mig": lambda gpu: float(pynvml.nvmlDeviceGetMigMode(gpu)[0]),
-    "confidential": lambda gpu: float(pynvml.nvmlSystemGetConfComputeState().ccFeature),
-    "processes": lambda gpu: float(len(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu))),
+    "clock_set_mhz": lambda gpu: pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM),
+    "clock_default_mhz": lambda gpu: pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM),
+    "persistence": pynvml.nvmlDeviceGetPersistenceMode,
+    "mig": lambda gpu: pynvml.nvmlDeviceGetMigMode(gpu)[0],
+    "confidential": lambda gpu: pynvml.nvmlSystemGetConfComputeState().ccFeature,
+    "processes": lambda gpu: len(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu)),
     "numa_node": _numa_node,
 }
 
