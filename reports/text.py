@@ -9,41 +9,25 @@ from markupsafe import Markup, escape
 
 from harness.model.analysis import Analysis, Part
 from harness.model.device import CPU, GPU, positions
-from workloads.protocol import (
-    BATCH_PREFIX,
-    CALLS_PREFIX,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    HOST_FED,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    STAGE_PREFIX,
-    STAGES,
-    THREADS_PREFIX,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
-)
+from workloads import protocol
 
 # Variant, or the prefix of variants -> its name; {} stands for what follows the prefix. Others are their own names.
 _VARIANTS = {
-    OPTIMIZATION_PREFIX: "{}",
-    FIX_PREFIX: "{}",
-    INPUT_ONLY: "input alone",
-    MODEL_ONLY: "model alone",
-    CUSTOM_LOOP: "custom training loop",
-    HOST_FED: "model fed from the host",
-    BATCH_PREFIX: "model alone, {}x batch",
-    CALLS_PREFIX: "model alone, {} steps per call",
-    WITHOUT_FRAMEWORK: "compiled, no callbacks",
-    WITHOUT_LAUNCH: "multiple steps per call",
-    WITHOUT_INPUT: "fed from memory",
-    STAGES: "stages of the input",
-    STAGE_PREFIX: "input up to {}",
-    WITHOUT_COPY: "prefetch to device",
-    THREADS_PREFIX: "input alone, {} thread",
+    protocol.OPTIMIZATION_PREFIX: "{}",
+    protocol.FIX_PREFIX: "{}",
+    protocol.INPUT_ONLY: "input alone",
+    protocol.MODEL_ONLY: "model alone",
+    protocol.CUSTOM_LOOP: "custom training loop",
+    protocol.HOST_FED: "model fed from the host",
+    protocol.BATCH_PREFIX: "model alone, {}x batch",
+    protocol.CALLS_PREFIX: "model alone, {} steps per call",
+    protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
+    protocol.WITHOUT_LAUNCH: "multiple steps per call",
+    protocol.WITHOUT_INPUT: "fed from memory",
+    protocol.STAGES: "stages of the input",
+    protocol.STAGE_PREFIX: "input up to {}",
+    protocol.WITHOUT_COPY: "prefetch to device",
+    protocol.THREADS_PREFIX: "input alone, {} thread",
 }
 SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST: "host"}
 

@@ -23,17 +23,8 @@ _MAKES_DATASET = {
 }  # fmt: skip
 # Methods that return a dataset if called on one.
 _KEEPS_DATASET = {
-    "map",
-    "filter",
-    "take",
-    "skip",
-    "repeat",
-    "apply",
-    "with_options",
-    "shard",
-    "enumerate",
-    "concatenate",
-}
+    "map", "filter", "take", "skip", "repeat", "apply", "with_options", "shard", "enumerate", "concatenate",
+}  # fmt: skip
 
 
 class Source:

@@ -6,26 +6,7 @@ import re
 from typing import NamedTuple
 
 from harness.model.analysis import INPUT_PARTS, Part
-from workloads.protocol import (
-    BASELINE,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    FIXES,
-    HOST_FED,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    STAGE_PREFIX,
-    STAGES,
-    THREADS_PREFIX,
-    TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
-)
+from workloads import protocol
 
 
 class VariantKind(NamedTuple):
@@ -49,30 +30,30 @@ class VariantKind(NamedTuple):
 # Those of the breakdown are in the order measured: the driver skips those that earlier ones show to be uninformative.
 # What each changes is in workloads/protocol.py; see also docs/step-time.md.
 _KINDS = (
-    VariantKind(BASELINE, trees=True),
-    VariantKind(TUNED, trees=True),
-    VariantKind(OPTIMIZATION_PREFIX),
-    VariantKind(FIX_PREFIX),
-    VariantKind(INPUT_ONLY, trees=True),
-    VariantKind(MODEL_ONLY, trees=True),
-    VariantKind(CUSTOM_LOOP),
-    VariantKind(HOST_FED, gpu_only=True),
-    VariantKind(BATCH_PREFIX, number="4"),
-    VariantKind(CALLS_PREFIX, number="10"),
-    VariantKind(WITHOUT_FRAMEWORK, removes=(Part.FRAMEWORK,)),
-    VariantKind(WITHOUT_LAUNCH, removes=(Part.LAUNCH, Part.FRAMEWORK)),
-    VariantKind(WITHOUT_INPUT, removes=INPUT_PARTS),
-    VariantKind(STAGES),
-    VariantKind(STAGE_PREFIX),
-    VariantKind(WITHOUT_COPY, gpu_only=True, removes=(Part.COPY,)),
-    VariantKind(THREADS_PREFIX, number="1"),
-    VariantKind(FIXES),
+    VariantKind(protocol.BASELINE, trees=True),
+    VariantKind(protocol.TUNED, trees=True),
+    VariantKind(protocol.OPTIMIZATION_PREFIX),
+    VariantKind(protocol.FIX_PREFIX),
+    VariantKind(protocol.INPUT_ONLY, trees=True),
+    VariantKind(protocol.MODEL_ONLY, trees=True),
+    VariantKind(protocol.CUSTOM_LOOP),
+    VariantKind(protocol.HOST_FED, gpu_only=True),
+    VariantKind(protocol.BATCH_PREFIX, number="4"),
+    VariantKind(protocol.CALLS_PREFIX, number="10"),
+    VariantKind(protocol.WITHOUT_FRAMEWORK, removes=(Part.FRAMEWORK,)),
+    VariantKind(protocol.WITHOUT_LAUNCH, removes=(Part.LAUNCH, Part.FRAMEWORK)),
+    VariantKind(protocol.WITHOUT_INPUT, removes=INPUT_PARTS),
+    VariantKind(protocol.STAGES),
+    VariantKind(protocol.STAGE_PREFIX),
+    VariantKind(protocol.WITHOUT_COPY, gpu_only=True, removes=(Part.COPY,)),
+    VariantKind(protocol.THREADS_PREFIX, number="1"),
+    VariantKind(protocol.FIXES),
 )
 
 BREAKDOWN = tuple(
     f"{kind.name}{kind.number}"
     for kind in _KINDS
-    if kind.name not in (BASELINE, TUNED) and (kind.number or not kind.name.endswith(":"))
+    if kind.name not in (protocol.BASELINE, protocol.TUNED) and (kind.number or not kind.name.endswith(":"))
 )
 GPU_ONLY = frozenset(kind.name for kind in _KINDS if kind.gpu_only)
 OF_TREES = frozenset(kind.name for kind in _KINDS if kind.trees)
