@@ -92,14 +92,7 @@ def clock_findings(case: Case) -> Iterator[Finding]:
     clocks = _clocks(case, BASELINE)
     for cause, time in clocks.slowed.items() if clocks else ():
         lost = 0.0 if clocks is None or clocks.share is None else time * (1.0 - clocks.share)
-        yield Finding(
-            workload=case.name,
-            device=case.device,
-            cause=cause,
-            parts=(Part.COMPUTE,),
-            share=Estimate.exact(lost, "share"),
-            facts={"time": time},
-        )
+        yield case.finding(cause, Estimate.exact(lost, "share"), Part.COMPUTE, facts={"time": time})
 
 
 def host_shares(case: Case, variant: str = BASELINE) -> dict[Cause, float]:
