@@ -124,7 +124,7 @@ def gpu_state(uuid: str) -> tuple[dict[str, float | str], dict[str, str]]:
     return values, missing
 
 
-def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float | str]:
+def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     """Return the host's readings.
 
     Args:
@@ -138,15 +138,15 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
     used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
     nodes = {
         path.parent.name.removeprefix("node"): cpu_numbers(text(path))
-        for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
+        for path in Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
     }
-    errors = [text(path) for path in (root / "sys/devices/system/edac/mc").glob("mc*/ue_count")]
+    errors = [text(path) for path in Path("/sys/devices/system/edac/mc").glob("mc*/ue_count")]
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
         "steal_s": getattr(times, "steal", None),
         "swapped_bytes": float(swap.sin + swap.sout),
-        "governor": cpu_governor(root) or None,
-        "huge_pages": huge_pages(root),
+        "governor": cpu_governor() or None,
+        "huge_pages": huge_pages(),
         "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
         "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,

@@ -33,7 +33,7 @@ def cpu_governor(root: Path = Path("/")) -> str:
     return text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
-def huge_pages(root: Path) -> str | None:
+def huge_pages(root: Path = Path("/")) -> str | None:
     """Return the kernel's choice for transparent huge pages; None if unknown."""
     chosen = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     return chosen[1] if chosen else None

@@ -23,10 +23,7 @@ _NO_IO = "The io controller is not enabled for this cgroup."
 
 _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _THROTTLING = ("cpu_periods", "cpu_throttled_periods", "cpu_throttled_s")
-_METRICS = (
-    "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
-    "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
-)  # fmt: skip
+_METRICS = ("cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids", *_IO)
 
 
 class CgroupSource(FileSource):
