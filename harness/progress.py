@@ -68,20 +68,12 @@ class LoggedTask:
         self.advance(0)
 
 
-class _SilentTask:
-    def advance(self, amount: float) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-
 class Silent:
     """A Progress that shows nothing."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Return a task that shows nothing."""
-        return nullcontext(_SilentTask())
+        return nullcontext(LoggedTask(self.line, label, total))
 
     def line(self, text: str) -> None:
         """Ignore `text`."""

@@ -175,7 +175,17 @@ def execute(
     provider = provider_of() if prepared.resolved.options.cloud_metadata else ""
     try:
         with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as ending:
-            runner = replace(make_runner(prepared, progress, on_trial_end), ending=ending)
+            rate_hz = prepared.resolved.options.rate_hz
+            runner = Runner(
+                engine=prepared.engine,
+                folder=prepared.folder,
+                profile=prepared.resolved.profile,
+                sources=default_sources,
+                interval_s=1 / rate_hz if rate_hz else 0.0,
+                progress=progress,
+                on_trial_end=on_trial_end,
+                ending=ending,
+            )
             if not prepared.folder.exists():
                 files = {f"sbom-{target}.cdx.json": text for target, text in prepared.sboms.items()}
                 prepared.folder.create(prepared.run, files)
@@ -194,22 +204,6 @@ def _health_watch(prepared: Prepared) -> HealthWatch:
     )
     data = next((each.host for each in mounts), prepared.folder.path)
     return HealthWatch(prepared.manifest.gpus, prepared.manifest.options.cpus, data)
-
-
-def make_runner(
-    prepared: Prepared, progress: Progress, on_trial_end: Callable[[Trial], None] | None = None
-) -> Runner:
-    """Return the runner of a prepared run."""
-    rate_hz = prepared.resolved.options.rate_hz
-    return Runner(
-        engine=prepared.engine,
-        folder=prepared.folder,
-        profile=prepared.resolved.profile,
-        sources=default_sources,
-        interval_s=1 / rate_hz if rate_hz else 0.0,
-        progress=progress,
-        on_trial_end=on_trial_end,
-    )
 
 
 def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:
@@ -256,10 +250,9 @@ def _sboms(images: Sequence[ImageInfo], engine: Engine, paths: Paths, progress: 
 
 def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
-    current = datetime.datetime.now(datetime.UTC)
     return Manifest(
-        run_id=run_id or new_run_id(current),
-        created=current.isoformat(timespec="seconds"),
+        run_id=run_id or new_run_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         command="",
@@ -283,9 +276,9 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
     )
 
 
-def new_run_id(current: datetime.datetime) -> str:
+def new_run_id() -> str:
     """Return a unique run id that sorts by time."""
-    return f"{current:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def git_commit(checkout: Path) -> str:
