@@ -26,7 +26,7 @@ from harness.engines.container_settings import (
     current_owner,
     host_options,
     identity_for,
-    parse_owner,
+    owner_has_ended,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -86,12 +86,10 @@ class DockerEngine:
 
     def remove_stale(self) -> None:
         """Remove containers of killed harnesses."""
-        current = current_owner()
         with engine_call("list containers"):
             result = self.client.api.containers(all=True, filters={"label": [OWNER]})
         for entry in result:
-            owner = parse_owner(entry["Labels"][OWNER])
-            if owner is not None and owner.has_ended(current):
+            if owner_has_ended(entry["Labels"][OWNER]):
                 remove_container(self.client, entry["Id"])
 
     def answers(self) -> bool:

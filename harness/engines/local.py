@@ -18,7 +18,7 @@ import psutil
 
 from harness.defaults import LOG_BYTES
 from harness.engines import LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, current_owner, init_source, parse_owner
+from harness.engines.container_settings import NO_GPU, current_owner, init_source, owner_has_ended
 from harness.engines.docker import oom_kills
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
@@ -90,13 +90,10 @@ class LocalEngine:
 
     def remove_stale(self) -> None:
         """Remove private folders of killed harnesses."""
-        current = current_owner()
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
             with suppress(OSError):  # removed in the meantime
-                if record.stat().st_uid != os.getuid():
-                    continue
-                owner = parse_owner(record.read_text(encoding="utf-8", errors="replace"))
-                if owner is not None and owner.has_ended(current):
+                own = record.stat().st_uid == os.getuid()
+                if own and owner_has_ended(record.read_text(encoding="utf-8", errors="replace")):
                     remove_tree(record.parent)
 
     def answers(self) -> bool:

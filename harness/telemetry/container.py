@@ -44,13 +44,7 @@ class CgroupSource(FileSource):
         except NoCgroupError as error:
             gap(CONTAINER, "*", str(error))
             return {}
-        cgroup_limits = limits(self._cgroup)
-        by_metric = {
-            "cpu_limit_cpus": cgroup_limits.cpus,
-            "mem_limit_bytes": cgroup_limits.memory_bytes,
-            "pids_limit": cgroup_limits.pids,
-        }
-        self._limits = {metric: value for metric, value in by_metric.items() if value is not None}
+        self._limits = limits(self._cgroup)
         columns = super().start(target, gap_if_running)
         return {CONTAINER: (*columns[CONTAINER], *self._limits)}
 
