@@ -86,10 +86,10 @@ class Case:
                 return tuple(summary.telemetry[reading] for reading in readings)
         return ()
 
-    def gpu_mean(self, variant: str, *choices: tuple[str, str]) -> float | None:
-        """Return the mean of `gpu_values`; None without any."""
+    def gpu_share(self, variant: str, *choices: tuple[str, str]) -> float | None:
+        """Return the mean of `gpu_values` in percent as a share; None without any."""
         values = self.gpu_values(variant, *choices)
-        return sum(values) / len(values) if values else None
+        return sum(values) / len(values) / 100 if values else None
 
     def metric(self, variant: str, name: str) -> float | None:
         """Return the median over trials of a metric reported for a variant."""

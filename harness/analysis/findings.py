@@ -223,12 +223,7 @@ def _host(case: Case) -> Cause:
 
 def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
     """Return the finding for the device itself: what its time is spent on as far as that is known, else compute."""
-    facts: dict[str, float | None] = {
-        name: None
-        if (percent := case.gpu_mean(BASELINE, ("gpm", f"{name}_util_pct"))) is None
-        else percent / 100
-        for name in ("dram", "sm", "tensor")
-    }
+    facts = {name: case.gpu_share(BASELINE, ("gpm", f"{name}_util_pct")) for name in ("dram", "sm", "tensor")}
     facts["peak"] = use.of_measured if use else None
     share = _share(time, Part.COMPUTE)
     bits, fix = case.metric(BASELINE, COMPUTE_BITS), case.ratio(RatioKind.OVER_BASELINE, PRECISION_FIX)
@@ -243,13 +238,13 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
 
 def _on_cpu(case: Case, time: StepTime) -> Finding | None:
     """Return the finding for compute that a GPU waits for: layers or operations placed on the CPU."""
-    percent = case.gpu_mean(MODEL_ONLY, *GPU_UTILISATION)
+    busy = case.gpu_share(MODEL_ONLY, *GPU_UTILISATION)
     compute, launch = time.share(Part.COMPUTE), time.share(Part.LAUNCH)
     model = compute + launch
-    if percent is None or compute < MIN_ON_CPU * model or percent / 100 > 0.5 * compute / model:
+    if busy is None or compute < MIN_ON_CPU * model or busy > 0.5 * compute / model:
         return None
     share = _share(time, Part.COMPUTE)
-    return case.finding(Cause.ON_CPU, share, Part.COMPUTE, facts={"busy": percent / 100})
+    return case.finding(Cause.ON_CPU, share, Part.COMPUTE, facts={"busy": busy})
 
 
 def _update(case: Case, time: StepTime) -> Finding | None:

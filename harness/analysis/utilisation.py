@@ -31,8 +31,7 @@ def device_activity(case: Case, variant: str) -> float | None:
     For a GPU this is an upper bound of its real utilisation.
     """
     if case.on_gpu:
-        values = case.gpu_values(variant, *GPU_UTILISATION)
-        return sum(values) / len(values) / 100 if values else None
+        return case.gpu_share(variant, *GPU_UTILISATION)
     used, cpus = cpus_used(case, variant), case.cpus
     return min(1.0, used / cpus) if used is not None and cpus else None
 
