@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -64,7 +65,7 @@ def command(
         # Each node checks what depends on its hardware: its CPUs and number of GPUs.
         split_devices(options.device)
         resolve(replace(options, device="cpu", cpus=""))
-        folder = FleetFolder(options.out / f"fleet-{new_run_id()}")
+        folder = FleetFolder(options.out / f"fleet-{new_run_id(datetime.datetime.now(datetime.UTC))}")
         plan = FleetPlan(
             options=options,
             files=user_files(options),

@@ -250,9 +250,10 @@ def _sboms(images: Sequence[ImageInfo], engine: Engine, paths: Paths, progress: 
 
 def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
     options = resolved.options
+    current = datetime.datetime.now(datetime.UTC)
     return Manifest(
-        run_id=run_id or new_run_id(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        run_id=run_id or new_run_id(current),
+        created=current.isoformat(timespec="seconds"),
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         command="",
@@ -276,9 +277,9 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
     )
 
 
-def new_run_id() -> str:
+def new_run_id(current: datetime.datetime) -> str:
     """Return a unique run id that sorts by time."""
-    return f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{current:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def git_commit(checkout: Path) -> str:
