@@ -26,7 +26,7 @@ FOLDER = Path(harness.run.__file__).with_name("references")
 
 def main(run: str, name: str) -> None:
     """Write the extract of a run folder or report file as NAME."""
-    extracted = extract(analyse(open_run(Path(run))), label=name)
+    extracted = replace(extract(analyse(open_run(Path(run)))), label=name)
     facts: dict[Section, Mapping[str, str]] = {
         section: {field: value for field, value in fields.items() if not field.endswith(HASHED)}
         for section, fields in extracted.facts.items()

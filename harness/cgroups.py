@@ -28,15 +28,6 @@ class Cgroup:
         return folder / name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of CPU time (in CPUs), memory and number of tasks; None means no limit."""
-
-    cpus: float | None = None
-    memory_bytes: int | None = None
-    pids: int | None = None
-
-
 def find(root: Path, pid: int | str) -> Cgroup:
     """Return the cgroup of process `pid` or "self", with /proc and the mounts under `root`.
 
@@ -73,8 +64,8 @@ def locate(root: Path, pid: int | None) -> Cgroup:
     return cgroup
 
 
-def limits(cgroup: Cgroup) -> Limits:
-    """Return the limits set on a cgroup itself, ignoring its parents."""
+def limits(cgroup: Cgroup) -> Mapping[str, float]:
+    """Return metric -> limit of CPU time (in CPUs), memory and tasks set on a cgroup itself, not on its parents."""
     if cgroup.version == 2:
         quota, _, period = _text(cgroup.file(UNIFIED, "cpu.max")).partition(" ")
         memory = _text(cgroup.file(UNIFIED, "memory.max"))
@@ -84,11 +75,12 @@ def limits(cgroup: Cgroup) -> Limits:
         memory = _text(cgroup.file("memory", "memory.limit_in_bytes"))
     pids = _text(cgroup.file("pids", "pids.max"))
     # v1 reports "no limit" as the largest multiple of the page size.
-    return Limits(
-        cpus=int(quota) / int(period) if quota.isdigit() and period.isdigit() else None,
-        memory_bytes=int(memory) if memory.isdigit() and int(memory) < 1 << 60 else None,
-        pids=int(pids) if pids.isdigit() else None,
-    )
+    found = {
+        "cpu_limit_cpus": int(quota) / int(period) if quota.isdigit() and period.isdigit() else None,
+        "mem_limit_bytes": int(memory) if memory.isdigit() and int(memory) < 1 << 60 else None,
+        "pids_limit": int(pids) if pids.isdigit() else None,
+    }
+    return {metric: limit for metric, limit in found.items() if limit is not None}
 
 
 def _relative_path(path: str, branch: str) -> str:

@@ -14,7 +14,6 @@ GPUS = "0"
 RUNS = Path("runs")
 # Telemetry samples per second.
 RATE_HZ = 10.0
-MAX_RATE_HZ = 100.0
 # Share of the machine's memory that a container may use.
 MEMORY_SHARE = 0.9
 # Limits of a container's /tmp and shared memory. NCCL needs more than the engine's default of 64 MiB.
@@ -29,16 +28,8 @@ OUT_DEPTH = 64
 # How much of a trial's output is kept: its end.
 LOG_BYTES = 64 << 10
 SIZE_CHECK_S = 2.0
-# Upper limits of options. MAX_PLANNED: trials of a run; MAX_TRIALS: trials of a workload on a device.
-MAX_TRIALS = 1_000
+# Trials of a run.
 MAX_PLANNED = 100_000
-MAX_CALL = 1000
-MAX_SEED = 2**32 - 1
-MAX_STALL_S = 7 * 86_400.0
-# Shorter, a device does not even warm up.
-MIN_SOAK_S, MAX_SOAK_S = 20.0, 24 * 3600.0
-MAX_CPUS = 8_192.0
-MAX_MEMORY_GIB = 1 << 20
 # Limits of the run embedded in a page, which keep the page below 1.5 MB: telemetry values and steps; characters.
 MAX_PAGE_VALUES = 450_000
 MAX_PAGE_CHARACTERS = 620_000

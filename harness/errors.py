@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
@@ -34,12 +34,7 @@ def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class TfbenchError(Exception):
-    """Base class of all errors shown to users.
-
-    Args:
-        message: what happened, as a sentence.
-        hint: what to try, as an imperative sentence.
-    """
+    """Base class of all errors shown to users."""
 
     exit_code: ClassVar[int] = 1
 
@@ -105,6 +100,13 @@ class UnhealthyError(TfbenchError, exit_code=12):
 
 class Interrupted(TfbenchError, exit_code=130):  # noqa: N818 - caused by the user, not an error
     """The user pressed Ctrl-C, or the process received a termination signal."""
+
+
+def check_names(kind: str, names: Iterable[str], choices: Collection[str]) -> None:
+    """Raise UsageError for the first of some names that is not a choice."""
+    for name in names:
+        if name not in choices:
+            raise unknown(kind, name, choices)
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:

@@ -26,13 +26,18 @@ def paths_here() -> Paths:
     return Paths(checkout=Path(__file__).resolve().parents[1], cache=Path(cache).resolve())
 
 
+def nearest_existing(path: Path) -> Path:
+    """Return a path, or its nearest parent that exists."""
+    return next(each for each in (path, *path.absolute().parents) if each.exists())
+
+
 def require_writable(path: Path) -> Path:
     """Check that a folder, or its nearest parent if it does not exist, is writable; return it.
 
     Raises:
         StoreError: it is not.
     """
-    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    nearest = nearest_existing(path)
     with on_disk(nearest):
         tempfile.TemporaryFile(dir=nearest).close()
     return path

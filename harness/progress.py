@@ -29,13 +29,7 @@ class Progress(Protocol):
 
 
 class LoggedTask:
-    """A Task that periodically writes a line with the share done, the elapsed seconds and the note.
-
-    Args:
-        write: receives each line.
-        every_s: seconds between lines.
-        clock: monotonic clock in seconds.
-    """
+    """A Task that periodically writes a line with the share done, the elapsed seconds and the note."""
 
     def __init__(
         self,
@@ -74,20 +68,12 @@ class LoggedTask:
         self.advance(0)
 
 
-class _SilentTask:
-    def advance(self, amount: float) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-
 class Silent:
     """A Progress that shows nothing."""
 
     def task(self, label: str, total: float | None) -> AbstractContextManager[Task]:
         """Return a task that shows nothing."""
-        return nullcontext(_SilentTask())
+        return nullcontext(LoggedTask(self.line, label, total))
 
     def line(self, text: str) -> None:
         """Ignore `text`."""

@@ -124,14 +124,14 @@ def check_message_pack(content: bytes) -> None:
             raise ValueError(f"it has the unknown type {kind:#x}")
 
 
-def read_object(path: Path, *, max_bytes: int = 64 << 20) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
     Raises:
         StoreError: the file cannot be read, or is not a JSON object.
     """
     try:
-        value = parse_json(read_file(path, max_bytes=max_bytes))
+        value = parse_json(read_file(path, max_bytes=64 << 20))
     except ValueError as error:
         raise StoreError(f"{path} is damaged: {error}.", hint="Restore it from a copy.") from error
     if not isinstance(value, dict):

@@ -57,7 +57,6 @@ class Figure:
     """A chart with its title and table.
 
     Attributes:
-        id: id of the page element.
         spec: Vega-Lite; a concatenation of panels of equal width.
         reserve_px: width of the labels beside the panels.
         extent_s: end of the time axis, if it is bound to the selection "zoom".

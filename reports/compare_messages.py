@@ -16,10 +16,9 @@ from harness.model.comparison import (
     Speed,
     Versus,
 )
-from harness.model.variants import variant_name
 from harness.wording import counted, some
 from reports import numbers
-from reports.text import device_names
+from reports.text import device_names, variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",

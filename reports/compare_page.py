@@ -11,7 +11,6 @@ from typing import Any
 
 from harness.model.analysis import NORMAL_BAND, Key, find_by_key
 from harness.model.comparison import Difference, Extract, Gate, Outcome, Versus
-from harness.model.variants import variant_name
 from harness.wording import short_digests, some
 from reports import charts, compare_messages, machine, numbers
 from reports.compare_messages import MARKS, device_in, reference_name, subject
@@ -19,18 +18,12 @@ from reports.exports import comparison_document
 from reports.frame import environment, framed
 from reports.messages import caveat_lines, limit
 from reports.step_time_charts import breakdown_figure
-from reports.text import device_name
+from reports.text import device_name, variant_name
 from workloads.protocol import BASELINE, COPIES, PRECISIONS, TUNED
 
 
 def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
-    """Return the comparison as one HTML page without external references.
-
-    Args:
-        versus: the comparison.
-        gate: checks against a baseline, if requested.
-        code: the JavaScript of the charts, from `charts_code`.
-    """
+    """Return the comparison as one HTML page without external references."""
     figures, document = figures_of(versus), comparison_document(versus, gate)
     return framed("compare", _context(versus, gate), figures, document=document, code=code)
 

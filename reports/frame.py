@@ -16,12 +16,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.extract import facts
-from harness.model.variants import variant_name
 from harness.wording import counted, scalar_word
 from reports import charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
 from reports.speed_charts import sweep_table
-from reports.text import device_name
+from reports.text import device_name, variant_name
 
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
@@ -70,7 +69,6 @@ def framed(
     Args:
         name: name of the template and of the folder of its sections.
         context: values available to the template and its sections.
-        figures: id -> figure.
         document: JSON-serialisable data to embed.
         code: the JavaScript of the charts, embedded only if there are figures.
     """

@@ -207,8 +207,8 @@ def _clocks(facts: Facts, text: str) -> str:
     return f"limited by a setting for {numbers.percent(locked)} of the time" if locked else "not limited"
 
 
-def _flag(on: str, off: str = "off") -> Callable[[Facts, str], str]:
-    return lambda facts, text: on if facts["on"] else off
+def _flag(on: str) -> Callable[[Facts, str], str]:
+    return lambda facts, text: on if facts["on"] else "off"
 
 
 def _processes(facts: Facts, text: str) -> str:

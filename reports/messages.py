@@ -22,10 +22,9 @@ from harness.model.analysis import (
 )
 from harness.model.device import is_gpu
 from harness.model.run import Run, Status
-from harness.model.variants import variant_name
-from harness.wording import counted, some
+from harness.wording import counted, point_words, some
 from reports import numbers
-from reports.text import SHORT_PARTS, device_name, device_names
+from reports.text import SHORT_PARTS, device_name, device_names, variant_name
 from workloads.protocol import BASELINE, TUNED, WORTH
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
@@ -243,11 +242,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         if each.variant in (BASELINE, TUNED)
     }
     points = [point for sweep in analysis.sweeps for point in sweep.points]
-    speeds |= {
-        ", ".join(f"{name} {value}" for name, value in each.point): each.throughput
-        for each in points
-        if each.throughput
-    }
+    speeds |= {point_words(each.point): each.throughput for each in points if each.throughput}
     if not speeds:
         return "Nothing was measured.", "alert"
     widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}

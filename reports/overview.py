@@ -22,9 +22,8 @@ from harness.model.analysis import (
 from harness.model.device import CPU, is_gpu
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
-from harness.model.variants import variant_name
 from reports import numbers
-from reports.text import SHORT_PARTS, devices_of
+from reports.text import SHORT_PARTS, devices_of, variant_name
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
 
@@ -118,7 +117,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
                 if (each.workload, each.device) == (workload, device)
                 and each.measured_variant == BASELINE
                 and each.factor is not None
-                and each.is_time_or_speed
+                and each.number.unit in ("samples/s", "s")
             ),
             None,
         ),
@@ -270,15 +269,9 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
             ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
     steps = [step for script in ran.values() if (step := _step(analysis, row, script))]
     tuned = ran.get(TUNED)
-    components = (
-        {
-            file: text
-            for file, text in each.components.items()
-            if tuned and file.removesuffix(".py") in tuned.text
-        }
-        for each in analysis.run.workloads
-        if each.name == row.workload
-    )
+    components = (each.components for each in analysis.run.workloads if each.name == row.workload)
+    script = tuned.text if tuned else ""
+    used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
     return Ladder(
         row=row,
         # Combinations are rungs on the way to tuned.
@@ -290,10 +283,10 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         ),
         tuned=next((step for step in steps if step.variant == TUNED), None),
         file=f"{row.workload}-tuned.py" if tuned else "",
-        script=tuned.text if tuned else "",
+        script=script,
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
-        components=next(components, {}),
+        components=used,
         accuracies=_accuracies(analysis, row),
     )
 

@@ -34,8 +34,6 @@ def render_html(analysis: Analysis, *, code: str, record: str = "") -> str:
     """Return the report as one HTML page without external references.
 
     Args:
-        analysis: the analysis to report.
-        code: the JavaScript of the charts, from `charts_code`.
         record: the run to embed, packed by harness.run.recording.
     """
     figures, document = figures_of(analysis), results_document(analysis)

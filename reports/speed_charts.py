@@ -19,7 +19,6 @@ from harness.model.analysis import (
     find_by_key,
 )
 from harness.model.device import is_gpu, positions
-from harness.model.variants import variant_name
 from harness.wording import point_words, scalar_word
 from reports import machine, numbers
 from reports.charts import (
@@ -40,7 +39,7 @@ from reports.charts import (
 )
 from reports.messages import published_note
 from reports.step_time_charts import shown_pipelines
-from reports.text import device_name, devices_of, titles_of
+from reports.text import device_name, devices_of, titles_of, variant_name
 from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,
@@ -347,7 +346,6 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     """Draw one sweep.
 
     Args:
-        title: title of the workload.
         number: makes the figure's id unique in a page.
     """
     records = [
@@ -439,6 +437,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
 def _bar(each: Capability) -> dict[str, Any]:
     whole = each.sheet or median(each.references)
     text = machine.capability(each)
+    ends = " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))
     if each.references:
         share = numbers.percent(each.value.median / median(each.references))
         text = f"{text}, {share} of its kind"
@@ -447,13 +446,7 @@ def _bar(each: Capability) -> dict[str, Any]:
         "share": each.value.median / whole,
         "kind": median(each.references) / whole if each.references else None,
         "text": text,
-        "interval": _bar_interval(each),
+        "interval": ends if each.value.n > 1 else "one trial",
         "at": machine.load(each) or numbers.MISSING,
         "colour": device_colour(each.device),
     }
-
-
-def _bar_interval(each: Capability) -> str:
-    if each.value.n < 2:
-        return "one trial"
-    return " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))

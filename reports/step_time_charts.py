@@ -8,10 +8,9 @@ from typing import Any
 import altair as alt
 
 from harness.model.analysis import INPUT_PARTS, Analysis, Part, Pipeline, Stage, StepTime
-from harness.model.variants import variant_name
 from reports import numbers
 from reports.charts import COLOUR, Figure, LegendKey, part_colour, row_figure, span, whiskers
-from reports.text import SHORT_PARTS, devices_of, titles_of
+from reports.text import SHORT_PARTS, devices_of, titles_of, variant_name
 
 _ROW_PX = 24
 _LETTER_PX = 7.0  # average width in a label

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from harness.model.analysis import GPU_POWER, GPU_UTILISATION
 from harness.model.device import positions
 from harness.model.run import Series, Trial
-from harness.model.variants import variant_name
 from harness.run.downsampling import downsample
 from reports import numbers
 from reports.charts import (
@@ -31,7 +30,7 @@ from reports.charts import (
     rows,
     stacked,
 )
-from reports.text import device_name
+from reports.text import device_name, variant_name
 from workloads.protocol import EVALUATE, FIRST_STEP, SOAK, STEADY, WARM_UP
 
 Floats = NDArray[np.float64]

@@ -10,11 +10,10 @@ from rich.text import Text
 
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
-from harness.model.variants import variant_name
 from reports import machine, messages, numbers
 from reports.overview import Row, description, first_fix, rows, verdict
 from reports.speed_charts import sweep_table
-from reports.text import device_name, devices_of, harmless
+from reports.text import device_name, devices_of, harmless, variant_name
 
 SWEEP_ROWS = 24
 _LEFT_ALIGNED = frozenset({"workload", "on", "limited by", "outcome"})

@@ -33,7 +33,7 @@ def write_run(path: Path, run: Run) -> RunFolder:
         if trial.status is not Status.INTERRUPTED:
             folder.close_trial(trial, "")
     if run.ended:
-        folder.close(())
+        folder.close()
     return folder
 
 

@@ -23,7 +23,7 @@ def changed(run: Extract, section: Section, field: str, value: str) -> Extract:
 
 class TestExtract:
     def test_has_speeds_of_each_trial_step_times_and_main_findings(self):
-        extracted = extract(analyse(builders.gpu_run(trials=4)), label="lab")
+        extracted = replace(extract(analyse(builders.gpu_run(trials=4))), label="lab")
         keys = set(itertools.product(("cifar100-mlp",), ("cpu", "gpu0"), ("baseline", "tuned")))
         assert extracted.label == "lab"
         assert {each.key for each in extracted.speeds} == {each.key for each in extracted.step_times} == keys

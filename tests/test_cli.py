@@ -13,9 +13,10 @@ import typer.main
 from harness.analysis import analyse
 from harness.cli.app import COMMANDS, build_app
 from harness.errors import TfbenchError
+from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
-from harness.system.doctor_checks import Check, State
+from harness.system.doctor_checks import Check
 from tests.builders import bare_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run
@@ -134,15 +135,14 @@ class TestUsageErrors:
 
 def test_doctor_lists_failures_first(tfbench, monkeypatch):
     module = importlib.import_module("harness.cli.doctor")
-    states = (State.OK, State.NOTE, State.FAIL)
-    checks = [Check(f"the {state} one", state, "It is so.") for state in states]
+    levels = (Level.OK, Level.ATTENTION, Level.FAIL)
+    checks = [Check(f"the {level} one", level, "It is so.") for level in levels]
     monkeypatch.setattr(module, "examine", lambda *_: checks)
     done = tfbench("doctor")
     assert done.code == 1
     # The health of this machine comes with them.
     words = [line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")]
-    assert words == sorted(words)
-    assert set(words) >= {"fail", "note", "ok"}
+    assert list(dict.fromkeys(words)) == ["fail", "attention", "ok"]
 
 
 def test_unexpected_error_prints_one_line_and_logs_the_traceback(tfbench, monkeypatch):

@@ -192,14 +192,14 @@ def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine,
     variables = {**os.environ, "TMPDIR": str(temporary)}
     harness = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
     pids = [int(word) for word in harness.stdout.readline().split()]
-    assert engine.remove_stale() == 0
+    engine.remove_stale()
+    assert len(list(temporary.iterdir())) == 1
     harness.kill()
     harness.wait()
     wait_until_ended(*pids)
     unfinished = write_files(temporary / "tfbench-x", {"owner": "{half a reco"})
-    assert engine.remove_stale() == 1
+    engine.remove_stale()
     assert list(temporary.iterdir()) == [unfinished]
-    assert engine.remove_stale() == 0
 
 
 def test_timeout_is_an_error(engine, make_spec):

@@ -19,15 +19,17 @@ from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability, Cause, CaveatKind
+from harness.model.platform import Level
 from harness.model.run import Metric, Options, Run, Trial
 from harness.model.workload import Workload
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run.json_values import from_plain
 from harness.run.plan import machine_trials, soak_trials
+from harness.run.resolve import resolve
 from harness.run.runner import Stopping
 from harness.run.trial_container import spec_for
-from harness.system.doctor_checks import State, disk_checks, examine, prove_device
+from harness.system.doctor_checks import disk_checks, examine, prove_device
 from harness.system.machine import host_facts, system_description
 from reports import compare_page, machine, messages
 from reports.exports import render_csv
@@ -239,9 +241,12 @@ def test_devices_are_saturated_for_so_long_and_gpus_that_work_together_at_once()
 def test_times_have_units_and_other_times_are_refused():
     read = _PARSERS["soak_s"][1]
     assert [read(text) for text in ("90s", "10m", "1h", "45")] == [90, 600, 3600, 45]
-    for text in ("", "m", "5s", "ten", "-1m", "nan", "99h"):
+    for text in ("", "m", "ten"):
         with pytest.raises(UsageError, match="--soak"):
             read(text)
+    for text in ("5s", "-1m", "nan", "99h"):
+        with pytest.raises(UsageError, match="--soak"):
+            resolve(Options(soak_s=read(text)))
 
 
 def probed(trial: Trial, speed: float) -> Trial:
@@ -423,7 +428,7 @@ FULL = Path("/proc")  # a disk without space
 )
 def test_space_needed_on_each_disk(cache, images, to_build, needed):
     checks = list(disk_checks(cache, images, to_build))
-    assert [check.state for check in checks] == [State.FAIL if size else State.OK for size in needed]
+    assert [check.level for check in checks] == [Level.FAIL if size else Level.OK for size in needed]
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
@@ -431,7 +436,7 @@ def test_space_needed_on_each_disk(cache, images, to_build, needed):
 def test_a_cache_that_is_a_file_has_no_space(tmp_path, below):
     (tmp_path / "file").touch()
     (check,) = disk_checks(tmp_path / "file" / below, None, ())
-    assert check.state is State.FAIL
+    assert check.level is Level.FAIL
     assert "TFBENCH_CACHE" in check.remedy
 
 

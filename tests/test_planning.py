@@ -223,7 +223,6 @@ def test_default_is_the_default_suite_and_all_is_everything() -> None:
 def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> None:
     chosen = select(["two.py", "cifar10-mlp", "./train.py", "cifar10-mlp", str(folder / "train.py")])
     assert names(chosen) == ["two", "wide", "cifar10-mlp", "train"]
-    assert [entry.external for entry in chosen] == [True, True, False, True]
     assert chosen[3].path == folder / "train.py"
     assert names(select(["all", "train.py"])) == [*names(built_in()), "train"]
 

@@ -53,9 +53,9 @@ class PlantingEngine:
                 ) from error
         return container
 
-    def remove_stale(self) -> int:
+    def remove_stale(self) -> None:
         """Remove containers left behind by an earlier harness."""
-        return self._inner.remove_stale()
+        self._inner.remove_stale()
 
     def answers(self) -> bool:
         """Return whether the inner engine answers."""

@@ -8,12 +8,14 @@ from statistics import median
 
 from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
-from harness.model.analysis import Comparison, Estimate, RatioKind, Reading, Summary
+from harness.model.analysis import Cause, Comparison, Estimate, Finding, Part, RatioKind, Reading, Summary
 from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload
 from workloads.protocol import BASELINE, INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
+
+_NONE: Mapping[str, float | None] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,14 @@ class Case:
         records = self.run.manifest.gpus
         return tuple(records[position] for position in positions(self.device) if position < len(records))
 
+    def finding(
+        self, cause: Cause, share: Estimate | None, *parts: Part, facts: Mapping[str, float | None] = _NONE
+    ) -> Finding:
+        """Return a finding about this workload and device, with the facts that are known."""
+        known = {name: value for name, value in facts.items() if value is not None}
+        workload, device = self.name, self.device
+        return Finding(workload=workload, device=device, cause=cause, share=share, parts=parts, facts=known)
+
     def speed(self, variant: str) -> float | None:
         """Return a variant's throughput in samples/s."""
         summary = self.variants.get(variant)
@@ -76,10 +86,10 @@ class Case:
                 return tuple(summary.telemetry[reading] for reading in readings)
         return ()
 
-    def gpu_mean(self, variant: str, *choices: tuple[str, str]) -> float | None:
-        """Return the mean of `gpu_values`; None without any."""
+    def gpu_share(self, variant: str, *choices: tuple[str, str]) -> float | None:
+        """Return the mean of `gpu_values` in percent as a share; None without any."""
         values = self.gpu_values(variant, *choices)
-        return sum(values) / len(values) if values else None
+        return sum(values) / len(values) / 100 if values else None
 
     def metric(self, variant: str, name: str) -> float | None:
         """Return the median over trials of a metric reported for a variant."""

@@ -19,13 +19,8 @@ from workloads.protocol import BASELINE, TUNED
 COMPARED = (BASELINE, TUNED)
 
 
-def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract:
-    """Return the extract of a run.
-
-    Args:
-        label: display name; the run id if empty.
-        source: the path that the run was read from.
-    """
+def extract(analysis: Analysis) -> Extract:
+    """Return the extract of a run."""
     run = analysis.run
     manifest = run.manifest
     speeds = tuple(_speeds(analysis))
@@ -36,7 +31,7 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
     pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
     return Extract(
         run_id=manifest.run_id,
-        label=label or manifest.run_id,
+        label=manifest.run_id,
         created=manifest.created,
         machine=machine_name(manifest),
         facts=run_facts,
@@ -55,7 +50,6 @@ def extract(analysis: Analysis, *, label: str = "", source: str = "") -> Extract
         unfinished=run.unfinished,
         swept=len({(each.workload, each.device, each.point) for each in run.planned if each.point}),
         currency=manifest.prices.currency if manifest.prices else "",
-        source=source,
     )
 
 

@@ -26,6 +26,7 @@ from harness.model.analysis import (
     StepTime,
     find_by_key,
 )
+from harness.model.variants import ABLATIONS
 from workloads.protocol import (
     BASELINE,
     CALLBACKS,
@@ -40,10 +41,6 @@ from workloads.protocol import (
     RETRACING,
     RUN_EAGERLY,
     TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
     WORTH,
 )
 
@@ -70,13 +67,6 @@ MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
-# Variants that remove parts of the baseline's step, fewest parts first.
-ABLATIONS: Mapping[str, tuple[Part, ...]] = {
-    WITHOUT_COPY: (Part.COPY,),
-    WITHOUT_FRAMEWORK: (Part.FRAMEWORK,),
-    WITHOUT_INPUT: INPUT_PARTS,
-    WITHOUT_LAUNCH: (Part.LAUNCH, Part.FRAMEWORK),
-}
 PRECISION_FIX = f"{FIX_PREFIX}{precision.NAME}"
 # Cause -> what remedies that address it answer; see workloads.protocol.Fix.
 _INPUT = frozenset({"input", "cache", "loader"})
@@ -157,24 +147,13 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
         # What changes during the measurement has a wide interval, but a large share is never by chance.
         if share.median >= smallest and (share.low > 0.0 or share.median >= CERTAIN_SHARE):
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
-            finding = _finding(case, cause, parts, share, facts)
+            finding = case.finding(cause, share, *parts, facts=facts)
             yield replace(finding, gain=speedup_without(share.median), stages=stages)
     yield from clock_findings(case)
     yield _device(case, time, use)
     unexplained = _share(time, Part.UNEXPLAINED)
     if abs(unexplained.median) > MIN_UNEXPLAINED:
-        yield _finding(case, Cause.UNEXPLAINED, (Part.UNEXPLAINED,), unexplained, {})
-
-
-def _finding(case: Case, cause: Cause, parts: tuple[Part, ...], share: Estimate, facts: _Facts) -> Finding:
-    return Finding(
-        workload=case.name,
-        device=case.device,
-        cause=cause,
-        parts=parts,
-        share=share,
-        facts={name: value for name, value in facts.items() if value is not None},
-    )
+        yield case.finding(Cause.UNEXPLAINED, unexplained, Part.UNEXPLAINED)
 
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
@@ -244,32 +223,28 @@ def _host(case: Case) -> Cause:
 
 def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
     """Return the finding for the device itself: what its time is spent on as far as that is known, else compute."""
-    facts: dict[str, float | None] = {
-        name: None
-        if (percent := case.gpu_mean(BASELINE, ("gpm", f"{name}_util_pct"))) is None
-        else percent / 100
-        for name in ("dram", "sm", "tensor")
-    }
+    facts = {name: case.gpu_share(BASELINE, ("gpm", f"{name}_util_pct")) for name in ("dram", "sm", "tensor")}
     facts["peak"] = use.of_measured if use else None
     share = _share(time, Part.COMPUTE)
     bits, fix = case.metric(BASELINE, COMPUTE_BITS), case.ratio(RatioKind.OVER_BASELINE, PRECISION_FIX)
     if bits == (64 if case.on_gpu else 16) and (fix is None or fix.median >= WORTH):
-        return _finding(case, Cause.PRECISION, (Part.COMPUTE,), share, {"bits": bits})
+        return case.finding(Cause.PRECISION, share, Part.COMPUTE, facts={"bits": bits})
     if (found := _on_cpu(case, time) or _update(case, time)) is not None:
         return found
     by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
-    return _finding(case, cause, (Part.COMPUTE,), share, facts)
+    return case.finding(cause, share, Part.COMPUTE, facts=facts)
 
 
 def _on_cpu(case: Case, time: StepTime) -> Finding | None:
     """Return the finding for compute that a GPU waits for: layers or operations placed on the CPU."""
-    percent = case.gpu_mean(MODEL_ONLY, *GPU_UTILISATION)
+    busy = case.gpu_share(MODEL_ONLY, *GPU_UTILISATION)
     compute, launch = time.share(Part.COMPUTE), time.share(Part.LAUNCH)
     model = compute + launch
-    if percent is None or compute < MIN_ON_CPU * model or percent / 100 > 0.5 * compute / model:
+    if busy is None or compute < MIN_ON_CPU * model or busy > 0.5 * compute / model:
         return None
-    return _finding(case, Cause.ON_CPU, (Part.COMPUTE,), _share(time, Part.COMPUTE), {"busy": percent / 100})
+    share = _share(time, Part.COMPUTE)
+    return case.finding(Cause.ON_CPU, share, Part.COMPUTE, facts={"busy": busy})
 
 
 def _update(case: Case, time: StepTime) -> Finding | None:
@@ -285,7 +260,7 @@ def _update(case: Case, time: StepTime) -> Finding | None:
     if share < MIN_UPDATE_SHARE or elements * UPDATE_BYTES < MIN_UPDATE_RATE * share * time.total.median:
         return None
     known = replace(_share(time, Part.COMPUTE), median=share, low=share, high=share)
-    found = _finding(case, Cause.UPDATE, (Part.COMPUTE,), known, {"elements": elements})
+    found = case.finding(Cause.UPDATE, known, Part.COMPUTE, facts={"elements": elements})
     return replace(found, stages=(name,))
 
 

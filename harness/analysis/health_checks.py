@@ -6,6 +6,7 @@ The table of Xids is from NVIDIA, "XID Errors" (GPU deployment and management do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,36 +34,60 @@ _NETWORK_DISKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p
 _HARDWARE_SLOWDOWN = 0x08 | 0x40 | 0x80  # NVML: HwSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown
 _SET_CLOCKS = 0x02  # NVML: ApplicationsClocksSetting
 
-Answer = tuple[Level, Mapping[str, float]] | None
+Answer = tuple[Level, Mapping[str, float]]
+
+
+class _MissingError(Exception):
+    """A reading that a check needs is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Device:
-    """One device's readings before and after the run, and its telemetry in all trials; `alone` if a single GPU."""
+    """One device's readings before and after the run, and its telemetry in all trials; `alone` if a single GPU.
+
+    Methods that return one number raise _MissingError without it.
+    """
 
     health: Health
     trials: Sequence[Trial]
     alone: bool
     name: str
-    before: State
-    last: State
 
-    def value(self, reading: str) -> float | None:
-        value = self.last.values.get(self.name, {}).get(reading)
-        return value if isinstance(value, (int, float)) else None
+    @property
+    def before(self) -> State:
+        return self.health.before
+
+    @property
+    def last(self) -> State:
+        return self.health.after or self.health.before
+
+    def value(self, reading: str, state: State | None = None) -> float:
+        value = (state or self.last).values.get(self.name, {}).get(reading)
+        if not isinstance(value, (int, float)):
+            raise _MissingError
+        return value
 
     def text(self, reading: str) -> str:
         return str(self.last.values.get(self.name, {}).get(reading, ""))
 
-    def increase(self, reading: str) -> float | None:
-        now, then = self.value(reading), self.before.values.get(self.name, {}).get(reading)
+    def word(self, reading: str) -> str:
+        if not (text := self.text(reading)):
+            raise _MissingError
+        return text
+
+    def increase(self, reading: str, default: float | None = None) -> float:
+        try:
+            now, then = self.value(reading), self.value(reading, self.before)
+        except _MissingError:
+            if default is None:
+                raise
+            return default
         # The driver was reset if a counter fell.
-        return (
-            None if now is None or not isinstance(then, (int, float)) else now - then if now >= then else now
-        )
+        return now - then if now >= then else now
 
     def facts(self, *readings: str) -> dict[str, float]:
-        return {name: value for name in readings if (value := self.value(name)) is not None}
+        values = self.last.values.get(self.name, {})
+        return {name: value for name in readings if isinstance(value := values.get(name), (int, float))}
 
     def readings(self) -> Iterator[tuple[Series, Sequence[Series]]]:
         """Yield the fast readings of each trial, and all of its readings of this device."""
@@ -83,14 +108,15 @@ class _Device:
                     result += [values[np.isfinite(values)]]
         return [each for each in result if len(each)]
 
-    def time_share(self, bits: int) -> float | None:
-        """Return the share of the readings under load in which NVML gave one of these reasons."""
-        reasons = self.loaded("throttle_reasons")
-        return float(np.mean(np.concatenate(reasons).astype(np.int64) & bits > 0)) if reasons else None
+    def highest(self, metric: str) -> list[float]:
+        """Return a metric's highest reading under load in each trial that has some."""
+        return [float(each.max()) for each in self.loaded(metric)]
 
-
-def _lost(gpu: _Device) -> Answer:
-    return (Level.FAIL if gpu.text("lost") else Level.OK), {}
+    def time_share(self, bits: int) -> dict[str, float]:
+        """Return the "share" of the readings under load in which NVML gave one of these reasons; {} without any."""
+        if not (reasons := self.loaded("throttle_reasons")):
+            return {}
+        return {"share": float(np.mean(np.concatenate(reasons).astype(np.int64) & bits > 0))}
 
 
 def _level(*, fails: bool = False, notable: bool = False) -> Level:
@@ -98,151 +124,116 @@ def _level(*, fails: bool = False, notable: bool = False) -> Level:
 
 
 def _ecc(gpu: _Device) -> Answer:
-    total, new = gpu.value("ecc_uncorrected"), gpu.increase("ecc_uncorrected")
-    if total is None:
-        return None
-    facts = gpu.facts("ecc_uncorrected", "ecc_corrected", "ecc_uncorrected_ever") | {"new": new or 0.0}
+    total, new = gpu.value("ecc_uncorrected"), gpu.increase("ecc_uncorrected", 0.0)
+    facts = gpu.facts("ecc_uncorrected", "ecc_corrected", "ecc_uncorrected_ever") | {"new": new}
     # A corrected error costs nothing; NVIDIA remaps rows that repeat it.
     return _level(fails=bool(new), notable=bool(total)), facts
 
 
 def _remapped(gpu: _Device) -> Answer:
-    pending, failed = gpu.value("remapping_pending"), gpu.value("remapping_failed")
-    if pending is None:
-        return None
     facts = gpu.facts("remapping_pending", "remapping_failed", "remapped_uncorrected", "remapped_corrected")
     # A pending remapping takes effect at the next reset; a failed one qualifies for replacement (NVIDIA GPU Memory
     # Error Management).
+    pending, failed = gpu.value("remapping_pending"), facts.get("remapping_failed")
     return _level(fails=bool(failed), notable=bool(pending)), facts
 
 
 def _nvlink(gpu: _Device) -> Answer:
     links, active = gpu.value("nvlinks"), gpu.value("nvlinks_active")
-    if links is None or active is None:
-        return None
-    errors = (gpu.increase("nvlink_crc_errors") or 0.0) + (gpu.increase("nvlink_replays") or 0.0)
+    errors = gpu.increase("nvlink_crc_errors", 0.0) + gpu.increase("nvlink_replays", 0.0)
     before = gpu.before.values.get(gpu.name, {}).get("nvlinks_active", active)
     # All links of a GPU that was passed to a machine without its neighbours are down.
     down = 0 < active < links or before != active
-    return _level(fails=down, notable=bool(errors) or (not active and not gpu.alone)), {
-        "links": links, "active": active, "errors": errors,
-    }  # fmt: skip
+    notable = bool(errors) or (not active and not gpu.alone)
+    return _level(fails=down, notable=notable), {"links": links, "active": active, "errors": errors}
 
 
 def _pcie(gpu: _Device) -> Answer:
     facts: dict[str, float] = {}
     for name, metric in (("gen", "pcie_link_gen"), ("width", "pcie_link_width")):
         # The best of each trial, since a pause lowers it; the worst trial, since a link can train down later.
-        best = [float(each.max()) for each in gpu.loaded(metric)]
-        possible = gpu.value(f"pcie_max_{name}")
-        if not best or possible is None:
-            return None
-        facts |= {name: min(best), f"max_{name}": possible}
+        if not (best := gpu.highest(metric)):
+            raise _MissingError
+        facts |= {name: min(best), f"max_{name}": gpu.value(f"pcie_max_{name}")}
     slow = facts["gen"] < facts["max_gen"] or facts["width"] < facts["max_width"]
     return _level(notable=slow), facts
 
 
 def _replays(gpu: _Device) -> Answer:
     new, minutes = gpu.increase("pcie_replays"), (gpu.last.t_ns - gpu.before.t_ns) / 60e9
-    if new is None:
-        return None
     return _level(notable=new > MAX_REPLAYS_PER_MIN * max(1.0, minutes)), {"new": new}
 
 
 def _heat(gpu: _Device) -> Answer:
-    temperatures, limit = gpu.loaded("temperature_c"), gpu.value("slowdown_c")
-    hottest = max((float(each.max()) for each in temperatures), default=gpu.value("temperature_c"))
-    if hottest is None or limit is None:
-        return None
+    hottest = max(gpu.highest("temperature_c") or [gpu.value("temperature_c")])
+    limit = gpu.value("slowdown_c")
     return _level(notable=hottest > limit - MIN_MARGIN_C), {"hottest": hottest, "limit": limit}
 
 
 def _slowdown(gpu: _Device) -> Answer:
-    share = gpu.time_share(_HARDWARE_SLOWDOWN)
-    if share is None:
-        return None
-    return _level(fails=share >= FAILED_SHARE, notable=share >= NOTICED_SHARE), {"share": share}
+    if not (facts := gpu.time_share(_HARDWARE_SLOWDOWN)):
+        raise _MissingError
+    share = facts["share"]
+    return _level(fails=share >= FAILED_SHARE, notable=share >= NOTICED_SHARE), facts
 
 
 def _power_limit(gpu: _Device) -> Answer:
-    limit, default = gpu.value("power_limit_w"), gpu.value("power_default_w")
-    if limit is None or default is None:
-        return None
-    return _level(notable=limit < default), gpu.facts("power_limit_w", "power_default_w", "power_max_w")
+    lowered = gpu.value("power_limit_w") < gpu.value("power_default_w")
+    return _level(notable=lowered), gpu.facts("power_limit_w", "power_default_w", "power_max_w")
 
 
 def _clocks(gpu: _Device) -> Answer:
-    setting, default = gpu.value("clock_set_mhz"), gpu.value("clock_default_mhz")
-    share = gpu.time_share(_SET_CLOCKS)
-    if setting is None and share is None:
-        return None
-    lowered = setting is not None and default is not None and setting < default
-    facts = gpu.facts("clock_set_mhz", "clock_default_mhz") | ({} if share is None else {"share": share})
-    return _level(notable=lowered or (share or 0.0) >= FAILED_SHARE), facts
+    facts = gpu.facts("clock_set_mhz", "clock_default_mhz") | gpu.time_share(_SET_CLOCKS)
+    if facts.keys() <= {"clock_default_mhz"}:
+        raise _MissingError
+    lowered = facts.get("clock_set_mhz", math.inf) < facts.get("clock_default_mhz", 0.0)
+    return _level(notable=lowered or facts.get("share", 0.0) >= FAILED_SHARE), facts
 
 
 def _flag(reading: str, *, notable: bool) -> Callable[[_Device], Answer]:
-    def check(gpu: _Device) -> Answer:
-        on = gpu.value(reading)
-        return None if on is None else (_level(notable=notable and bool(on)), {"on": on})
-
-    return check
+    return lambda gpu: (_level(notable=notable and bool(gpu.value(reading))), {"on": gpu.value(reading)})
 
 
 def _processes(gpu: _Device) -> Answer:
-    before = gpu.before.values.get(gpu.name, {}).get("processes")
-    if not isinstance(before, (int, float)):
-        return None
-    during = max((float(each.max()) for each in gpu.loaded("foreign_processes")), default=0.0)
-    return _level(notable=max(before, during) > 0), {"others": max(float(before), during)}
+    others = max(gpu.value("processes", gpu.before), *gpu.highest("foreign_processes"), 0.0)
+    return _level(notable=others > 0), {"others": float(others)}
 
 
 def _numa(gpu: _Device) -> Answer:
     node = gpu.value("numa_node")
     used = str(gpu.last.values.get(HOST, {}).get("numa_nodes", ""))
     # -1: the firmware does not say, as in most virtual machines.
-    if node is None or node < 0 or not used:
-        return None
+    if node < 0 or not used:
+        raise _MissingError
     nodes = used.split(",")
     return _level(notable=str(int(node)) not in nodes), {"node": node, "nodes": float(len(nodes))}
 
 
 def _steal(host: _Device) -> Answer:
     stolen, total = host.increase("steal_s"), host.increase("cpu_s")
-    if stolen is None or not total:
-        return None
+    if not total:
+        raise _MissingError
     return _level(notable=stolen / total > MAX_STEAL_SHARE), {"share": stolen / total}
-
-
-def _governor(host: _Device) -> Answer:
-    governor = host.text("governor")
-    return (_level(notable=governor != "performance"), {}) if governor else None
 
 
 def _swap(host: _Device) -> Answer:
     moved = host.increase("swapped_bytes")
-    return None if moved is None else (_level(notable=moved > 0), {"bytes": moved})
-
-
-def _huge_pages(host: _Device) -> Answer:
-    setting = host.text("huge_pages")
-    return (_level(notable=setting == "never"), {}) if setting else None
+    return _level(notable=moved > 0), {"bytes": moved}
 
 
 def _memory(host: _Device) -> Answer:
     new = host.increase("memory_errors")
-    return None if new is None else (_level(fails=new > 0), {"new": new})
+    return _level(fails=new > 0), {"new": new}
 
 
 def _disk(host: _Device) -> Answer:
     free, kind = host.value("disk_free_share"), host.text("disk_type")
-    if free is None:
-        return None
     return _level(notable=free < MIN_FREE_DISK or kind in _NETWORK_DISKS), {"free": free}
 
 
 # Check -> function, the reading whose absence explains that it is not readable, and a reading shown as text.
-_GPU: Mapping[Check, tuple[Callable[[_Device], Answer], str, str]] = {
+_Checks = Mapping[Check, tuple[Callable[[_Device], Answer], str, str]]
+_GPU: _Checks = {
     Check.ECC: (_ecc, "ecc_uncorrected", ""),
     Check.REMAPPED: (_remapped, "remapping", ""),
     Check.NVLINK: (_nvlink, "nvlinks", ""),
@@ -258,49 +249,45 @@ _GPU: Mapping[Check, tuple[Callable[[_Device], Answer], str, str]] = {
     Check.PROCESSES: (_processes, "processes", ""),
     Check.NUMA: (_numa, "numa_node", ""),
 }
-_HOST: Mapping[Check, tuple[Callable[[_Device], Answer], str, str]] = {
+_HOST: _Checks = {
     Check.STEAL: (_steal, "", ""),
-    Check.GOVERNOR: (_governor, "", "governor"),
+    Check.GOVERNOR: (
+        lambda host: (_level(notable=host.word("governor") != "performance"), {}), "", "governor",
+    ),
     Check.SWAP: (_swap, "", ""),
-    Check.HUGE_PAGES: (_huge_pages, "", "huge_pages"),
+    Check.HUGE_PAGES: (
+        lambda host: (_level(notable=host.word("huge_pages") == "never"), {}), "", "huge_pages",
+    ),
     Check.MEMORY: (_memory, "", ""),
     Check.DISK: (_disk, "", "disk_type"),
-}
+}  # fmt: skip
 
 
 def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> tuple[HealthItem, ...]:
     """Return the checks of the first `gpus` GPUs and of the host; none without recorded health."""
     if health is None:
         return ()
-
-    def device(name: str) -> _Device:
-        last = health.after or health.before
-        return _Device(
-            health=health, trials=trials, alone=gpus < 2, name=name, before=health.before, last=last
-        )
-
     items: list[HealthItem] = []
     for position in range(gpus):
-        gpu = device(of_gpus(position))
-        items.append(_item(gpu, Check.LOST, _lost, "", "lost"))
+        gpu = _Device(health=health, trials=trials, alone=gpus < 2, name=of_gpus(position))
+        lost = gpu.text("lost")
+        items.append(HealthItem(device=gpu.name, check=Check.LOST, level=_level(fails=bool(lost)), text=lost))
         items += _xids(gpu)
-        if not gpu.text("lost"):
-            items += [_item(gpu, check, *rest) for check, rest in _GPU.items()]
-    host = device(HOST)
+        items += [] if lost else [_item(gpu, check, *rest) for check, rest in _GPU.items()]
+    host = _Device(health=health, trials=trials, alone=True, name=HOST)
     return (*items, *(_item(host, check, *rest) for check, rest in _HOST.items()))
 
 
 def _item(
     device: _Device, check: Check, judge: Callable[[_Device], Answer], reading: str, shown: str
 ) -> HealthItem:
-    answer = judge(device)
-    if answer is None:
+    try:
+        level, facts = judge(device)
+    except _MissingError:
         why = device.last.missing.get(device.name, {}).get(reading, "")
         return HealthItem(device=device.name, check=check, level=Level.UNREADABLE, text=why)
-    level, facts = answer
-    return HealthItem(
-        device=device.name, check=check, level=level, facts=facts, text=device.text(shown) if shown else ""
-    )
+    text = device.text(shown) if shown else ""
+    return HealthItem(device=device.name, check=check, level=level, facts=facts, text=text)
 
 
 def _xids(gpu: _Device) -> Iterator[HealthItem]:
@@ -311,12 +298,10 @@ def _xids(gpu: _Device) -> Iterator[HealthItem]:
         level = Level.UNREADABLE if unwatched else Level.OK
         yield HealthItem(device=gpu.name, check=Check.XID, level=level, text=unwatched or "")
     for code in dict.fromkeys(each.code for each in own):
-        during = [each for each in own if each.code == code and each.during]
-        fails = bool(during) and XIDS.get(code, UNKNOWN).fails
-        facts = {"code": float(code), "during": float(len(during))}
-        yield HealthItem(
-            device=gpu.name, check=Check.XID, level=_level(fails=fails, notable=True), facts=facts
-        )
+        during = sum(each.code == code and each.during for each in own)
+        level = _level(fails=bool(during) and XIDS.get(code, UNKNOWN).fails, notable=True)
+        facts = {"code": float(code), "during": float(during)}
+        yield HealthItem(device=gpu.name, check=Check.XID, level=level, facts=facts)
 
 
 class XidMeaning(NamedTuple):

@@ -40,24 +40,16 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
         and device_kind(case.device) == number.device
         and len(positions(case.device)) < 2
     ]
-    for case in matches:
-        variant = number.variant if number.variant in case.variants else BASELINE
-        measured = _in_unit(number, case, variant)
+    for case in matches or (None,):
+        variant = number.variant if case is None or number.variant in case.variants else BASELINE
+        measured = _in_unit(number, case, variant) if case else None
         yield PublishedComparison(
             workload=workload.name,
-            device=case.device,
+            device=case.device if case else number.device,
             number=number,
             measured=measured,
             measured_variant=variant,
             factor=_factor(number, measured),
-        )
-    if not matches:
-        yield PublishedComparison(
-            workload=workload.name,
-            device=number.device,
-            number=number,
-            measured=None,
-            measured_variant=number.variant,
         )
 
 
@@ -82,8 +74,7 @@ def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:
 
 
 def _single(value: float | None) -> Estimate | None:
-    """Return a share without an interval as an estimate."""
-    return None if value is None else Estimate(median=value, low=value, high=value, n=1, unit="share")
+    return None if value is None else Estimate.exact(value, "share")
 
 
 def _factor(number: Published, measured: Estimate | None) -> Estimate | None:
@@ -92,7 +83,5 @@ def _factor(number: Published, measured: Estimate | None) -> Estimate | None:
         return None
     nearest = min(max(measured.median, number.value), max(number.upto, number.value))
     if number.unit in TIMES:
-        low, median, high = nearest / measured.high, nearest / measured.median, nearest / measured.low
-    else:
-        low, median, high = (value / nearest for value in (measured.low, measured.median, measured.high))
-    return Estimate(median=median, low=low, high=high, n=measured.n, unit="ratio")
+        return measured.map(lambda value: nearest / value, "ratio")
+    return measured.map(lambda value: value / nearest, "ratio")

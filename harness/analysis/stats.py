@@ -134,7 +134,6 @@ def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
     """Return log-scale statistics of a run's trials; None without positive values.
 
     Args:
-        values: one per trial.
         adaptive: whether trials were repeated until the interval was narrow enough.
     """
     usable = [value for value in values if value > 0 and math.isfinite(value)]

@@ -210,12 +210,8 @@ def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
     return tuple(each for each in result if each is not None)
 
 
-def baseline_time(case: Case, single_gpu: Case | None = None) -> StepTime | None:
-    """Return the breakdown of the baseline's step; None if the model alone was not measured.
-
-    Args:
-        single_gpu: the same workload on a single GPU.
-    """
+def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
+    """Return the breakdown of the baseline's step; None if the model alone was not measured."""
     if BASELINE not in case.variants:
         return None
     draws = _Draws(case)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -174,12 +173,7 @@ def _batch_size(info: VariantInfo | None, measure: Measure) -> int:
 def energy_per_sample(
     group: Sequence[Measure], means: Sequence[Mapping[Reading, float]]
 ) -> tuple[Estimate | None, str]:
-    """Return joules per sample, summed over all GPUs of the device, and their source.
-
-    Args:
-        group: trials of a variant.
-        means: the telemetry of each, from steady_means.
-    """
+    """Return joules per sample, summed over all GPUs of the device, and their source."""
     for readings, label in _sources(group[0].trial.device, means):
         joules = [
             sum(telemetry[reading] for reading in readings) / each.throughput
@@ -241,8 +235,7 @@ def _cost(prices: Prices, summary: Summary) -> Cost:
         summary.training_samples,
         prices.electricity_per_kwh,
     )
-    speed = summary.throughput
-    sample_s = replace(speed, median=1 / speed.median, low=1 / speed.high, high=1 / speed.low)
+    sample_s = summary.throughput.map(lambda speed: 1 / speed, "s")
     joules = None if samples is None else _times(summary.energy_j_per_sample, samples, "J")
     second = None if rate is None else rate / 3600
     return Cost(
@@ -255,8 +248,4 @@ def _cost(prices: Prices, summary: Summary) -> Cost:
 
 
 def _times(value: Estimate | None, factor: float | None, unit: str) -> Estimate | None:
-    if value is None or factor is None:
-        return None
-    return replace(
-        value, median=value.median * factor, low=value.low * factor, high=value.high * factor, unit=unit
-    )
+    return None if value is None or factor is None else value.map(lambda each: each * factor, unit)

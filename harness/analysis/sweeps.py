@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.stats import estimate, ratio
-from harness.analysis.trial_measures import Measure, between_epochs_s, by_index, measure_of
+from harness.analysis.trial_measures import Measure, by_index, measured
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Point, Run, Status, Trial
 
@@ -47,8 +47,9 @@ def _sweep(
     workload: str, device: str, variant: str, points: Sequence[Point], trials: Sequence[Trial]
 ) -> Sweep:
     by_point = {point: [each for each in trials if each.point == point] for point in points}
-    measured = {point: _measured(by_point[point], variant) for point in points}
-    speeds = {point: by_index(result) for point, result in measured.items() if result}
+    ok = [each for each in trials if each.status is Status.OK]
+    results = {point: measured([each for each in ok if each.point == point], variant) for point in points}
+    speeds = {point: by_index(result) for point, result in results.items() if result}
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
     candidates = may_be_best(speeds)
@@ -56,7 +57,7 @@ def _sweep(
         _point(
             point,
             by_point[point],
-            measured[point],
+            results[point],
             best=speeds.get(best, {}),
             tied=None if candidates is None or point not in speeds else point in candidates,
         )
@@ -70,12 +71,6 @@ def _sweep(
         points=sweep_points,
         best=next((each for each in sweep_points if each.point == best), None),
     )
-
-
-def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
-    between_s = between_epochs_s(trials, variant)
-    result = [measure_of(each, variant, between_s) for each in trials if each.status is Status.OK]
-    return [each for each in result if each is not None]
 
 
 def _point(

@@ -90,7 +90,7 @@ def measures(run: Run) -> Measures:
     for (workload, device), trials in alike.items():
         slowness = _slowness(trials, slow)
         for variant in dict.fromkeys(window.variant for trial in trials for window in trial.windows):
-            found = _measured(trials, variant)
+            found = measured(trials, variant)
             if measures_speed(variant):
                 found = [each for each in found if each.trial.id not in slow]
             else:
@@ -109,12 +109,13 @@ def measures(run: Run) -> Measures:
 
 def _slowness(trials: Sequence[Trial], slow: Collection[str]) -> Mapping[str, float]:
     """Return trial id -> time of the baseline's step in it over the median of the trials that count."""
-    steps = {each.trial.id: each.step_s for each in _measured(trials, BASELINE)}
+    steps = {each.trial.id: each.step_s for each in measured(trials, BASELINE)}
     usual = median([step_s for name, step_s in steps.items() if name not in slow] or [0.0])
     return {name: step_s / usual for name, step_s in steps.items()} if usual else {}
 
 
-def _measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
+def measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
+    """Return the measures of a variant in trials that are alike."""
     between_s = between_epochs_s(trials, variant)
     found = (measure_of(each, variant, between_s) for each in trials)
     return [each for each in found if each is not None]
@@ -144,11 +145,7 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def measure_of(trial: Trial, variant: str, between_s: float = 0.0) -> Measure | None:
-    """Return the measure of one variant in a trial; None without steady-state windows.
-
-    Args:
-        between_s: seconds per step that ends of epochs take.
-    """
+    """Return the measure of one variant in a trial; None without steady-state windows."""
     windows = [window for window in trial.windows if window.variant == variant]
     steps = sum(window.steps for window in windows)
     time_ns = sum(_length_ns(window, between_s) for window in windows)
@@ -215,7 +212,6 @@ class _Steady:
     Attributes:
         variants: in the order in which they first ran.
         codes: position of each window's variant in `variants`.
-        starts_ns, ends_ns: start and end of each window.
     """
 
     variants: tuple[str, ...]

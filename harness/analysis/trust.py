@@ -70,12 +70,8 @@ def not_learning(case: Case) -> Iterator[Finding]:
     ]
     if needed is not None and failed:
         accuracy, variant = min(failed)
-        yield Finding(
-            workload=case.name,
-            device=case.device,
-            cause=Cause.NOT_LEARNING,
-            facts={"accuracy": accuracy, "needed": needed, "tuned": float(variant == TUNED)},
-        )
+        facts = {"accuracy": accuracy, "needed": needed, "tuned": float(variant == TUNED)}
+        yield case.finding(Cause.NOT_LEARNING, None, facts=facts)
 
 
 # PCIe generation -> bytes/s of one lane in one direction after encoding (PCI-SIG base specification).
@@ -119,14 +115,8 @@ def _window_speeds(case: Case, variant: str) -> list[float]:
 
 
 def _impossible_finding(case: Case, excess: float, *variants: str, **facts: float) -> Finding:
-    return Finding(
-        workload=case.name,
-        device=case.device,
-        cause=Cause.IMPOSSIBLE,
-        share=Estimate(median=excess, low=excess, high=excess, n=1, unit="share"),
-        variants=variants,
-        facts=facts,
-    )
+    found = case.finding(Cause.IMPOSSIBLE, Estimate.exact(excess, "share"), facts=facts)
+    return replace(found, variants=variants)
 
 
 def copy_rate(case: Case, time: StepTime) -> float | None:

@@ -31,8 +31,7 @@ def device_activity(case: Case, variant: str) -> float | None:
     For a GPU this is an upper bound of its real utilisation.
     """
     if case.on_gpu:
-        values = case.gpu_values(variant, *GPU_UTILISATION)
-        return sum(values) / len(values) / 100 if values else None
+        return case.gpu_share(variant, *GPU_UTILISATION)
     used, cpus = cpus_used(case, variant), case.cpus
     return min(1.0, used / cpus) if used is not None and cpus else None
 
@@ -92,14 +91,7 @@ def clock_findings(case: Case) -> Iterator[Finding]:
     clocks = _clocks(case, BASELINE)
     for cause, time in clocks.slowed.items() if clocks else ():
         lost = 0.0 if clocks is None or clocks.share is None else time * (1.0 - clocks.share)
-        yield Finding(
-            workload=case.name,
-            device=case.device,
-            cause=cause,
-            parts=(Part.COMPUTE,),
-            share=Estimate(median=lost, low=lost, high=lost, n=1, unit="share"),
-            facts={"time": time},
-        )
+        yield case.finding(cause, Estimate.exact(lost, "share"), Part.COMPUTE, facts={"time": time})
 
 
 def host_shares(case: Case, variant: str = BASELINE) -> dict[Cause, float]:
@@ -211,8 +203,7 @@ def _stages(case: Case) -> Iterator[Stage]:
         return
     # Variants are in the order in which they ran.
     ran = [name.removeprefix(STAGE_PREFIX) for name in case.variants if name.startswith(STAGE_PREFIX)]
-    before = estimate([0.0], "s/sample")
-    assert before is not None
+    before = Estimate.exact(0.0, "s/sample")
     for name in ran:
         group = case.measures[f"{STAGE_PREFIX}{name}"]
         after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")

@@ -29,13 +29,7 @@ _Samples = Mapping[Key, Sample]
 
 
 def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIABLE_WIDTH) -> Versus:
-    """Compare runs.
-
-    Args:
-        runs: at least one.
-        reference: position of the reference run.
-        limit: the smallest relative loss of speed that matters, as a share.
-    """
+    """Compare runs."""
     runs = _with_unique_labels(runs)
     samples = [
         {each.key: logs for each in run.speeds if (logs := sample(each.throughput, adaptive=run.adaptive))}
@@ -132,8 +126,7 @@ def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: 
     for run, by_workload in enumerate(fastest):
         if gaps := [gap(each, base[name]) for name, each in by_workload.items() if name in base]:
             # The ratio of the reference to itself is exactly 1.
-            unity = Estimate(median=1.0, low=1.0, high=1.0, n=1, unit="ratio")
-            score = unity if run == reference else mean_gap(gaps).estimate()
+            score = Estimate.exact(1.0, "ratio") if run == reference else mean_gap(gaps).estimate()
             result.append(Standing(run=run, score=score, workloads=len(gaps)))
     return tuple(sorted(result, key=lambda standing: -standing.score.median))
 

@@ -70,18 +70,11 @@ def command(
 
     limit = None if fail_if_slower is None else _parse_limit(fail_if_slower, baseline)
     requested = _runs_to_compare(runs, baseline)
-    paths = output_paths(
-        formats,
-        target,
-        lambda folder, form: (folder or Path()) / COMPARISON_FILES[form],
-        COMPARISON_FILES,
-        inputs=[run.path for run in requested],
-    )
+    inputs = [run.path for run in requested]
+    paths = output_paths(formats, target, Path(), COMPARISON_FILES, inputs=inputs)
     extracted = read_extracts(requested, Terminal(err()), price=price)
-    comparison = versus(
-        filtered(extracted, split(workload or ()), split(device or ())),
-        limit=limit or RELIABLE_WIDTH,
-    )
+    compared = filtered(extracted, split(workload or ()), split(device or ()))
+    comparison = versus(compared, limit=limit or RELIABLE_WIDTH)
     gate_result = gate(comparison) if limit is not None else None
     write_outputs(comparison_renderers(comparison, gate_result), paths)
     if STDOUT not in paths.values():

@@ -15,22 +15,21 @@ from harness.cli.console import Terminal, err, out
 from harness.model.device import CPU, of_gpus
 from harness.model.platform import Level
 from harness.paths import paths_here
-from harness.system.doctor_checks import Check, State, examine
+from harness.system.doctor_checks import Check, examine
 from harness.system.gpus import discover
 from harness.system.health_readings import HealthWatch
 
-_STYLE = {State.OK: "green", State.NOTE: "yellow", State.FAIL: "bold red"}
-_LEVELS = {Level.FAIL: State.FAIL, Level.ATTENTION: State.NOTE}
+_STYLE = {Level.FAIL: "bold red", Level.ATTENTION: "yellow", Level.OK: "green"}
 
 
 def command() -> None:
     """Check what this host can run, its health and speed. Failures come first; the exit code is then 1."""
-    order = (State.FAIL, State.NOTE, State.OK)
+    order = list(_STYLE)
     paths = paths_here()
     checks = [_worded(check) for check in examine(paths, os.environ, Terminal(err()))]
-    checks = sorted((*checks, *_health(paths.cache)), key=lambda check: order.index(check.state))
+    checks = sorted((*checks, *_health(paths.cache)), key=lambda check: order.index(check.level))
     out().print(_table(checks))
-    if any(check.state is State.FAIL for check in checks):
+    if any(check.level is Level.FAIL for check in checks):
         raise typer.Exit(1)
 
 
@@ -54,14 +53,12 @@ def _health(data: Path) -> Iterator[Check]:
     gpus, _ = discover()
     watch = HealthWatch(gpus, "", data)
     items = health_items(watch.end(watch.begin()), len(gpus), ())
-    found = [item for item in items if item.level in _LEVELS]
+    found = [item for item in items if item.level in (Level.FAIL, Level.ATTENTION)]
     for item in found:
-        yield Check(
-            f"Health {device(item.device)}", _LEVELS[item.level], f"{item.check.value}: {health(item)}"
-        )
+        yield Check(f"Health {device(item.device)}", item.level, f"{item.check.value}: {health(item)}")
     if not found:
         readable = sum(item.level is Level.OK for item in items)
-        yield Check("Health", State.OK, f"{readable} checks passed, {len(items) - readable} not readable now")
+        yield Check("Health", Level.OK, f"{readable} checks passed, {len(items) - readable} not readable now")
 
 
 def _table(checks: Sequence[Check]) -> Table:
@@ -69,6 +66,6 @@ def _table(checks: Sequence[Check]) -> Table:
     for check in checks:
         text = Text(check.fact)
         if check.remedy:
-            text.append(f"\n{check.remedy}", style="dim" if check.state is State.OK else "")
-        table.add_row(Text(check.state.value, style=_STYLE[check.state]), Text(check.name), text)
+            text.append(f"\n{check.remedy}", style="dim" if check.level is Level.OK else "")
+        table.add_row(Text(check.level.value, style=_STYLE[check.level]), Text(check.name), text)
     return table

@@ -8,7 +8,7 @@ import typer
 
 from harness.cli.console import Terminal, err, out
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError, unknown
+from harness.errors import EngineError, check_names
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.paths import paths_here
@@ -36,10 +36,8 @@ def command(
     paths = paths_here()
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
     # The default suite needs these; the others are built when a workload first needs them.
-    targets = target or [name for name in ("cpu", "cuda") if builder.supports(name)]
-    for name in targets:
-        if name not in TARGETS:
-            raise unknown("image target", name, TARGETS)
+    targets = target or [name for name in ("cpu", "cuda") if builder.recipes.supports(name)]
+    check_names("image target", targets, TARGETS)
     if fetch_only:
         for name in targets:
             out().print(f"{name}: {builder.fetch(name)}", soft_wrap=True)

@@ -49,12 +49,9 @@ def live_metrics(
     if path is None:
         yield None
         return
-    ended: dict[str, Trial] = {}
+    ended = {trial.id: trial for trial in folder.trials(run.planned)}
     stop, failures = threading.Event(), list[Exception]()
     partial = path.with_name(f".{path.name}.partial")
-
-    def add(trial: Trial) -> None:
-        ended[trial.id] = trial
 
     def write(*, active: bool) -> None:
         try:
@@ -76,12 +73,10 @@ def live_metrics(
             write(active=True)
         write(active=False)
 
-    for trial in folder.trials(run.planned):
-        add(trial)
     thread = threading.Thread(target=repeat, name="metrics-file", daemon=True)
     thread.start()
     try:
-        yield add
+        yield lambda trial: ended.update({trial.id: trial})
     finally:
         stop.set()
         # The folder may be on a network file system that hangs.

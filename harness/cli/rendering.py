@@ -13,7 +13,7 @@ import typer
 
 from harness.cli.console import Terminal, err, told
 from harness.cli.shared_options import split
-from harness.errors import TfbenchError, UsageError, unknown
+from harness.errors import TfbenchError, UsageError, check_names
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
@@ -51,7 +51,7 @@ COMPARISON_FILES: Mapping[str, str] = {
 def output_paths(
     formats: str | None,
     target: Path | None,
-    path_in: Callable[[Path | None, str], Path],
+    folder: Path,
     files: Mapping[str, str],
     *,
     inputs: Sequence[Path],
@@ -60,8 +60,8 @@ def output_paths(
     """Resolve --format and --out; return format -> file, STDOUT for standard output.
 
     Args:
-        files: format -> file name of the command.
-        path_in: returns the path of a format in a folder, or in the command's default folder for None.
+        folder: where to write without `target`.
+        files: format -> file name.
         inputs: files that the command reads.
         default: formats if --format is not given.
 
@@ -69,9 +69,7 @@ def output_paths(
         UsageError: unknown format, `target` does not match the format, or an input would be overwritten.
     """
     selected = split([default if formats is None else formats])
-    for format_name in selected or (formats,):
-        if format_name not in files:
-            raise unknown("format", format_name or "", files)
+    check_names("format", selected or ("",), files)
     suffix = target.suffix.lower() if target else ""
     matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
     if target == STDOUT or (target and suffix and len(matching) < len(files) and not target.is_dir()):
@@ -84,7 +82,7 @@ def output_paths(
             )
         paths = {selected[0]: target}
     else:
-        paths = {format_name: path_in(target, format_name) for format_name in selected}
+        paths = {format_name: (target or folder) / files[format_name] for format_name in selected}
     for path in paths.values():
         if path.resolve() in (source.resolve() for source in inputs):
             raise UsageError(

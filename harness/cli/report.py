@@ -49,16 +49,13 @@ def command(
         typer.echo(f"unaltered: run {run_id}, SHA-256 {digest}")
         return
     run = newest_run(run)
-
-    def path_in(folder: Path | None, format_name: str) -> Path:
+    folder, files = run, REPORT_FILES
+    if run.is_file():
         # Output made from a report file is placed next to it, with the same name.
-        if run.is_file():
-            suffix = Path(REPORT_FILES[format_name]).suffix
-            stem = run.stem if suffix == f".{format_name}" else f"{run.stem}.{format_name}"
-            return (folder or run.parent) / f"{stem}{suffix}"
-        return (folder or run) / REPORT_FILES[format_name]
-
-    paths = output_paths(formats, target, path_in, REPORT_FILES, inputs=[run], default="html,json")
+        suffixes = {name: Path(file).suffix for name, file in files.items()}
+        files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
+        folder = run.parent
+    paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     others = read_extracts([NamedRun(path=path) for path in reference or ()], Terminal(err()))
     analysis, renderers = report_renderers(run, price, others)
     write_outputs(renderers, paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -102,16 +103,15 @@ def differences_between(recorded: Run, current: Run) -> Fields:
 
     before, after = facts(recorded), facts(current)
     values = {
-        (section, name): (value, after.get(section, {}).get(name, "none" if _names_gpu(name) else value))
+        # Of a missing GPU, only the name is reported.
+        (section, name): (
+            value,
+            after.get(section, {}).get(name, "none" if re.fullmatch("GPU .* name", name) else value),
+        )
         for section, fields in before.items()
         for name, value in fields.items()
     }
     return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
-
-
-def _names_gpu(field: str) -> bool:
-    """Return whether a field is the name of a GPU; only this field is reported for a missing GPU."""
-    return field.startswith("GPU ") and field.endswith(" name")
 
 
 def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:

@@ -43,8 +43,6 @@ def ensure_data(
     Args:
         data: the declaration; if it asks for fewer samples than published, the first ones are used.
         mode: "real", "procedural", or "auto" for the real dataset if it is available.
-        seed: seed of the procedural dataset.
-        real: published datasets by name.
 
     Raises:
         UsageError: the declaration does not match the dataset it names.

@@ -111,7 +111,7 @@ class Container(Protocol):
 
 
 class Engine(Protocol):
-    """Runs containers; see connect.py."""
+    """Runs containers."""
 
     @property
     def info(self) -> EngineInfo:
@@ -120,8 +120,8 @@ class Engine(Protocol):
     def start(self, spec: ContainerSpec) -> Container:
         """Start a trial or raise EngineError."""
 
-    def remove_stale(self) -> int:
-        """Remove leftovers of killed harnesses; return their number."""
+    def remove_stale(self) -> None:
+        """Remove leftovers of killed harnesses."""
 
     def answers(self) -> bool:
         """Return whether the engine still answers, so that after an error further trials can run."""

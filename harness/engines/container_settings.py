@@ -215,14 +215,8 @@ class Owner(NamedTuple):
     started: str
 
     def __str__(self) -> str:
-        """Return the text that `parse_owner` reads."""
+        """Return the text that `owner_has_ended` reads."""
         return " ".join(self)
-
-    def has_ended(self, current: Owner) -> bool:
-        """Return whether this owner has certainly ended; False if the process `current` cannot see it."""
-        if self.boot != current.boot:
-            return True
-        return self.pid_namespace == current.pid_namespace and start_ticks(self.pid) != self.started
 
 
 def current_owner() -> Owner:
@@ -231,10 +225,15 @@ def current_owner() -> Owner:
     return Owner(boot_id(), str(Path("/proc/self/ns/pid").readlink()), pid, start_ticks(pid))
 
 
-def parse_owner(text: str) -> Owner | None:
-    """Parse an owner; return None if the text is invalid."""
-    words = text.split()
-    return Owner(*words) if len(words) == len(Owner._fields) else None
+def owner_has_ended(text: str) -> bool:
+    """Return whether an owner has certainly ended; False if this process cannot see it, or the text is no owner."""
+    words, current = text.split(), current_owner()
+    if len(words) != len(current):
+        return False
+    owner = Owner(*words)
+    if owner.boot != current.boot:
+        return True
+    return owner.pid_namespace == current.pid_namespace and start_ticks(owner.pid) != owner.started
 
 
 def start_ticks(pid: str) -> str:

@@ -26,7 +26,7 @@ from harness.engines.container_settings import (
     current_owner,
     host_options,
     identity_for,
-    parse_owner,
+    owner_has_ended,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -38,9 +38,9 @@ from harness.engines.docker_client import (
     engine_call,
     remove_container,
     signal_start,
+    timeout,
 )
 from harness.errors import EngineError
-from harness.model.platform import EngineInfo
 
 # Only a process that is stuck in a driver takes longer to end.
 _KILL_WAIT_S = 10.0
@@ -55,6 +55,7 @@ class DockerEngine:
     def __init__(self, client: docker.DockerClient, daemon: Daemon) -> None:
         self.client = client
         self.daemon = daemon
+        self.info = daemon.info
 
     @classmethod
     def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -62,11 +63,6 @@ class DockerEngine:
         client = connect_first(endpoints(environment))
         with engine_call("describe itself"):
             return cls(client, describe(client))
-
-    @property
-    def info(self) -> EngineInfo:
-        """Description of the engine for the manifest."""
-        return self.daemon.info
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial; a failed start leaves nothing behind."""
@@ -88,18 +84,13 @@ class DockerEngine:
                 signal_start(stdin)
             return DockerContainer(client=self.client, container_id=container_id, cleanup=cleanup)
 
-    def remove_stale(self) -> int:
-        """Remove containers of killed harnesses; return their number."""
-        current = current_owner()
-        removed = 0
+    def remove_stale(self) -> None:
+        """Remove containers of killed harnesses."""
         with engine_call("list containers"):
             result = self.client.api.containers(all=True, filters={"label": [OWNER]})
         for entry in result:
-            owner = parse_owner(entry["Labels"][OWNER])
-            if owner is not None and owner.has_ended(current):
+            if owner_has_ended(entry["Labels"][OWNER]):
                 remove_container(self.client, entry["Id"])
-                removed += 1
-        return removed
 
     def answers(self) -> bool:
         """Return whether the engine answers."""
@@ -123,14 +114,13 @@ class DockerContainer:
     """A started trial.
 
     Args:
-        container_id: the engine's id of the container.
         cleanup: callbacks of `remove`, which close standard input (this ends the container), remove the
             container, and restore the owners of its folders.
     """
 
     def __init__(self, *, client: docker.DockerClient, container_id: str, cleanup: ExitStack) -> None:
         self._client = client
-        self._id = container_id
+        self.id = container_id
         self._oom_kills = 0
         self._status: int | None = None
         self._lost: BaseException | None = None
@@ -144,11 +134,6 @@ class DockerContainer:
         self._oom_file = _oom_file(pid) if pid else None
         self._cleanup = cleanup.pop_all()
         threading.Thread(target=self._wait, name=f"wait-{container_id[:12]}", daemon=True).start()
-
-    @property
-    def id(self) -> str:
-        """The engine's id of the container."""
-        return self._id
 
     @property
     def pid(self) -> int | None:
@@ -173,7 +158,7 @@ class DockerContainer:
         """Return the last 64 KiB of stdout and stderr; "" if the container was removed."""
         data = b""
         with self._call("read the container's log"), suppress(NotFound):
-            data = self._client.api.logs(self._id, stdout=True, stderr=True)
+            data = self._client.api.logs(self.id, stdout=True, stderr=True)
         return data[-LOG_BYTES:].decode("utf-8", "replace")
 
     def kill(self) -> None:
@@ -182,7 +167,7 @@ class DockerContainer:
             return
         with self._call("kill the container"), suppress(NotFound):
             try:
-                self._client.api.kill(self._id)
+                self._client.api.kill(self.id)
             except APIError as error:
                 # The engine does not wait long for the end.
                 if not self._ended.wait(_KILL_WAIT_S) and error.status_code != _NOT_RUNNING:
@@ -202,23 +187,18 @@ class DockerContainer:
 
     def _wait(self) -> None:
         try:
-            self._status = int(self._client.api.wait(self._id)["StatusCode"])
+            self._status = int(self._client.api.wait(self.id)["StatusCode"])
         except LOST as error:
             self._lost = error
         self._ended.set()
 
     @contextmanager
     def _call(self, action: str) -> Iterator[None]:
-        api = self._client.api
-        timeout_s, api.timeout = api.timeout, _REQUEST_S
-        try:
-            with engine_call(action):
-                yield
-        finally:
-            api.timeout = timeout_s
+        with timeout(self._client.api, _REQUEST_S), engine_call(action):
+            yield
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._client.api.inspect_container(self._id)["State"]
+        state: dict[str, Any] = self._client.api.inspect_container(self.id)["State"]
         return state
 
 

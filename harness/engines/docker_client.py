@@ -83,6 +83,16 @@ def engine_call(action: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def timeout(api: docker.APIClient, seconds: int) -> Iterator[None]:
+    """Give requests in the block another timeout."""
+    usual, api.timeout = api.timeout, seconds
+    try:
+        yield
+    finally:
+        api.timeout = usual
+
+
 def remove_container(client: docker.DockerClient, container_id: str) -> None:
     """Kill and remove a container; no error if it is gone or being removed."""
     with engine_call(f"remove container {container_id[:12]}"), suppress(NotFound):

@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 
 from harness.defaults import LOG_BYTES
-from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, current_owner, init_source, parse_owner
+from harness.engines import LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
+from harness.engines.container_settings import NO_GPU, current_owner, init_source, owner_has_ended
 from harness.engines.docker import oom_kills
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
@@ -50,10 +50,7 @@ class LocalEngine:
     programs.
     """
 
-    @property
-    def info(self) -> EngineInfo:
-        """Description of the engine for the manifest."""
-        return EngineInfo(name="local", version=platform.python_version(), isolated=False)
+    info = EngineInfo(name=LOCAL, version=platform.python_version(), isolated=False)
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
         """Start a trial; a failed start leaves nothing behind."""
@@ -91,19 +88,13 @@ class LocalEngine:
             ) from error
         return LocalProcess(process, root, others)
 
-    def remove_stale(self) -> int:
-        """Remove private folders of killed harnesses; return their number."""
-        current = current_owner()
-        removed = 0
+    def remove_stale(self) -> None:
+        """Remove private folders of killed harnesses."""
         for record in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
             with suppress(OSError):  # removed in the meantime
-                if record.stat().st_uid != os.getuid():
-                    continue
-                owner = parse_owner(record.read_text(encoding="utf-8", errors="replace"))
-                if owner is not None and owner.has_ended(current):
+                own = record.stat().st_uid == os.getuid()
+                if own and owner_has_ended(record.read_text(encoding="utf-8", errors="replace")):
                     remove_tree(record.parent)
-                    removed += 1
-        return removed
 
     def answers(self) -> bool:
         """Return True: it needs no service."""
@@ -141,6 +132,8 @@ class LocalProcess:
         self, process: subprocess.Popen[bytes], root: Path, others: Sequence[psutil.Process]
     ) -> None:
         self._process = process
+        self.pid: int | None = process.pid
+        self.id = str(process.pid)
         self._root = root
         self._others = (psutil.Process(process.pid), *others)
         self._log = bytearray()
@@ -149,16 +142,6 @@ class LocalProcess:
         self._killed = False
         self._kills_before = oom_kills(_VMSTAT)
         self._exit: Exit | None = None
-
-    @property
-    def id(self) -> str:
-        """The process id, as text."""
-        return str(self._process.pid)
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the first process."""
-        return self._process.pid
 
     def poll(self) -> Exit | None:
         """Return how it ended; None while it is running."""

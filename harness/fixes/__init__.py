@@ -57,11 +57,7 @@ class Note:
 
 
 def fixes_for(text: str, device: str) -> Mapping[str, Fix]:
-    """Return the remedies that fit a script: variant -> its edits.
-
-    Args:
-        device: "cpu" or "gpu".
-    """
+    """Return the remedies that fit a script: variant -> its edits."""
     source = Source(text, device)
     found = {name: tuple(remedy.edits(source)) for name, remedy in REMEDIES.items()}
     return {

@@ -75,7 +75,7 @@ def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
     function = source.function(name_of(node))
     if function is None or not depth:
         return name_of(node) in _PLAIN
-    returned = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)]
+    returned = source.returned(function)
     return bool(returned) and all(_is_plain(source, each, depth - 1) for each in returned)
 
 

@@ -37,8 +37,5 @@ def _prefetches(source: Source, node: ast.expr) -> bool:
     if name_of(node) == "prefetch":
         return True
     function = source.function(name_of(node))
-    returned = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)] if function else []
-    return any(
-        value is not None and not isinstance(value, ast.Name) and _prefetches(source, value)
-        for value in returned
-    )
+    returned = source.returned(function) if function else []
+    return any(not isinstance(value, ast.Name) and _prefetches(source, value) for value in returned)

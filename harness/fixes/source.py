@@ -23,17 +23,8 @@ _MAKES_DATASET = {
 }  # fmt: skip
 # Methods that return a dataset if called on one.
 _KEEPS_DATASET = {
-    "map",
-    "filter",
-    "take",
-    "skip",
-    "repeat",
-    "apply",
-    "with_options",
-    "shard",
-    "enumerate",
-    "concatenate",
-}
+    "map", "filter", "take", "skip", "repeat", "apply", "with_options", "shard", "enumerate", "concatenate",
+}  # fmt: skip
 
 
 class Source:
@@ -139,6 +130,12 @@ class Source:
             (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and n.name == name), None
         )
 
+    @staticmethod
+    def returned(function: ast.FunctionDef) -> list[ast.expr]:
+        """Return what a function returns."""
+        values = (each.value for each in ast.walk(function) if isinstance(each, ast.Return))
+        return [value for value in values if value is not None]
+
     def only(self, name: str) -> ast.FunctionDef | ast.expr | None:
         """Return the function or value of a name; None if the script binds the name elsewhere too."""
         bound = sum(
@@ -234,10 +231,7 @@ class Source:
             for node in ast.walk(self.tree):
                 if isinstance(node, ast.Assign) and self.is_dataset(node.value):
                     self._datasets |= {each.id for each in node.targets if isinstance(each, ast.Name)}
-                if isinstance(node, ast.FunctionDef) and any(
-                    isinstance(each, ast.Return) and each.value is not None and self.is_dataset(each.value)
-                    for each in ast.walk(node)
-                ):
+                if isinstance(node, ast.FunctionDef) and any(map(self.is_dataset, self.returned(node))):
                     self._datasets.add(node.name)
 
 

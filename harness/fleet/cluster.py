@@ -98,11 +98,7 @@ def _check_listening(address: str) -> None:
 
 
 class Cluster:
-    """A cluster that this process has joined.
-
-    Args:
-        ray: the package.
-    """
+    """A cluster that this process has joined."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -143,7 +139,12 @@ class Cluster:
         remote = self._ray.remote(work)
         streams = {
             remote.options(
-                num_returns="streaming", max_retries=0, name=f"tfbench {node.key}", **_reserve(node)
+                num_returns="streaming",
+                max_retries=0,
+                name=f"tfbench {node.key}",
+                num_cpus=node.resources.get("CPU", 0),
+                num_gpus=node.resources.get("GPU", 0),
+                scheduling_strategy=_pinned(node),
             ).remote(plan, previous_run): node.key
             for node, previous_run in previous_runs
         }
@@ -216,12 +217,6 @@ def _keys(raylets: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip(".-")[:60]
-
-
-def _reserve(node: Node) -> dict[str, Any]:
-    """Return Ray options that pin a task to a node and reserve all of its CPUs and GPUs."""
-    cpus, gpus = (node.resources.get(name, 0) for name in ("CPU", "GPU"))
-    return {"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _pinned(node)}
 
 
 def _pinned(node: Node) -> Any:

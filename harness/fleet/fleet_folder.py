@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.defaults import FLEET_WAIT_S
-from harness.errors import StoreError, TfbenchError, on_disk
+from harness.errors import StoreError, TfbenchError
 from harness.model.run import Options, Run, Trial
 from harness.run.json_values import from_plain
-from harness.run.store import RunFolder, read_run, write_atomic, write_json
+from harness.run.store import ENDED, RunFolder, read_run, write_atomic, write_json
 from harness.untrusted import read_object, remove_tree
 
-PLAN, STOPS = "fleet.json", "stops.json"
+PLAN = "fleet.json"
 # Files that a node needs to resume a run: which trials succeeded, and how fast they were.
 _RESUME_FILES = ("manifest.json", "plan.json", "trials/*/trial.json", "trials/*/out/events.jsonl")
 
@@ -30,8 +30,6 @@ class Node:
     Attributes:
         key: unique name, also of its run folder.
         node_id: Ray's id; changes when the node is restarted.
-        resources: resources that Ray schedules ("CPU", "GPU", ...).
-        labels: labels set by Ray and by the user.
         kind: GPUs, CPU, memory and instance type, which make nodes comparable; "" if unknown.
     """
 
@@ -47,9 +45,7 @@ class FleetPlan:
     """The plan for all nodes, and everything a driver needs to resume it.
 
     Attributes:
-        options: what each node runs.
         files: the user's workload files, path -> text.
-        command: command line to record.
         address: address of the cluster, "auto" for that of this machine.
         choice: selection of nodes, see session.choose.
         wait_s: how long to wait for busy nodes.
@@ -76,7 +72,6 @@ class Written:
     Attributes:
         folder: the trial's folder below the run folder; "" for the run folder itself.
         files: path below `folder` -> content.
-        note: message about the trial.
     """
 
     folder: str
@@ -114,21 +109,19 @@ class FleetFolder:
 
     def begin(self, name: str, run: Run) -> None:
         """Create the run folder of a node, unless it exists."""
-        folder = self.run(name)
-        if not folder.exists():
-            folder.create(run)
+        if not self.run(name).exists():
+            self.run(name).create(run)
 
     def add(self, name: str, message: Written) -> None:
         """Write a finished trial, replacing an earlier attempt, or the end of the plan."""
         folder = self.path / name / message.folder
         if message.folder:
-            with on_disk(folder):
-                remove_tree(folder)
+            remove_tree(folder)
         write_files(folder, message.files)
 
     def done(self, name: str) -> bool:
         """Return whether a node has finished the plan."""
-        return (self.path / name / STOPS).exists()
+        return (self.path / name / ENDED).exists()
 
     def resume_files(self, name: str) -> dict[str, bytes]:
         """Return the files that a node needs to resume its run; empty if there is no run."""

@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import queue
-import re
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
-from harness.fleet.fleet_folder import STOPS, FleetPlan, Message, Node, Written, read_files, write_files
+from harness.fleet.fleet_folder import FleetPlan, Message, Node, Written, read_files, write_files
 from harness.model.run import Trial
 from harness.paths import paths_here
-from harness.progress import LoggedTask, Progress, Silent, Task
+from harness.progress import LoggedTask, Progress, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.store import RunFolder, write_atomic
+from harness.run.store import ENDED, RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
 from harness.system.machine import host_facts, system_description
-from harness.system.shared_files import filling
-from harness.untrusted import remove_tree
+from harness.system.shared_files import filling, working_folder
 
 Outbox = queue.Queue[Message | Exception | None]
 
 
 def describe(node: Node, cloud: bool) -> Node:
-    """Return this node with its kind.
-
-    Args:
-        cloud: whether to query the cloud's metadata service.
-    """
+    """Return this node with its kind."""
     gpus, _ = discover()
     host = host_facts()
     described = kind(
@@ -81,13 +71,15 @@ def work(plan: FleetPlan, previous_run: Mapping[str, bytes]) -> Iterator[Message
 def _run(plan: FleetPlan, previous_run: Mapping[str, bytes], outbox: Outbox) -> None:
     progress = Reporter(outbox)
     try:
-        with scratch_folder(paths_here().cache) as scratch:
+        with working_folder(paths_here().cache / "fleet") as scratch:
+            # The container's user is another one.
+            scratch.chmod(0o755)
             prepared = prepared_for(plan, previous_run, scratch, progress)
             folder = prepared.folder
             outbox.put(prepared.run)
             progress.line("waiting for other runs on this machine")
             execute(prepared, progress, lambda trial: outbox.put(written(folder, trial)), wait_s=plan.wait_s)
-            outbox.put(Written(folder="", files=read_files(folder.path, STOPS)))
+            outbox.put(Written(folder="", files=read_files(folder.path, ENDED)))
         outbox.put(None)
     except Exception as error:  # the driver must see any error instead of a hang
         outbox.put(error)
@@ -109,7 +101,7 @@ def prepared_for(
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
     paths = paths_here()
-    user_folder = _write_user_files(plan.files, paths.cache)
+    user_folder = _write_user_files(plan.files, paths.cache, progress)
     if previous_run:
         write_files(scratch / "run", previous_run)
         return resume(scratch / "run", paths, progress)
@@ -120,27 +112,7 @@ def prepared_for(
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
 
-@contextmanager
-def scratch_folder(cache: Path) -> Iterator[Path]:
-    """Create a temporary folder that the container's user can access; remove those of killed workers.
-
-    Raises:
-        OSError: the cache folder is not writable.
-    """
-    cache.mkdir(parents=True, exist_ok=True)
-    for path in cache.glob("fleet-*-*"):
-        owner = re.match(r"fleet-(\d+)-", path.name)
-        if owner and not psutil.pid_exists(int(owner[1])):
-            remove_tree(path)
-    folder = Path(tempfile.mkdtemp(prefix=f"fleet-{os.getpid()}-", dir=cache))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        remove_tree(folder)
-
-
-def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:
+def _write_user_files(files: Mapping[str, str], cache: Path, progress: Progress) -> Path:
     """Write the user's files below a content-addressed folder, so that a resumed run finds them; return the folder.
 
     The directory structure is kept, so that files can import each other.
@@ -148,7 +120,7 @@ def _write_user_files(files: Mapping[str, str], cache: Path) -> Path:
     digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache / "workload-files" / digest
     # Nodes on the same machine share its cache.
-    with filling(cache / "workload-files.lock", Silent()):
+    with filling(cache / "workload-files.lock", progress):
         for name, text in files.items():
             write_atomic(folder / Path(name).relative_to("/"), text).chmod(0o644)
     return folder

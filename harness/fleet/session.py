@@ -20,10 +20,6 @@ ALL, ONE_PER_KIND = "all", "one-per-kind"
 def run(cluster: Cluster, folder: FleetFolder, plan: FleetPlan, progress: Progress) -> dict[str, str]:
     """Run a plan on the current nodes that it selects; return the keys of missing nodes with the reasons.
 
-    Args:
-        folder: receives the plan, and results as they come.
-        plan: a new plan, or that of an earlier attempt.
-
     Raises:
         UsageError: no node matches the selection.
         FleetError: no selected node is usable; the hint gives the reason for each.
@@ -61,7 +57,6 @@ def lost_nodes(folder: FleetFolder, plan: FleetPlan, nodes: Sequence[Node]) -> d
 
     Args:
         plan: the plan of the previous attempt.
-        nodes: the current nodes.
     """
     keys = {node.key for node in nodes}
     new_kinds = {node.kind for node in nodes if node.key not in plan.chosen}

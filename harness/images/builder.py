@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call
+from harness.engines.docker_client import engine_call, timeout
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -44,19 +45,15 @@ class ImageBuilder:
         self, checkout: Path, cache: Path, client: docker.DockerClient | None, progress: Progress
     ) -> None:
         self._checkout = checkout
-        self._recipes = Recipes(checkout / "images")
+        self.recipes = Recipes(checkout / "images")
         self._cache = cache
         self._client = client
         self._progress = progress
 
-    def supports(self, target: str) -> bool:
-        """Return whether `target` can be built on this machine's architecture."""
-        return self._recipes.supports(target)
-
     def existing(self, target: str) -> ImageInfo | None:
         """Return `target`'s image if the engine has an up-to-date one."""
         with engine_call("look for images"):
-            for base in (self._recipes.pinned_base(), self._recipes.bootstrapped_base()):
+            for base in (self.recipes.pinned_base(), self.recipes.bootstrapped_base()):
                 with suppress(ImageNotFound):
                     return self._info(target, base)
         return None
@@ -74,7 +71,7 @@ class ImageBuilder:
             if image := self.existing(target):
                 return image
             base = self._obtain_base()
-            context = self._recipes.write_context(target, folder, self._cache, self._progress)
+            context = self.recipes.write_context(target, folder, self._cache, self._progress)
             with engine_call(f"build the {target} image"):
                 self._build(target, base, context)
                 return self._info(target, base)
@@ -87,25 +84,18 @@ class ImageBuilder:
         folder = self._checkout / "images" / "context"
         with building(self._cache, self._progress):
             base = self._obtain_base()
-            context = self._recipes.write_context(target, folder / target, self._cache, self._progress)
+            context = self.recipes.write_context(target, folder / target, self._cache, self._progress)
             # docker-compose 1.29 rejects its file if any service's folder is missing.
             for name in TARGETS:
                 (folder / name).mkdir(exist_ok=True)
-            (self._checkout / ".env").write_text(self._recipes.compose_variables(base), encoding="utf-8")
+            (self._checkout / ".env").write_text(self.recipes.compose_variables(base), encoding="utf-8")
         return context
 
     def custom(self, target: str, reference: str) -> ImageInfo:
         """Return a custom image, pulled if necessary; it only needs Python and TensorFlow."""
         with engine_call(f"get the image {reference}"):
             image = pull_missing(self._engine, reference, self._progress)
-        return ImageInfo(
-            target=target,
-            reference=reference,
-            digest=str(image.id),
-            base="",
-            lock_sha256="",
-            contents=image_contents(image.attrs),
-        )
+        return _described(target, reference, image)
 
     def sbom(self, image: ImageInfo) -> bytes:
         """Return the bill of materials of an image built from a lock; see `harness.images.wheels`.
@@ -115,7 +105,7 @@ class ImageBuilder:
         path = self._cache / "sboms" / f"{image.digest.rpartition(':')[2]}.cdx.json"
         with suppress(OSError):
             return path.read_bytes()
-        pins = self._recipes.pins(image.target)
+        pins = self.recipes.pins(image.target)
         wheels = dict.fromkeys(pins, "")
         with suppress(OSError):
             wheels = wheel_hashes(pins, self._cache, PYTHON_VERSION)
@@ -148,7 +138,7 @@ class ImageBuilder:
 
     def _build(self, target: str, base: str, context: Path) -> None:
         """Run image.sh in a container of the base and commit it; this creates the same layer as BuildKit."""
-        api, tag = self._engine.api, self._recipes.tag(target, base)
+        api, tag = self._engine.api, self.recipes.tag(target, base)
         # The cache's lock prevents concurrent builds, except by users with different caches.
         name = f"tfbench-build-{tag.partition(':')[2]}-{os.getuid()}"
         with suppress(NotFound):  # left by a killed build
@@ -164,7 +154,6 @@ class ImageBuilder:
         api.create_container(base, command, entrypoint=entrypoint, user="0", name=name, host_config=host)
         log = self._cache / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        timeout = api.timeout
         try:
             with log.open("wb") as file, self._progress.task(f"{target} image", None) as spinner:
                 api.start(name)
@@ -175,20 +164,19 @@ class ImageBuilder:
                     file.flush()
                     raise _build_error(target, log)
                 spinner.note("committing")
-                api.timeout = _COMMIT_S
                 repository, _, version = tag.partition(":")
-                api.commit(name, repository=repository, tag=version, changes=self._recipes.settings())
+                with timeout(api, _COMMIT_S):
+                    api.commit(name, repository=repository, tag=version, changes=self.recipes.settings())
         finally:
-            api.timeout = timeout
             api.remove_container(name, force=True)
 
     def _obtain_base(self) -> str:
-        pinned = self._recipes.pinned_base()
+        pinned = self.recipes.pinned_base()
         if self._client is None:
             return pinned
         with engine_call("get a base image"):
             script = self._checkout / "images" / "base.sh"
-            return obtain(self._client, pinned, self._recipes.bootstrapped_base(), script, self._progress)
+            return obtain(self._client, pinned, self.recipes.bootstrapped_base(), script, self._progress)
 
     @property
     def _engine(self) -> docker.DockerClient:
@@ -196,16 +184,20 @@ class ImageBuilder:
         return self._client
 
     def _info(self, target: str, base: str) -> ImageInfo:
-        reference = self._recipes.tag(target, base)
-        image = self._engine.images.get(reference)
-        return ImageInfo(
-            target=target,
-            reference=reference,
-            digest=str(image.id),
-            base=base,
-            lock_sha256=self._recipes.lock_sha256(target),
-            contents=image_contents(image.attrs),
-        )
+        reference = self.recipes.tag(target, base)
+        image = _described(target, reference, self._engine.images.get(reference))
+        return replace(image, base=base, lock_sha256=self.recipes.lock_sha256(target))
+
+
+def _described(target: str, reference: str, image: Image) -> ImageInfo:
+    return ImageInfo(
+        target=target,
+        reference=reference,
+        digest=str(image.id),
+        base="",
+        lock_sha256="",
+        contents=image_contents(image.attrs),
+    )
 
 
 def image_contents(attributes: dict[str, Any]) -> str:
@@ -276,13 +268,10 @@ def pull_missing(
     with suppress(ImageNotFound):
         return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
-    default_timeout = api.timeout
     try:
         # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
-        api.timeout = response_s
-        with suppress(APIError):
+        with timeout(api, response_s), suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-        api.timeout = default_timeout
         with progress.task(f"pulling {name}", None) as spinner:
             for event in api.pull(reference, stream=True, decode=True):
                 if "error" in event:
@@ -292,8 +281,6 @@ def pull_missing(
         raise _pull_error(name, f"no response for {response_s} s") from error
     except APIError as error:
         raise _pull_error(name, str(error.explanation or error)) from error
-    finally:
-        api.timeout = default_timeout
     return client.images.get(reference)
 
 

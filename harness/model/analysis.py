@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -59,6 +59,16 @@ class Estimate:
     high: float
     n: int
     unit: str
+
+    @classmethod
+    def exact(cls, value: float, unit: str) -> Estimate:
+        """Return a value without an interval."""
+        return cls(median=value, low=value, high=value, n=1, unit=unit)
+
+    def map(self, function: Callable[[float], float], unit: str) -> Estimate:
+        """Return a monotonic function of the value in another unit."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Estimate(median=function(self.median), low=low, high=high, n=self.n, unit=unit)
 
     @property
     def half_width(self) -> float | None:
@@ -189,11 +199,6 @@ class PublishedComparison:
     factor: Estimate | None = None
 
     @property
-    def is_time_or_speed(self) -> bool:
-        """Whether it describes a single device, not a comparison of two."""
-        return self.number.unit in ("samples/s", "s")
-
-    @property
     def other_variant(self) -> bool:
         """Whether the baseline is shown because the published settings were not run."""
         return self.measured is not None and self.measured_variant != self.number.variant
@@ -222,7 +227,6 @@ class StepTime(Keyed):
     """Breakdown of the step time of one workload, device and variant.
 
     Attributes:
-        batch: samples per step.
         total: seconds per step.
         parts: seconds per step, in the order of Part; their medians add up to the median of `total`. Parts
             that could not be measured are absent. Only UNEXPLAINED may be negative.
@@ -308,7 +312,6 @@ class Finding:
         parts: parts of the step that the cause accounts for; may be empty.
         share: share of the step time, 0 to 1; None if the cause costs no time.
         gain: predicted speedup with the cause removed, 1 / (1 - share).
-        ablation: the corresponding measured gain.
         remedy: the measured variant that addresses the cause with the fewest other changes.
         stages: slowest input pipeline stage; several if their intervals overlap.
         variants: for an impossible measurement, the variant that is too fast and the variant that bounds it.
@@ -533,7 +536,6 @@ class Sweep(Keyed):
     """Throughput of one workload, device and variant over a grid of parameters.
 
     Attributes:
-        axes: names of the swept parameters.
         points: all planned points in grid order; the last axis varies fastest.
         best: the point with the highest median throughput; None if nothing was measured.
     """
@@ -550,10 +552,8 @@ class Cost(Keyed):
     None if a price or reading is missing.
 
     Attributes:
-        per_hour: price per hour.
         training: cost of the published epochs, steady state only, as `Summary.training_s`.
         electricity: cost of the energy for these epochs, as far as `Summary.energy_source` measures it.
-        per_million_samples: cost of a million samples.
     """
 
     per_hour: float | None

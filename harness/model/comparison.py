@@ -64,7 +64,6 @@ class Extract:
         images: workload -> its image family.
         duration_s: total of all trials.
         adaptive: whether trials were repeated until the interval was narrow enough.
-        planned, ok: number of planned and of successful trials.
         unfinished: whether the run was still going on or was cut short.
         swept: number of sweep points, which `speeds` does not include.
         source: path that the run was read from, or "".
@@ -139,11 +138,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A field that is known for all runs and differs; one value per run.
-
-    Attributes:
-        comparable: whether speeds are comparable in spite of it.
-    """
+    """A field that is known for all runs and differs; one value per run."""
 
     section: Section
     field: str
@@ -159,7 +154,6 @@ class Versus:
         runs: with unique labels.
         reference: position in `runs` of the run that ratios and standings are relative to.
         standings: fastest first.
-        tests: number of simultaneous comparisons.
         limit: the smallest relative loss of speed that matters, as a share.
         copies: (position of a run, position of an earlier run with the same recording).
     """

@@ -201,10 +201,7 @@ class PlannedTrial:
             device=self.device,
             index=self.index,
             status=status,
-            exit_code=None,
             message=message,
-            started_ns=0,
-            ended_ns=0,
             point=self.point,
         )
 
@@ -225,10 +222,10 @@ class Trial:
     device: str
     index: int
     status: Status
-    exit_code: int | None
-    message: str
-    started_ns: int
-    ended_ns: int
+    exit_code: int | None = None
+    message: str = ""
+    started_ns: int = 0
+    ended_ns: int = 0
     variants: tuple[VariantInfo, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
     scripts: tuple[VariantScript, ...] = ()
@@ -280,7 +277,6 @@ class Prices:
         machine: the whole machine, whichever device is used.
         cpu, gpu: a machine rented for this kind of device.
         each_gpu: each GPU used by a trial.
-        electricity_per_kwh: price of a kilowatt-hour.
         currency: of all prices, e.g. "USD".
     """
 
@@ -297,19 +293,7 @@ class Options:
     """Options given by the user; see `tfbench bench --help`.
 
     Attributes:
-        workloads: names of built-in workloads and paths of scripts.
-        arguments, environment: of the scripts.
-        mounts: files and folders that the scripts read, at the same path.
-        call: which call of fit is measured, from 1.
-        images: target ("cpu", "cuda") -> reference of the user's own image.
-        gpus: indices, UUIDs or MIG UUIDs, comma-separated, or "all".
-        soak_s: how long to saturate each device, 0 for not at all.
-        machine: measure what the machine can do, unless variants or a sweep were chosen.
         params: parameter -> value as text; comma-separated values form a sweep axis.
-        rate_hz: telemetry samples per second, 0 for none.
-        price: in the format of harness.run.resolve, or "".
-        cloud_metadata: query the cloud's metadata service if the firmware identifies a cloud: machine, and its end.
-        cpus: cpuset syntax; memory_gib, cpu_quota: limits of each container, None for the default.
     """
 
     profile: str = PROFILE
@@ -352,7 +336,6 @@ class Manifest:
     Attributes:
         system: MLPerf system-description field -> value ("" if unknown).
         options: as given by the user; profile: as modified by these options.
-        memory_limit_bytes: limit of each container.
         rerun_of: id of the run that this one repeats, or "".
         command: the command line that repeats this run exactly.
         prices: used for costs; a report can use others.

@@ -1,30 +1,12 @@
-"""The kinds of variants: where they apply, what they are called, and which of them the step-time breakdown needs."""
+"""The kinds of variants: where they apply, what they remove, and which of them the step-time breakdown needs."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from workloads.protocol import (
-    BASELINE,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    FIXES,
-    HOST_FED,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    OPTIMIZATION_PREFIX,
-    STAGE_PREFIX,
-    STAGES,
-    THREADS_PREFIX,
-    TUNED,
-    WITHOUT_COPY,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
-    WITHOUT_LAUNCH,
-)
+from harness.model.analysis import INPUT_PARTS, Part
+from workloads import protocol
 
 
 class VariantKind(NamedTuple):
@@ -32,64 +14,55 @@ class VariantKind(NamedTuple):
 
     Attributes:
         name: of the variant, or the prefix, which ends with a colon.
-        label: its name in reports; {} stands for what follows the prefix.
         number: follows the prefix in the breakdown; users can choose another. "" if there are no numbers.
         trees: whether boosted trees have it too.
         gpu_only: whether CPUs do not have it.
+        removes: the parts of the baseline's step that it is without.
     """
 
     name: str
-    label: str
     number: str = ""
     trees: bool = False
     gpu_only: bool = False
+    removes: tuple[Part, ...] = ()
 
 
 # Those of the breakdown are in the order measured: the driver skips those that earlier ones show to be uninformative.
-# See docs/step-time.md.
+# What each changes is in workloads/protocol.py; see also docs/step-time.md.
 _KINDS = (
-    VariantKind(BASELINE, "baseline", trees=True),
-    VariantKind(TUNED, "tuned", trees=True),
-    VariantKind(OPTIMIZATION_PREFIX, "{}"),
-    VariantKind(FIX_PREFIX, "{}"),
-    VariantKind(INPUT_ONLY, "input alone", trees=True),
-    VariantKind(MODEL_ONLY, "model alone", trees=True),
-    VariantKind(CUSTOM_LOOP, "custom training loop"),
-    VariantKind(HOST_FED, "model fed from the host", gpu_only=True),
-    VariantKind(BATCH_PREFIX, "model alone, {}x batch", number="4"),
-    VariantKind(CALLS_PREFIX, "model alone, {} steps per call", number="10"),
-    VariantKind(WITHOUT_FRAMEWORK, "compiled, no callbacks"),
-    VariantKind(WITHOUT_LAUNCH, "multiple steps per call"),
-    VariantKind(WITHOUT_INPUT, "fed from memory"),
-    VariantKind(STAGES, "stages of the input"),
-    VariantKind(STAGE_PREFIX, "input up to {}"),
-    VariantKind(WITHOUT_COPY, "prefetch to device", gpu_only=True),
-    VariantKind(THREADS_PREFIX, "input alone, {} thread", number="1"),
-    VariantKind(FIXES, "fixes"),
+    VariantKind(protocol.BASELINE, trees=True),
+    VariantKind(protocol.TUNED, trees=True),
+    VariantKind(protocol.OPTIMIZATION_PREFIX),
+    VariantKind(protocol.FIX_PREFIX),
+    VariantKind(protocol.INPUT_ONLY, trees=True),
+    VariantKind(protocol.MODEL_ONLY, trees=True),
+    VariantKind(protocol.CUSTOM_LOOP),
+    VariantKind(protocol.HOST_FED, gpu_only=True),
+    VariantKind(protocol.BATCH_PREFIX, number="4"),
+    VariantKind(protocol.CALLS_PREFIX, number="10"),
+    VariantKind(protocol.WITHOUT_FRAMEWORK, removes=(Part.FRAMEWORK,)),
+    VariantKind(protocol.WITHOUT_LAUNCH, removes=(Part.LAUNCH, Part.FRAMEWORK)),
+    VariantKind(protocol.WITHOUT_INPUT, removes=INPUT_PARTS),
+    VariantKind(protocol.STAGES),
+    VariantKind(protocol.STAGE_PREFIX),
+    VariantKind(protocol.WITHOUT_COPY, gpu_only=True, removes=(Part.COPY,)),
+    VariantKind(protocol.THREADS_PREFIX, number="1"),
+    VariantKind(protocol.FIXES),
 )
-_BY_NAME = {kind.name: kind for kind in _KINDS}
 
 BREAKDOWN = tuple(
     f"{kind.name}{kind.number}"
     for kind in _KINDS
-    if kind.name not in (BASELINE, TUNED) and (kind.number or not kind.name.endswith(":"))
+    if kind.name not in (protocol.BASELINE, protocol.TUNED) and (kind.number or not kind.name.endswith(":"))
 )
 GPU_ONLY = frozenset(kind.name for kind in _KINDS if kind.gpu_only)
 OF_TREES = frozenset(kind.name for kind in _KINDS if kind.trees)
-
-
-def _kind_of(variant: str) -> VariantKind | None:
-    return _BY_NAME.get(variant) or _BY_NAME.get(variant[: variant.find(":") + 1])
+# Of two that remove a part, the first removes fewer others.
+ABLATIONS = {kind.name: kind.removes for kind in _KINDS if kind.removes}
+_NUMBERED = {kind.name: f"{kind.name}{kind.number}" for kind in _KINDS if kind.number}
 
 
 def usual(variant: str) -> str:
     """Return the breakdown's variant that differs only in the number; if there is none, the variant itself."""
-    kind = _kind_of(variant)
-    numbered = kind and kind.number and re.fullmatch(r"[1-9]\d{0,3}", variant.removeprefix(kind.name))
-    return f"{kind.name}{kind.number}" if kind and numbered else variant
-
-
-def variant_name(variant: str) -> str:
-    """Return the name of a variant in reports; names that are no variant's stay."""
-    kind = _kind_of(variant)
-    return kind.label.format(variant.removeprefix(kind.name)) if kind else variant
+    prefix, colon, number = variant.partition(":")
+    return _NUMBERED.get(prefix + colon, variant) if re.fullmatch(r"[1-9]\d{0,3}", number) else variant

@@ -47,7 +47,6 @@ class Data:
         name: a known data set ("cifar10", "cifar100", "fashion-mnist"), or any other name for one that is
             generated from the shape below.
         shape: of one sample, e.g. (32, 32, 3).
-        train, test: number of samples.
         dtype: NumPy name of the stored type.
         kind: "arrays" for four NumPy files, "table" for the same with tabular rows, or "jpeg" for JPEG files
             <split>/<class>/<name>.jpg with splits "train" and "test"; shape is then the mean image size
@@ -87,15 +86,12 @@ class Workload:
     """A script with its metadata; see docs/workloads.md.
 
     Attributes:
-        name: name on the command line and in reports.
-        file: the script's file name.
         scripts: file name -> text of the script and of those that tuned and ladder name.
         components: file name -> text of files from workloads/components that the tuned script imports.
         tuned: file name of the tuned script, "" for none.
         ladder: name -> step; runs as the variant "opt:NAME".
         params: constants of the script that hold literals, with this workload's values.
         device_params: "cpu" or "gpu" -> values for this kind of device.
-        datasets: the data sets that it reads.
         requests: what to measure of a script for inference; None for training.
         suite: "default" runs by default, "gpu" too but on GPUs only, "cpu" only on machines without GPUs, "extra" on
             request.

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import workloads
@@ -31,12 +32,8 @@ class Entry:
     workload: Workload
     path: Path
 
-    @property
-    def external(self) -> bool:
-        """Whether the script is the user's."""
-        return self.path.parent.parent != _FOLDER
 
-
+@cache
 def built_in() -> tuple[Entry, ...]:
     """Return the built-in workloads, sorted by name."""
     paths = _FOLDER.glob("*/published.py")
@@ -53,26 +50,21 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     Raises:
         UsageError: an unknown name, not a script, or two workloads of one name.
     """
-    known = built_in()
     if not names:
         suites = ("default", "gpu" if on_gpus else "cpu")
-        return tuple(entry for entry in known if entry.workload.suite in suites)
-    available = {entry.workload.name: entry for entry in known}
+        return tuple(entry for entry in built_in() if entry.workload.suite in suites)
     chosen: list[Entry] = []
     for name in dict.fromkeys(names):
-        if name == "all":
-            chosen += known
-        elif name in available:
-            chosen.append(available[name])
-        elif name.endswith(".py"):
+        if name.endswith(".py"):
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
             chosen += _entries(path, plain or "script")
+        elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
+            chosen += found
         else:
-            raise unknown(
-                "workload", name, (*sorted(available), "all", "the path of a script such as train.py")
-            )
+            known = (entry.workload.name for entry in built_in())
+            raise unknown("workload", name, (*known, "all", "the path of a script such as train.py"))
     result = {entry.path.as_posix() + entry.workload.name: entry for entry in chosen}
     taken: dict[str, Entry] = {}
     for entry in result.values():

@@ -43,17 +43,14 @@ from workloads.protocol import (
 
 MAX_BYTES = 256 << 20
 MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
-# Characters in one text, values in one mapping or list, and characters in all events of a trial.
-MAX_TEXT = 2_000
+# Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
+MAX_TEXT, MAX_SCRIPT = 2_000, 200_000
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.
 MAX_WARNINGS = 100
 # Event fields that are lists of durations.
 _ARRAYS = ("step_ns", "latency_ns")
-# Event fields with whole scripts, and their limit in characters.
-_SCRIPTS = ("text", "diff")
-MAX_SCRIPT = 200_000
 # Event kind -> name of the list in EventLog, and the type of its items.
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "variant": ("variants", VariantInfo),
@@ -112,10 +109,8 @@ class EventLog:
         self.characters += len(str(plain))
         if self.characters > MAX_CHARACTERS:
             raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
-        long = {
-            name: value for name, value in plain.items() if event["kind"] == "script" and name in _SCRIPTS
-        }
-        self._store({**event, **sanitized(plain, MAX_TEXT), **sanitized(long, MAX_SCRIPT)})
+        longest = MAX_SCRIPT if event["kind"] == "script" else MAX_TEXT
+        self._store({**event, **sanitized(plain, longest)})
 
     def parts(self) -> dict[str, Any]:
         """Return the fields of a Trial that its container reports."""
@@ -258,54 +253,50 @@ def trial_outcome(
             cause.message if isinstance(cause, Interrupted) else "The run was interrupted during this trial."
         )
         return Status.INTERRUPTED, told
+    return _failed(exit_, log, memory_bytes) or _incomplete(log, variants) or (Status.OK, "")
+
+
+def _failed(exit_: Exit, log: EventLog, memory_bytes: int | None) -> tuple[Status, str] | None:
+    """Return how the process of a trial failed; None if it exited with 0 and without an error."""
     text = _error(log.error) if log.error else ""
     if exit_.out_of_memory:
         limit = f" of {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
-        return (
-            Status.OUT_OF_MEMORY,
-            f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size.",
-        )
+        result = f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size."
+        return Status.OUT_OF_MEMORY, result
     if exit_.code == NO_GPU_EXIT:
         result = text or "TensorFlow did not find the GPU."
         return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
     if log.error and _is_out_of_memory(str(log.error["type"]), str(log.error["message"])):
-        return (
-            Status.OUT_OF_MEMORY,
-            f"The workload ran out of memory. {text} Lower the batch size, or use a device with more memory.",
-        )
+        advice = "Lower the batch size, or use a device with more memory."
+        return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
-    if exit_.code != 0:
-        # Shells and engines add 128 to the number of the signal.
-        name = {128 + each: f" ({each.name})" for each in signal.Signals}.get(exit_.code, "")
-        return (
-            Status.FAILED,
-            f"The workload exited with code {exit_.code}{name}. See log.txt for its last output.",
-        )
+    if exit_.code == 0:
+        return None
+    # Shells and engines add 128 to the number of the signal.
+    name = {128 + each: f" ({each.name})" for each in signal.Signals}.get(exit_.code, "")
+    result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output."
+    return Status.FAILED, result
+
+
+def _incomplete(log: EventLog, variants: Collection[str]) -> tuple[Status, str] | None:
+    """Return what is missing in the events of a process that ended well; None if nothing is."""
     if log.problem or not log.ended:
-        problem = (
-            f"The events are not valid: {_sentence(log.problem)}"
-            if log.problem
-            else "The script's process ended before all was measured, as after os._exit."
-        )
+        problem = "The script's process ended before all was measured, as after os._exit."
+        problem = f"The events are not valid: {_sentence(log.problem)}" if log.problem else problem
         return Status.BAD_EVENTS, f"{problem} See log.txt and out/events.jsonl."
     measured = {window.variant for window in log.windows}
     if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
         measured.add(STAGES)
     if any(name.startswith(FIX_PREFIX) for name in (*measured, *log.left_out)):
         measured.add(FIXES)
-    missing = [
-        variant for variant in variants if variant not in measured | log.needless | log.left_out.keys()
-    ]
-    if missing:
-        return (
-            Status.BAD_EVENTS,
-            f"The workload did not measure {', '.join(missing)}. See out/events.jsonl.",
-        )
+    if missing := [name for name in variants if name not in measured | log.needless | log.left_out.keys()]:
+        problem = f"The workload did not measure {', '.join(missing)}. See out/events.jsonl."
+        return Status.BAD_EVENTS, problem
     if not measured.intersection(variants):
         reasons = "; ".join(f"{name}: {log.left_out.get(name, 'not informative here')}" for name in variants)
         return Status.BAD_EVENTS, f"No variant was measured ({reasons}). Add others with --variants."
-    return Status.OK, ""
+    return None
 
 
 def _error(error: Mapping[str, Any]) -> str:

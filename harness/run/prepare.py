@@ -19,7 +19,7 @@ from harness.engines import DATA_DIR, DOCKER, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import WARNING, LocalEngine
-from harness.errors import EngineError, StoreError, UsageError, unknown
+from harness.errors import EngineError, StoreError, UsageError, check_names
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
@@ -73,7 +73,6 @@ def prepare(
     """Connect to the engine; build images and fetch data as needed.
 
     Args:
-        command, rerun_of: for the manifest.
         run_id: id of the run to continue, "" for a new one.
 
     Raises:
@@ -91,12 +90,8 @@ def prepare(
     inputs = _inputs(resolved, engine, paths, progress)
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
     sboms = _sboms(manifest.images, engine, paths, progress)
-    images = (
-        replace(
-            each, sbom_sha256=hashlib.sha256(sboms[each.target]).hexdigest() if each.target in sboms else ""
-        )
-        for each in manifest.images
-    )
+    hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
+    images = (replace(each, sbom_sha256=hashes.get(each.target, "")) for each in manifest.images)
     return Prepared(
         resolved=resolved,
         engine=engine,
@@ -114,9 +109,7 @@ def _connect(name: str, progress: Progress) -> Engine:
         UsageError: unknown engine.
         EngineError: "docker" was requested and none answers.
     """
-    names = ("auto", DOCKER, LOCAL)
-    if name not in names:
-        raise unknown("engine", name, names)
+    check_names("engine", (name,), ("auto", DOCKER, LOCAL))
     if name != LOCAL:
         try:
             engine = DockerEngine.connect()
@@ -182,7 +175,17 @@ def execute(
     provider = provider_of() if prepared.resolved.options.cloud_metadata else ""
     try:
         with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as ending:
-            runner = replace(make_runner(prepared, progress, on_trial_end), ending=ending)
+            rate_hz = prepared.resolved.options.rate_hz
+            runner = Runner(
+                engine=prepared.engine,
+                folder=prepared.folder,
+                profile=prepared.resolved.profile,
+                sources=default_sources,
+                interval_s=1 / rate_hz if rate_hz else 0.0,
+                progress=progress,
+                on_trial_end=on_trial_end,
+                ending=ending,
+            )
             if not prepared.folder.exists():
                 files = {f"sbom-{target}.cdx.json": text for target, text in prepared.sboms.items()}
                 prepared.folder.create(prepared.run, files)
@@ -201,22 +204,6 @@ def _health_watch(prepared: Prepared) -> HealthWatch:
     )
     data = next((each.host for each in mounts), prepared.folder.path)
     return HealthWatch(prepared.manifest.gpus, prepared.manifest.options.cpus, data)
-
-
-def make_runner(
-    prepared: Prepared, progress: Progress, on_trial_end: Callable[[Trial], None] | None = None
-) -> Runner:
-    """Return the runner of a prepared run."""
-    rate_hz = prepared.resolved.options.rate_hz
-    return Runner(
-        engine=prepared.engine,
-        folder=prepared.folder,
-        profile=prepared.resolved.profile,
-        sources=default_sources,
-        interval_s=1 / rate_hz if rate_hz else 0.0,
-        progress=progress,
-        on_trial_end=on_trial_end,
-    )
 
 
 def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:

@@ -71,9 +71,6 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
     The plan has exactly the trials that were run, because the number needed for a narrow interval differs between
     hosts. For an interrupted run it is the complete plan.
 
-    Args:
-        options: result of `rerun_options`.
-
     Raises:
         UsageError, GpuError: this host lacks something that the run needs.
     """
@@ -115,7 +112,6 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     """Return the run as it would be on this host; unknown fields, such as data and engine, are empty.
 
     Args:
-        options: result of `rerun_options`.
         images: target -> up-to-date image, as far as the engine has them; of others only the lock is known.
     """
     entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))

@@ -12,21 +12,8 @@ import msgspec
 import psutil
 
 from harness.data.datasets import MODES
-from harness.defaults import (
-    MAX_CALL,
-    MAX_CPUS,
-    MAX_MEMORY_GIB,
-    MAX_PLANNED,
-    MAX_RATE_HZ,
-    MAX_SEED,
-    MAX_SOAK_S,
-    MAX_STALL_S,
-    MAX_TRIALS,
-    MIN_SOAK_S,
-    PROFILES,
-    Profile,
-)
-from harness.errors import HIDDEN, UsageError, secrets_in, unknown
+from harness.defaults import MAX_PLANNED, PROFILES, Profile
+from harness.errors import HIDDEN, UsageError, check_names, secrets_in, unknown
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
 from harness.model.platform import Gpu, target_for
@@ -94,21 +81,22 @@ def resolve(options: Options) -> Resolved:
         GpuError: a GPU was requested but none is usable.
     """
     options = replace(options, environment=_with_hidden(options.environment))
-    if options.data not in MODES:
-        raise unknown("data mode", options.data, MODES)
-    for target in options.images:
-        if target not in TARGETS:
-            raise unknown("image target", target, TARGETS)
-    read_prices(options.price)
-    _check_numbers(options)
-    _check_cpus(options.cpus)
+    _check(options)
     profile = _profile(options)
-    _check_mounts(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
     gpus = select_gpus(available, options.gpus) if available else ()
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     entries = select(options.workloads, on_gpus=bool(gpus))
+    planned = _planned(options, profile, entries, devices, gpus)
+    if not planned:
+        raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
+    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+
+
+def _planned(
+    options: Options, profile: Profile, entries: Sequence[Entry], devices: Sequence[str], gpus: Sequence[Gpu]
+) -> tuple[PlannedTrial, ...]:
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
     axes = {name: each for name, each in values.items() if len(each) > 1}
@@ -135,18 +123,15 @@ def resolve(options: Options) -> Resolved:
     if not options.workloads:
         gpus_only = {each.name for each in workloads if each.suite == "gpu"}
         planned = tuple(each for each in planned if each.gpus or each.workload not in gpus_only)
-    if gpus and options.device == "auto" and not (options.variants or axes):
+    everything = not (options.variants or axes)
+    if gpus and options.device == "auto" and everything:
         planned = with_cpu_to_compare(planned, workloads)
-    if options.machine and options.analysis and not (options.variants or axes) and _tensorflow(entries):
+    if options.machine and options.analysis and everything and _tensorflow(entries):
         # The machine first, so that each round of trials begins alike.
         planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
-    if options.soak_s and _tensorflow(entries):
-        # Last, because it leaves the machine hot.
-        planned = (*planned, *soak_trials(devices, options.soak_s))
-        profile = replace(profile, limit_s=max(profile.limit_s, 2 * options.soak_s))
-    if not planned:
-        raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
-    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+    # Last, because it leaves the machine hot.
+    soaks = soak_trials(devices, options.soak_s) if options.soak_s and _tensorflow(entries) else ()
+    return (*planned, *soaks)
 
 
 def without_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -169,17 +154,24 @@ def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.workload.image == TENSORFLOW]
 
 
-def _check_numbers(options: Options) -> None:
-    """Check the range of numeric options."""
+def _check(options: Options) -> None:
+    """Check what does not depend on workloads and GPUs."""
+    check_names("profile", (options.profile,), PROFILES)
+    check_names("data mode", (options.data,), MODES)
+    check_names("image target", options.images, TARGETS)
+    read_prices(options.price)
+    _check_cpus(options.cpus)
+    _check_mounts(options)
     for option, value, minimum, maximum in (
-        ("--call", options.call, 1, MAX_CALL),
-        ("--seed", options.seed, 0, MAX_SEED),
-        ("--trials", options.trials, 1, MAX_TRIALS),
-        ("--rate", options.rate_hz, 0, MAX_RATE_HZ),
-        ("--stall", options.stall_s, 1, MAX_STALL_S),
-        ("--soak", options.soak_s or None, MIN_SOAK_S, MAX_SOAK_S),
-        ("--cpu-quota", options.cpu_quota, 0.01, MAX_CPUS),
-        ("--memory", options.memory_gib, 0.1, MAX_MEMORY_GIB),
+        ("--call", options.call, 1, 1_000),
+        ("--seed", options.seed, 0, 2**32 - 1),
+        ("--trials", options.trials, 1, 1_000),
+        ("--rate", options.rate_hz, 0, 100),
+        ("--stall", options.stall_s, 1, 7 * 86_400),
+        # In a shorter time, a device does not even warm up.
+        ("--soak", options.soak_s or None, 20, 86_400),
+        ("--cpu-quota", options.cpu_quota, 0.01, 8_192),
+        ("--memory", options.memory_gib, 0.1, 1 << 20),
     ):
         if value is not None and not minimum <= value <= maximum:
             raise UsageError(
@@ -199,9 +191,9 @@ def _check_cpus(text: str) -> None:
 
 
 def _profile(options: Options) -> Profile:
-    if options.profile not in PROFILES:
-        raise unknown("profile", options.profile, PROFILES)
     profile = PROFILES[options.profile]
+    # A saturated device takes longer than its time.
+    profile = replace(profile, limit_s=max(profile.limit_s, 2 * options.soak_s))
     if options.trials is not None:
         profile = replace(profile, trials=options.trials, max_trials=options.trials)
     return profile if options.stall_s is None else replace(profile, stall_s=options.stall_s)

@@ -25,13 +25,9 @@ from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
+from harness.wording import point_words
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
-NO_SUCCESS = "no trial has succeeded"
-NARROW = "interval narrow enough"
-BUDGET_SPENT = "time budget spent"
-NO_MEMORY = "it does not fit into memory"
-EXHAUSTED = "all planned trials ran"
 # Models that take this long compile for most of it, and their windows hardly differ between trials.
 LONG_S = 120.0
 _Key = tuple[str, str, Point]
@@ -55,9 +51,7 @@ class Runner:
     """Run jobs on an engine and store each trial in the run folder as soon as it ends.
 
     Attributes:
-        sources: creates the telemetry sources of a trial.
         interval_s: sampling interval, 0 for no sampling.
-        poll_s: polling interval for containers.
         on_trial_end: called with each trial when its folder is complete.
         ending: returns how the machine is about to end, "" if it is not.
     """
@@ -93,14 +87,13 @@ class Runner:
                 with self.progress.task(label, len(job.spec.variants) * job.spec.windows) as bar:
                     trials.append(self._run_trial(_with_tuned(job, (*ended.values(), *trials)), bar))
                 stopping.add(job.planned, trials[-1])
-        self.folder.close(stopping.stops())
+        self.folder.close()
         return tuple(trials)
 
     def _run_trial(self, job: Job, bar: Task) -> Trial:
         planned = job.planned
         folder = self.folder.open_trial(planned, job.spec)
-        point = "".join(f" {name}={value}" for name, value in planned.point)
-        label = f"{planned.workload} on {planned.device}{point}"
+        label = f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
         bar.note(label)
         started_ns = time.monotonic_ns()
         container: Container | None = None
@@ -230,25 +223,22 @@ class Stopping:
         self._values: dict[_Key, list[float]] = defaultdict(list)
         self._last_s: dict[_Key, float] = {}
         self._spent_s = 0.0
-        self._reasons: dict[_Key, str] = {}
+        self._stopped: set[_Key] = set()
         self._ended: list[Trial] = []
 
     def should_run(self, trial: PlannedTrial) -> bool:
         """Return whether `trial` should run."""
         key = (trial.workload, trial.device, trial.point)
-        if trial.point and key in self._reasons:
+        if trial.point and key in self._stopped:
             return False
         long = self._last_s.get(key, 0.0) > LONG_S and self._profile.trials < self._profile.max_trials
         if not long and trial.index < self._profile.trials + min(self._slow(key), MAX_REPEATED):
             return True
         values = self._values[key]
-        if not values:
-            self._reasons[key] = NO_SUCCESS
-        elif narrow_enough(values, self._profile.target_interval):
-            self._reasons[key] = NARROW
-        elif self._spent_s + self._last_s.get(key, 0.0) > self._profile.budget_s:
-            self._reasons[key] = BUDGET_SPENT
-        return key not in self._reasons
+        spent = self._spent_s + self._last_s.get(key, 0.0) > self._profile.budget_s
+        if not values or spent or narrow_enough(values, self._profile.target_interval):
+            self._stopped.add(key)
+        return key not in self._stopped
 
     def _slow(self, key: _Key) -> int:
         """Return how many trials ran while the host was slow; they are repeated."""
@@ -267,24 +257,12 @@ class Stopping:
         if trial.status is Status.OK:
             self._ended.append(trial)
         if trial.status is Status.OUT_OF_MEMORY:
-            self._reasons[key] = NO_MEMORY
+            self._stopped.add(key)
         variant = planned.variants[0] if BASELINE not in planned.variants else BASELINE
         windows = [window for window in trial.windows if window.variant == variant]
         busy_ns = sum(window.end_ns - window.start_ns for window in windows)
         if trial.status is Status.OK and busy_ns:
             self._values[key].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
-
-    def stops(self) -> list[dict[str, Any]]:
-        """Return workload, device and point with the reason for stopping."""
-        return [
-            {
-                "workload": key[0],
-                "device": key[1],
-                "point": key[2],
-                "reason": self._reasons.get(key) or (EXHAUSTED if self._values[key] else NO_SUCCESS),
-            }
-            for key in self._last_s
-        ]
 
 
 def _with_tuned(job: Job, earlier: Iterable[Trial]) -> Job:

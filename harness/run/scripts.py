@@ -338,7 +338,6 @@ def script_text(workload: Workload, variant: str, device: str, params: Mapping[s
 
     Args:
         variant: baseline, tuned or an "opt:NAME".
-        device: "cpu" or "gpu".
         params: values chosen by the user and by sweeps; names that a script lacks do not apply to it.
     """
     rung = workload.ladder.get(variant.removeprefix(OPTIMIZATION_PREFIX))

@@ -94,10 +94,6 @@ def make_job(
     )
 
 
-def _tries_fixes(workload: Workload, trial: PlannedTrial) -> bool:
-    return FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
-
-
 def spec_for(
     trial: PlannedTrial,
     workload: Workload,
@@ -130,9 +126,10 @@ def spec_for(
         file, text = script_text(workload, variant, device, {**places, **trial.params})
         scripts[variant] = Script(path=f"{folder}/{file}", text=text)
     measuring["full"] = profile.full and trial.index == 0
+    tries_fixes = FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
     return Spec(
         scripts=scripts,
-        fixes=fixes_for(scripts[BASELINE].text, device) if _tries_fixes(workload, trial) else {},
+        fixes=fixes_for(scripts[BASELINE].text, device) if tries_fixes else {},
         arguments=options.arguments,
         call=options.call,
         variants=trial.variants,

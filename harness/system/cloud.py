@@ -27,6 +27,7 @@ TIMEOUT_S = 0.5
 NOTICE_EVERY_S = 5.0
 # Chassis asset tag of Azure's virtual machines; that of other Hyper-V machines differs.
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
+_FACTS = ("instance_type", "zone", "lifecycle", "image")
 _LIFECYCLES = {"true": "spot", "false": "on-demand", "regular": "on-demand"}
 
 
@@ -36,11 +37,11 @@ class _Service:
 
     Attributes:
         path, query: before and after each name in `facts`.
-        facts: fact -> names of its parts, each in braces.
+        facts: of each of _FACTS, the names of its parts in braces.
     """
 
     path: str
-    facts: Mapping[str, str]
+    facts: tuple[str, str, str, str]
     notice: str
     headers: Mapping[str, str]
     query: str = ""
@@ -49,34 +50,19 @@ class _Service:
 _SERVICES: Mapping[str, _Service] = {
     "aws": _Service(
         path="/latest/meta-data/",
-        facts={
-            "instance_type": "{instance-type}",
-            "zone": "{placement/availability-zone}",
-            "lifecycle": "{instance-life-cycle}",
-            "image": "{ami-id}",
-        },
+        facts=("{instance-type}", "{placement/availability-zone}", "{instance-life-cycle}", "{ami-id}"),
         notice="/latest/meta-data/spot/instance-action",
         headers={},
     ),
     "gcp": _Service(
         path="/computeMetadata/v1/instance/",
-        facts={
-            "instance_type": "{machine-type}",
-            "zone": "{zone}",
-            "lifecycle": "{scheduling/preemptible}",
-            "image": "{image}",
-        },
+        facts=("{machine-type}", "{zone}", "{scheduling/preemptible}", "{image}"),
         notice="/computeMetadata/v1/instance/preempted",
         headers={"Metadata-Flavor": "Google"},
     ),
     "azure": _Service(
         path="/metadata/instance/compute/",
-        facts={
-            "instance_type": "{vmSize}",
-            "zone": "{location}-{zone}",
-            "lifecycle": "{priority}",
-            "image": "{publisher}:{offer}:{sku}:{version}",
-        },
+        facts=("{vmSize}", "{location}-{zone}", "{priority}", "{publisher}:{offer}:{sku}:{version}"),
         notice="/metadata/scheduledevents?api-version=2020-07-01",
         headers={"Metadata": "true"},
         query="?api-version=2021-02-01&format=text",
@@ -115,7 +101,7 @@ def cloud_facts(
     service = _SERVICES[provider]
     facts: dict[str, Scalar] = {"cloud_provider": provider}
     with suppress(requests.RequestException, ValueError), _asking(provider, address, timeout_s) as ask:
-        for fact, names in service.facts.items():
+        for fact, names in zip(_FACTS, service.facts, strict=True):
             value = re.sub(
                 "{(.+?)}", lambda name: _word(ask(f"{service.path}{name[1]}{service.query}")), names
             ).strip(":-")

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from harness.errors import EngineError, GpuError, TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.device import of_gpus
-from harness.model.platform import Gpu, ImageInfo
-from harness.paths import Paths, require_writable
+from harness.model.platform import Gpu, ImageInfo, Level
+from harness.paths import Paths, nearest_existing, require_writable
 from harness.progress import Progress
 from harness.system.gpus import check_driver, discover
-from harness.system.machine import GIB, text
+from harness.system.machine import GIB, cpu_governor
 from harness.system.shared_files import default_path, measuring
 from harness.telemetry import Target
 from harness.telemetry.sampler import default_sources
@@ -41,14 +40,6 @@ LIMIT_S, _POLL_S = 300.0, 0.05
 _WINDOW_S = 0.6
 
 
-class State(StrEnum):
-    """The result of a check."""
-
-    OK = "ok"
-    NOTE = "note"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check; `remedy` is "" if there is nothing to do.
@@ -58,7 +49,7 @@ class Check:
     """
 
     name: str
-    state: State
+    level: Level
     fact: str
     remedy: str = ""
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -72,31 +63,31 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
     gpus, no_gpu = discover()
     for gpu in gpus:
         fact = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
-        yield Check(f"GPU {gpu.index}", State.OK, fact)
+        yield Check(f"GPU {gpu.index}", Level.OK, fact)
     if gpus:
         yield _check("Driver", lambda: " ".join(("supported by the CUDA 12 image", *check_driver(gpus))))
     else:
-        yield Check("GPU", State.NOTE, f"none: {no_gpu}", "Not needed for CPU runs.")
+        yield Check("GPU", Level.ATTENTION, f"none: {no_gpu}", "Not needed for CPU runs.")
     needed = ("cpu", "cuda") if gpus else ("cpu",)
     try:
         engine = DockerEngine.connect(environ)
     except TfbenchError as error:
         isolated = False
         fact = f"none, so workloads would run without isolation: {error.message}"
-        yield Check("Engine", State.NOTE, fact, error.hint)
+        yield Check("Engine", Level.ATTENTION, fact, error.hint)
         yield from disk_checks(paths.cache, None, needed)
     else:
         isolated, info = True, engine.info
         rootless = ", rootless" if info.rootless else ""
         fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}{rootless}"
-        yield Check("Engine", State.OK, fact)
+        yield Check("Engine", Level.OK, fact)
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
         images = {target: builder.existing(target) for target in TARGETS}
         built = (f"{name}: {image.reference if image else 'not built yet'}" for name, image in images.items())
         remedy = (
             "" if all(images.values()) else "Run `make images`; `make bench` also builds the images it needs."
         )
-        yield Check("Images", State.OK, "; ".join(built), remedy)
+        yield Check("Images", Level.OK, "; ".join(built), remedy)
         to_build = [target for target in needed if not images[target]]
         yield from disk_checks(paths.cache, engine.daemon.image_folder, to_build)
         if gpus:
@@ -104,11 +95,11 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
         if cpu := images["cpu"]:
             yield from _device("CPU speed", None, engine, lambda: cpu)
     yield from _telemetry(gpus, isolated=isolated)
-    yield _check("Other runs", _no_other_run, State.NOTE)
+    yield _check("Other runs", _no_other_run, Level.ATTENTION)
 
 
 def _host_checks() -> Iterator[Check]:
-    governor = text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+    governor = cpu_governor()
     unstable = governor not in ("", "performance")
     cpus = f"{len(os.sched_getaffinity(0))} usable, load {os.getloadavg()[0]:.1f}"
     remedy = "For stable results: cpupower frequency-set -g performance"
@@ -122,7 +113,7 @@ def _host_checks() -> Iterator[Check]:
 
 
 def _note_or_ok(name: str, fact: str, remedy: str) -> Check:
-    return Check(name, State.NOTE if remedy else State.OK, fact, remedy)
+    return Check(name, Level.ATTENTION if remedy else Level.OK, fact, remedy)
 
 
 def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> Iterator[Check]:
@@ -141,23 +132,22 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
 
 
 def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
-    # The folder need not exist yet.
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    nearest = nearest_existing(folder)
     if not nearest.is_dir():
-        return Check("Disk", State.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
+        return Check("Disk", Level.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
     free = shutil.disk_usage(nearest).free
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:
-        return Check("Disk", State.OK, fact)
+        return Check("Disk", Level.OK, fact)
     return Check(
-        "Disk", State.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some space, or {remedy}."
+        "Disk", Level.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some space, or {remedy}."
     )
 
 
-def _check(name: str, get_fact: Callable[[], str], failed: State = State.FAIL) -> Check:
+def _check(name: str, get_fact: Callable[[], str], failed: Level = Level.FAIL) -> Check:
     """Return a check with the result or the error of `get_fact`."""
     try:
-        return Check(name, State.OK, get_fact())
+        return Check(name, Level.OK, get_fact())
     except TfbenchError as error:
         return Check(name, failed, error.message, error.hint)
 
@@ -169,10 +159,10 @@ def _device(
         access = choose_access(engine.daemon.info, (gpu,)) if gpu else None
         rates = prove_device(engine, image(), access, GPU_CAPABILITIES if gpu else CPU_CAPABILITIES)
     except TfbenchError as error:
-        yield Check(name, State.FAIL, error.message, error.hint)
+        yield Check(name, Level.FAIL, error.message, error.hint)
     else:
         fact = f"{access.kind}; tested in the CUDA image" if access else "tested in the CPU image"
-        yield Check(name, State.OK, fact, rates=rates, gpu=gpu)
+        yield Check(name, Level.OK, fact, rates=rates, gpu=gpu)
 
 
 def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
@@ -192,8 +182,8 @@ def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
         source.stop()
         missing = "; ".join(f"{metric}: {reason}" for reason, metric in gaps.items())
         if missing or readable:
-            state = State.NOTE if missing else State.OK
-            yield Check(f"Telemetry {source.name}", state, missing or "readable")
+            level = Level.ATTENTION if missing else Level.OK
+            yield Check(f"Telemetry {source.name}", level, missing or "readable")
 
 
 def _no_other_run() -> str:

@@ -17,7 +17,8 @@ import pynvml
 
 from harness.model.device import cpu_numbers, of_gpus
 from harness.model.platform import HOST, Gpu, Health, State, Xid
-from harness.system.machine import text
+from harness.paths import nearest_existing
+from harness.system.machine import cpu_governor, huge_pages, text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
 from harness.telemetry.nvml import XidEvents
 
@@ -26,14 +27,14 @@ _FIELDS: Mapping[str, tuple[int, float]] = {
     "pcie_replays": (pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, 1),
     "nvlink_crc_errors": (pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, 1),
     "nvlink_replays": (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 1),
-    "thermal_s": (pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL, 1e-9),
 }
+_SLOWDOWN = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 _KERNEL_LOG = Path("/dev/kmsg")
 
 
 def _ecc(kind: int, counter: int) -> Callable[[Any], float]:
-    return lambda gpu: float(pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter))
+    return lambda gpu: pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter)
 
 
 def _remapped(gpu: Any) -> Values:
@@ -55,10 +56,6 @@ def _nvlinks(gpu: Any) -> Values:
                 raise
             break
     return {"nvlinks": float(len(states)), "nvlinks_active": float(sum(states))}
-
-
-def _watts(values: Sequence[int]) -> Values:
-    return dict(zip(("power_min_w", "power_max_w"), (value / 1000 for value in values), strict=True))
 
 
 def _numa_node(gpu: Any) -> float:
@@ -86,23 +83,19 @@ _CALLS: Mapping[str, Callable[[Any], float | Values]] = {
     "ecc_uncorrected_ever": _ecc(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_AGGREGATE_ECC),
     "remapping": _remapped,
     "nvlinks": _nvlinks,
-    "pcie_max_gen": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu)),
-    "pcie_max_width": lambda gpu: float(pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu)),
-    "slowdown_c": lambda gpu: float(
-        pynvml.nvmlDeviceGetTemperatureThreshold(gpu, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
-    ),
-    "temperature_c": lambda gpu: float(pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU)),
+    "pcie_max_gen": pynvml.nvmlDeviceGetMaxPcieLinkGeneration,
+    "pcie_max_width": pynvml.nvmlDeviceGetMaxPcieLinkWidth,
+    "slowdown_c": lambda gpu: pynvml.nvmlDeviceGetTemperatureThreshold(gpu, _SLOWDOWN),
+    "temperature_c": lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     "power_limit_w": lambda gpu: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
     "power_default_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu) / 1000,
-    "power_limits": lambda gpu: _watts(pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)),
-    "clock_set_mhz": lambda gpu: float(pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)),
-    "clock_default_mhz": lambda gpu: float(
-        pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM)
-    ),
-    "persistence": lambda gpu: float(pynvml.nvmlDeviceGetPersistenceMode(gpu)),
-    "mig": lambda gpu: float(pynvml.nvmlDeviceGetMigMode(gpu)[0]),
-    "confidential": lambda gpu: float(pynvml.nvmlSystemGetConfComputeState().ccFeature),
-    "processes": lambda gpu: float(len(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu))),
+    "power_max_w": lambda gpu: pynvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu)[1] / 1000,
+    "clock_set_mhz": lambda gpu: pynvml.nvmlDeviceGetApplicationsClock(gpu, pynvml.NVML_CLOCK_SM),
+    "clock_default_mhz": lambda gpu: pynvml.nvmlDeviceGetDefaultApplicationsClock(gpu, pynvml.NVML_CLOCK_SM),
+    "persistence": pynvml.nvmlDeviceGetPersistenceMode,
+    "mig": lambda gpu: pynvml.nvmlDeviceGetMigMode(gpu)[0],
+    "confidential": lambda gpu: pynvml.nvmlSystemGetConfComputeState().ccFeature,
+    "processes": lambda gpu: len(pynvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu)),
     "numa_node": _numa_node,
 }
 
@@ -131,7 +124,7 @@ def gpu_state(uuid: str) -> tuple[dict[str, float | str], dict[str, str]]:
     return values, missing
 
 
-def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float | str]:
+def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     """Return the host's readings.
 
     Args:
@@ -139,26 +132,25 @@ def host_state(cpus: str, data: Path, root: Path = Path("/")) -> dict[str, float
         data: a folder on the disk of the data.
     """
     times, swap = psutil.cpu_times(), psutil.swap_memory()
-    nearest = next(path for path in (data, *data.absolute().parents) if path.exists())
+    nearest = nearest_existing(data)
+    disk = shutil.disk_usage(nearest)
     mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
     used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
     nodes = {
         path.parent.name.removeprefix("node"): cpu_numbers(text(path))
-        for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
+        for path in Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
     }
-    errors = [text(path) for path in (root / "sys/devices/system/edac/mc").glob("mc*/ue_count")]
-    huge = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    errors = [text(path) for path in Path("/sys/devices/system/edac/mc").glob("mc*/ue_count")]
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
         "steal_s": getattr(times, "steal", None),
         "swapped_bytes": float(swap.sin + swap.sout),
-        "swap_used_bytes": float(swap.used),
-        "governor": text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        "huge_pages": huge[1] if huge else None,
+        "governor": cpu_governor() or None,
+        "huge_pages": huge_pages(),
         "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
         "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
-        "disk_free_share": 1 - shutil.disk_usage(nearest).used / max(1, shutil.disk_usage(nearest).total),
+        "disk_free_share": 1 - disk.used / max(1, disk.total),
     }
     return {name: value for name, value in values.items() if value is not None}
 

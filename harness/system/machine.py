@@ -28,6 +28,17 @@ def text(path: Path) -> str:
         return ""
 
 
+def cpu_governor(root: Path = Path("/")) -> str:
+    """Return what sets the clocks of the CPUs, such as "performance"; "" if unknown."""
+    return text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def huge_pages(root: Path = Path("/")) -> str | None:
+    """Return the kernel's choice for transparent huge pages; None if unknown."""
+    chosen = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
+    return chosen[1] if chosen else None
+
+
 def lscpu() -> dict[str, str]:
     """Return lscpu's fields; {} if lscpu is not available."""
     try:
@@ -79,19 +90,18 @@ def host_facts(root: Path = Path("/")) -> dict[str, Scalar]:
     """Return the state of the host, without unavailable facts."""
     cpu = lscpu()
     cores = root / "sys/devices/system/cpu"
-    thp = re.search(r"\[(\w+)\]", text(root / "sys/kernel/mm/transparent_hugepage/enabled"))
     result: dict[str, Scalar | None] = {
         "kernel": platform.release(),
         "boot_id": boot_id(),
         "python": platform.python_version(),
         "libc": " ".join(platform.libc_ver()).strip() or None,
         "cpus": psutil.cpu_count(),
-        "cpu_governor": text(cores / "cpu0/cpufreq/scaling_governor") or None,
+        "cpu_governor": cpu_governor(root) or None,
         "cpu_driver": text(cores / "cpu0/cpufreq/scaling_driver") or None,
         "turbo": _turbo(cores),
         "smt": {"0": False, "1": True}.get(text(cores / "smt/active")),
         "mitigations": _mitigations(cpu) or None,
-        "transparent_hugepages": thp[1] if thp else None,
+        "transparent_hugepages": huge_pages(root),
         "numa_nodes": int(cpu.get("NUMA node(s)", 0)) or None,
         "hypervisor": cpu.get("Hypervisor vendor"),
         "clock_source": text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")

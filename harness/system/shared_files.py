@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,7 @@ import msgspec
 
 from harness.errors import BusyError, StoreError
 from harness.progress import Progress
-from harness.untrusted import read_file
+from harness.untrusted import read_file, remove_tree
 from workloads.protocol import boot_id
 
 _RECORD, _PARTIAL = ".content", ".partial-"
@@ -171,7 +170,7 @@ def working_folder(parent: Path) -> Iterator[Path]:
         try:
             yield work
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
     finally:
         os.close(handle)
 
@@ -186,7 +185,7 @@ def remove_abandoned(cache: Path) -> None:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path)
+                remove_tree(path)
             finally:
                 os.close(handle)
 

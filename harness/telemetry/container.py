@@ -23,10 +23,7 @@ _NO_IO = "The io controller is not enabled for this cgroup."
 
 _IO = ("io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops")
 _THROTTLING = ("cpu_periods", "cpu_throttled_periods", "cpu_throttled_s")
-_METRICS = (
-    "cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids",
-    "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops",
-)  # fmt: skip
+_METRICS = ("cpu_usage_s", "cpu_user_s", "cpu_system_s", "mem_rss_bytes", "pids", *_IO)
 
 
 class CgroupSource(FileSource):
@@ -47,13 +44,7 @@ class CgroupSource(FileSource):
         except NoCgroupError as error:
             gap(CONTAINER, "*", str(error))
             return {}
-        cgroup_limits = limits(self._cgroup)
-        by_metric = {
-            "cpu_limit_cpus": cgroup_limits.cpus,
-            "mem_limit_bytes": cgroup_limits.memory_bytes,
-            "pids_limit": cgroup_limits.pids,
-        }
-        self._limits = {metric: value for metric, value in by_metric.items() if value is not None}
+        self._limits = limits(self._cgroup)
         columns = super().start(target, gap_if_running)
         return {CONTAINER: (*columns[CONTAINER], *self._limits)}
 

@@ -102,15 +102,18 @@ class Reading:
 
 
 class Call(Reading):
-    """A function that returns the values of all metrics in order, or fails."""
+    """A function that returns the value, or a tuple of the values of all metrics in order, or fails."""
 
-    def __init__(self, metrics: Iterable[str], function: Callable[[Handle], Sequence[float]]) -> None:
+    def __init__(
+        self, metrics: Iterable[str], function: Callable[[Handle], float | tuple[float, ...]]
+    ) -> None:
         super().__init__(metrics)
         self._function = function
 
     def read(self, handle: Handle) -> Answers:
         """Call the function."""
-        return dict(zip(self.metrics, self._function(handle), strict=True))
+        values = self._function(handle)
+        return dict(zip(self.metrics, values if isinstance(values, tuple) else (values,), strict=True))
 
 
 class Fields(Reading):

@@ -78,27 +78,16 @@ class NvmlSource(GpuSource):
 
     def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
         """Return the readings that are cheap enough for every tick."""
+        temperature, sm, memory = pynvml.NVML_TEMPERATURE_GPU, pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
         return (
             Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
-            # Version 2 excludes memory reserved by the driver.
-            Call(
-                ("mem_used_bytes",),
-                lambda gpu: (pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used,),
-            ),
+            Call(("mem_used_bytes",), _memory),
             Fields(FAST),
-            Call(("power_usage_w",), lambda gpu: (pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000,)),
-            Call(
-                ("temperature_c",),
-                lambda gpu: (pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),),
-            ),
-            Call(("sm_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),)),
-            Call(
-                ("mem_clock_mhz",), lambda gpu: (pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),)
-            ),
-            Call(
-                ("throttle_reasons", *_REASONS),
-                lambda gpu: _decode(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
-            ),
+            Call(("power_usage_w",), lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000),
+            Call(("temperature_c",), lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, temperature)),
+            Call(("sm_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, sm)),
+            Call(("mem_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, memory)),
+            Call(("throttle_reasons", *_REASONS), _throttling),
         )
 
 
@@ -112,8 +101,8 @@ class NvmlSlowSource(GpuSource):
         """Return the slow readings; the target's process and its descendants are the trial's own."""
         return (
             Fields(SLOW),
-            Call(("pcie_link_gen",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)),
-            Call(("pcie_link_width",), lambda gpu: (pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),)),
+            Call(("pcie_link_gen",), pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            Call(("pcie_link_width",), pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             OtherProcesses(target.pid),
             Xid(),
         )
@@ -202,7 +191,14 @@ def _utilisation(gpu: Handle) -> tuple[float, ...]:
     return rates.gpu, rates.memory
 
 
-def _decode(reasons: int) -> tuple[float, ...]:
+def _memory(gpu: Handle) -> float:
+    # Version 2 excludes memory reserved by the driver.
+    used: int = pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2).used
+    return used
+
+
+def _throttling(gpu: Handle) -> tuple[float, ...]:
+    reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
     return (reasons, *(int(bool(reasons & bit)) for bit in _REASONS.values()))
 
 

@@ -2,6 +2,7 @@ import base64
 import json
 import lzma
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -110,7 +111,7 @@ def test_damaged_page(document, tmp_path_factory, chance):
 @faults(share=0.05, default=15)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_extract(tmp_path_factory, chance):
-    good = extract(analyse(builders.cpu_run(trials=3)), source="a")
+    good = replace(extract(analyse(builders.cpu_run(trials=3))), source="a")
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
     with succeeds_or_user_error():
         versus([good, read_extract_file(text)])
