@@ -20,7 +20,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call
+from harness.engines.docker_client import engine_call, read_limited
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -139,7 +139,7 @@ class ImageBuilder:
                 for path in paths:
                     with suppress(NotFound, tarfile.TarError):
                         chunks, _ = self._engine.api.get_archive(container, path)
-                        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                        with tarfile.open(fileobj=io.BytesIO(read_limited(chunks))) as archive:
                             for file in map(archive.extractfile, archive):
                                 texts[path] = file.read().decode(errors="replace") if file else ""
             finally:
