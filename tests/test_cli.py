@@ -279,6 +279,9 @@ class TestReport:
             (("--out", "x.html", "-f", "html,json"), 2, "does not match --format html,json"),
             (("--out", "x.html", "-f", "md"), 2, "does not match --format md"),
             (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
+            (("--out", "x.pdf"), 2, "no format has files with .pdf"),
+            (("--out", "x.htm", "-f", "html"), 2, "no format has files with .htm"),
+            (("--out", ""), 2, "--out is empty"),
             (("-f", "html,docx"), 2, "'docx'"),
         ],
     )
