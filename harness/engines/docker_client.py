@@ -41,6 +41,10 @@ ELSEWHERE_HINT = (
     "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
     "this machine's engine, unset DOCKER_HOST."
 )
+_NO_PYTHON = (
+    "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces the image's. Leave "
+    "that out, or add /usr/local/bin:/usr/bin:/bin to it."
+)
 PODMAN = "podman"
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
@@ -111,9 +115,12 @@ def engine_call(action: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
+        reason = str(error.explanation or error)
         raise EngineError(
-            f"The container engine could not {action}: {error.explanation or error}",
-            hint="See its log (journalctl -u docker), or run `tfbench doctor`.",
+            f"The container engine could not {action}: {reason}",
+            hint=_NO_PYTHON
+            if "$PATH" in reason
+            else "See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
     except LOST as error:
         raise EngineError(

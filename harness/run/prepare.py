@@ -15,7 +15,7 @@ import psutil
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.defaults import MEMORY_SHARE
-from harness.engines import DATA_DIR, DOCKER, LOCAL, Engine
+from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import WARNING, LocalEngine
@@ -111,17 +111,13 @@ def _connect(name: str, progress: Progress) -> Engine:
     """Connect to an engine by name and report which one; "auto" uses Docker if it answers, else the local engine.
 
     Raises:
-        UsageError: unknown engine.
         EngineError: "docker" was requested and none answers.
     """
-    names = ("auto", DOCKER, LOCAL)
-    if name not in names:
-        raise unknown("engine", name, names)
     if name != LOCAL:
         try:
             engine = DockerEngine.connect()
         except EngineError as error:
-            if name != "auto":
+            if name != AUTO:
                 raise
             progress.line(error.message)
         else:

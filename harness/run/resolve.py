@@ -26,6 +26,7 @@ from harness.defaults import (
     PROFILES,
     Profile,
 )
+from harness.engines import ENGINES
 from harness.errors import HIDDEN, UsageError, secrets_in, unknown
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
@@ -89,13 +90,14 @@ def resolve(options: Options) -> Resolved:
     """Resolve the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: unknown profile, workload, device, variant, parameter, CPU, image target or data mode, or
+        UsageError: unknown engine, profile, workload, device, variant, parameter, CPU, image target or data mode, or
             invalid price.
         GpuError: a GPU was requested but none is usable.
     """
     options = replace(options, environment=_with_hidden(options.environment))
-    if options.data not in MODES:
-        raise unknown("data mode", options.data, MODES)
+    for kind, name, choices in (("data mode", options.data, MODES), ("engine", options.engine, ENGINES)):
+        if name not in choices:
+            raise unknown(kind, name, choices)
     for target in options.images:
         if target not in TARGETS:
             raise unknown("image target", target, TARGETS)
