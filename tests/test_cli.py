@@ -195,6 +195,11 @@ class TestList:
         assert "BATCH_SIZE=32" in printed.out
         assert "cifar10-mlp" not in printed.out
 
+    def test_titles_control_no_terminal(self, tfbench, tmp_path):
+        text = r'# title = "\u001b]0;x\u0007\u001b[2JMine"'
+        write_files(tmp_path, {"train.py": f"# /// tfbench\n{text}\n# ///\n"})
+        assert tfbench("list", "train.py").out.startswith("train  Mine\n")
+
     def test_scripts(self, tfbench, tmp_path):
         write_files(tmp_path, {"train.py": "# /// tfbench\n# title = 'Mine'\n# ///\nRATE = 0.1\n"})
         printed = tfbench("list", "train.py")

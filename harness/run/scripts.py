@@ -25,7 +25,7 @@ from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
-from harness.untrusted import printable, read_file
+from harness.untrusted import printable, read_file, sanitized
 from workloads.protocol import IMAGES, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
 
 # Files that built-in scripts share.
@@ -107,7 +107,7 @@ def _workload(
     result = Workload(
         name=name,
         file=path.name,
-        title=metadata.title or path.name,
+        title=metadata.title or printable(path.name),
         scripts={path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}},
         # What the remedies import travels with the tuned script that they make.
         components={
@@ -266,8 +266,10 @@ def _metadata(text: str, path: Path) -> tuple[dict[str, Any], _Block]:
     block = _Block(path, text[: match.start()].count("\n") + 1)
     lines = match["content"].splitlines()
     try:
-        plain = tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        plain = sanitized(
+            tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
+        )
+    except (ValueError, RecursionError) as error:
         number = re.search(r"line (\d+)", str(error))
         raise block.invalid(str(error), int(number[1]) if number else 0) from error
     return plain, block
