@@ -139,7 +139,9 @@ def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
 def test_limits_of_the_shell_are_told(
     recorded: Path, tmp_path: Path, limit: str, written: list[str], remedy: str
 ) -> None:
-    command = f"ulimit {limit}; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+    command = (
+        f"ulimit {limit}; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+    )
     done = shell(command)
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, written)
     assert remedy in done.stderr

@@ -51,9 +51,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     process = os.getpid()
     with _scratch(script) as path, _main(path, arguments) as module:
         module.__dict__.update(names)
-        if stall_s:
-            # A script that does not reach its call in this share of the stall limit says in the log where it stands.
-            faulthandler.dump_traceback_later(0.9 * stall_s)
+        say_where(stall_s)
         try:
             exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
         except Taken:
@@ -67,6 +65,12 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
         finally:
             if os.getpid() != process:  # a child that the script forked has come to its end
                 os._exit(0)
+
+
+def say_where(stall_s: float) -> None:
+    """Let the log say where the script stands, unless it ends or comes to its call before most of the stall limit."""
+    if stall_s:
+        faulthandler.dump_traceback_later(0.9 * stall_s)
 
 
 def explained(error: Exception, path: Path) -> str:

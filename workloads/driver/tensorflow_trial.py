@@ -181,6 +181,7 @@ class Trial:
             if measured and spec.evaluate and measures_speed(variant)
             else None,
             goes_on=job.meter.full,
+            stall_s=spec.stall_s,
         )
         scope = self._strategy.scope() if self._strategy and not _distributes(text) else nullcontext()
         marked = MarkedSteps(job)
