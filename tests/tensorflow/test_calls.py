@@ -220,6 +220,15 @@ def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
     assert "OTHER" in done.log
 
 
+@pytest.mark.parametrize("ends", ["SystemExit(0)", "KeyboardInterrupt()"])
+def test_a_callback_that_ends_the_process_is_told(drive, ends):
+    text = (
+        HEAD
+        + f"def end(*_):\n    raise {ends}\nmade().fit(x, y, 8, callbacks=[keras.callbacks.LambdaCallback(end)])\n"
+    )
+    assert ends in drive(text, code=1).message
+
+
 def test_a_loop_that_is_too_short(drive):
     text = HEAD + "for _ in range(3):\n    pass\n    # tfbench: step 8\n"
     assert "ended after 2 steps" in drive(text, code=1).message

@@ -201,6 +201,11 @@ class Trial:
             # After the call only its evaluation is wanted.
             sys.stderr.write(f"After the measured call: {error}\n")
         if took.failure is not None:
+            if isinstance(took.failure, (SystemExit, KeyboardInterrupt)):
+                name, ends = Path(text.path).name, repr(took.failure)
+                raise ScriptError(
+                    f"A callback or the input of {name} ends the process while it is measured, with {ends}. Leave that out."
+                ) from took.failure
             raise took.failure
         call = took.call
         if call is None and took.other is not None and measured:
