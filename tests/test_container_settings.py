@@ -207,6 +207,16 @@ def test_unreadable_mount_is_an_error(tmp_path):
     assert "chmod" not in raised.value.hint
 
 
+def test_a_folder_of_the_user_may_hold_unreadable_files(tmp_path):
+    (tmp_path / "private").touch(0o600)
+    tmp_path.chmod(0o755)
+    check_readable([Mount(container=str(tmp_path), host=tmp_path)])
+    tmp_path.chmod(0o700)
+    with pytest.raises(EngineError) as raised:
+        check_readable([Mount(container=str(tmp_path), host=tmp_path)])
+    assert "chmod" not in raised.value.hint
+
+
 def test_name_that_is_not_utf8_is_a_clear_error(tmp_path):
     mount = Mount(container=FILE_DIR, host=tmp_path / "x\udcff")
     with pytest.raises(EngineError, match="not UTF-8") as raised:

@@ -154,6 +154,11 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
         (Script(writes=(start_line(), error_line()), code=1), Status.FAILED, "raised ValueError: boom."),
         (Script(writes=(start_line(), window_line(100), "\x00garbage\n")), Status.BAD_EVENTS, "line 3"),
         (Script(writes=(start_line(),), code=137, out_of_memory=True), Status.OUT_OF_MEMORY, "2.0 GiB"),
+        (
+            Script(writes=(), code=1, log="x\nModuleNotFoundError: No module named 'numpy'\n"),
+            Status.FAILED,
+            "No module named 'numpy'",
+        ),
     ],
 )
 def test_failed_trial_does_not_affect_the_others(bench, script, status, expected):

@@ -8,7 +8,7 @@ import pytest
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import UsageError
 from harness.model.workload import Data, Published, Rung, Workload
-from harness.run.scripts import check_params, constants, params_for, read_workloads, script_text, with_values
+from harness.run.scripts import RESERVED, check_params, constants, params_for, read_workloads, script_text, with_values
 from tests.builders import small_workload
 from tests.conftest import ROOT
 from workloads.protocol import Requests
@@ -202,6 +202,12 @@ def test_metadata_name_no_files_elsewhere(read: Read, tmp_path: Path, toml: str,
 @pytest.mark.parametrize("name", ["../up", "größe", "", "-x", "a" * 61])
 def test_names_are_safe_as_folder_names(read: Read, name: str) -> None:
     with pytest.raises(UsageError, match="name has up to 60 letters"):
+        read(name=name)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_names_with_a_meaning_are_refused(read: Read, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name"):
         read(name=name)
 
 

@@ -273,11 +273,11 @@ def pull_missing(
     Raises:
         ImageError: the registry does not respond in time, or does not have the image.
     """
-    with suppress(ImageNotFound):
-        return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
     default_timeout = api.timeout
     try:
+        with suppress(ImageNotFound):
+            return client.images.get(reference)
         # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
         api.timeout = response_s
         with suppress(APIError):

@@ -25,6 +25,7 @@ from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
+from harness.untrusted import printable
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 NO_SUCCESS = "no trial has succeeded"
@@ -129,6 +130,8 @@ class Runner:
         if status is Status.TIMEOUT and (place := _PLACE.search(log_text)):
             where = f"{place[1]} stood in line {place[2]}"
             message = f"{where}. {_GOES_ON if log.variants else 'It came to no call of fit.'} {message}"
+        if status is Status.FAILED and not (log.error or stopped or cause):
+            message = f"{message} {_last_line(log_text)}".rstrip()
         if status is Status.ENGINE_LOST and not lost:
             status = Status.FAILED
         ended_ns = time.monotonic_ns()
@@ -321,6 +324,11 @@ def _note_progress(
             bar.note(f"{label}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
+
+
+def _last_line(log: str) -> str:
+    """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
+    return f"It is: {printable(lines[-1], 200)}" if (lines := log.strip().splitlines()) else ""
 
 
 def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:

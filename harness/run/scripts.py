@@ -26,13 +26,15 @@ from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
 from harness.untrusted import printable, read_file, sanitized
-from workloads.protocol import IMAGES, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
+from workloads.protocol import IMAGES, MACHINE, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
 
 # Files that built-in scripts share.
 COMPONENTS = Path(workloads.__file__).parent / "components"
 # Size limit of a script.
 MAX_BYTES = 1 << 20
 MAX_NAME = 60
+# Names of what a run records beside its workloads: trials of the machine, and the driver among its sources.
+RESERVED = (MACHINE, "workloads")
 MAX_DATA_BYTES = 1 << 40
 MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
 _BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
@@ -165,6 +167,8 @@ def _ladder(given: Mapping[str, Mapping[str, Any]], file: str) -> dict[str, Rung
 
 def _problems(workload: Workload) -> Iterator[str]:
     """Describe values that are out of range."""
+    if workload.name in RESERVED:
+        yield f"{workload.name} cannot be the name of a workload"
     if len(workload.name) > MAX_NAME or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", workload.name):
         yield f"a workload's name has up to {MAX_NAME} letters, digits and hyphens, not {workload.name!r}"
     if workload.image not in IMAGES:

@@ -229,6 +229,10 @@ def test_a_callback_that_ends_the_process_is_told(drive, ends):
     assert ends in drive(text, code=1).message
 
 
+def test_a_call_without_input(drive):
+    assert "x is None" in drive(HEAD + "made().fit()", code=1).message
+
+
 def test_a_loop_that_is_too_short(drive):
     text = HEAD + "for _ in range(3):\n    pass\n    # tfbench: step 8\n"
     assert "ended after 2 steps" in drive(text, code=1).message

@@ -7,6 +7,7 @@ TensorFlow's autograph reads functions from their file.
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -100,6 +101,8 @@ def _advice(error: Exception) -> str:
         return "A script cannot ask for input here: pass values with --arg or --param."
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
         return _NO_NETWORK
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS):
+        return "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError):
