@@ -45,6 +45,7 @@ PLACES = {
     "signals and streams": (
         "import io, signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsys.stdout = io.StringIO()\n"
         "made().fit(x, y, batch_size=8)"),
+    "warnings as errors": "import warnings\nwarnings.simplefilter('error')\nmade().fit(x, y, 8)",
     "ended after": "made().fit(x, y, batch_size=8)\nimport sys\nsys.exit(3)",
     "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
 }  # fmt: skip

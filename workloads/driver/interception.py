@@ -10,6 +10,7 @@ import faulthandler
 import inspect
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -136,7 +137,10 @@ class Interception:
         self.call = call
         faulthandler.cancel_dump_traceback_later()  # the script has come to its call
         try:
-            result = self._measure(call)
+            # What measures may warn where the script alone does not, and the script may make warnings errors.
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                result = self._measure(call)
         except BaseException as error:
             self.failure = error
             raise Taken from error

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,7 +164,8 @@ def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
     try:
-        yield module
+        with warnings.catch_warnings():
+            yield module
     finally:
         faulthandler.cancel_dump_traceback_later()
         sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
