@@ -100,6 +100,8 @@ class TestUsageErrors:
             ("bench -d cpu --image tpu=x", 2, "Unknown image target 'tpu'", "cuda"),
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),
             ("bench none.py", 2, "none.py: No such file", "path"),
+            ("bench .", 2, ". is no Python script", ".py"),
+            ("compare a= b", 2, "a= names no run", "NAME=PATH"),
             ("fleet none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
             ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),
@@ -195,6 +197,11 @@ class TestList:
         assert "BATCH_SIZE=32" in printed.out
         assert "cifar10-mlp" not in printed.out
 
+    def test_titles_control_no_terminal(self, tfbench, tmp_path):
+        text = r'# title = "\u001b]0;x\u0007\u001b[2JMine"'
+        write_files(tmp_path, {"train.py": f"# /// tfbench\n{text}\n# ///\n"})
+        assert tfbench("list", "train.py").out.startswith("train  Mine\n")
+
     def test_scripts(self, tfbench, tmp_path):
         write_files(tmp_path, {"train.py": "# /// tfbench\n# title = 'Mine'\n# ///\nRATE = 0.1\n"})
         printed = tfbench("list", "train.py")
@@ -279,6 +286,9 @@ class TestReport:
             (("--out", "x.html", "-f", "html,json"), 2, "does not match --format html,json"),
             (("--out", "x.html", "-f", "md"), 2, "does not match --format md"),
             (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
+            (("--out", "x.pdf"), 2, "no format has files with .pdf"),
+            (("--out", "x.htm", "-f", "html"), 2, "no format has files with .htm"),
+            (("--out", ""), 2, "--out is empty"),
             (("-f", "html,docx"), 2, "'docx'"),
         ],
     )

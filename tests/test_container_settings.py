@@ -2,15 +2,22 @@ import json
 import platform
 import shutil
 import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingUnixStreamServer
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from psutil import _psutil_linux
 
-from harness.engines import FILE_DIR, GpuAccess, Mount
+from harness.engines import FILE_DIR, GpuAccess, Mount, docker_client
 from harness.engines.container_settings import check_readable, environment, host_options, identity_for
 from harness.engines.docker_client import Daemon, connect_first, describe, endpoints
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
@@ -69,6 +76,57 @@ def test_error_gives_reason_for_each_socket(tmp_path):
     assert raised.value.message.count("Connection refused") == 1
     for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
         assert remedy in raised.value.hint
+
+
+@contextmanager
+def engine_that_answers(head: str, body: Iterable[bytes]) -> Iterator[Path]:
+    """An engine's socket that answers each request alike."""
+
+    end = "" if head.endswith(":") else "\r\n\r\n"
+
+    class Answer(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            with suppress(OSError):
+                for part in chain([f"HTTP/1.1 {head}{end}".encode()], body):
+                    self.request.sendall(part)
+
+    # Not in pytest's folder: a socket's path is limited to 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
+        socket = Path(folder) / "engine.sock"
+        with ThreadingUnixStreamServer(str(socket), Answer) as server:
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            yield socket
+            server.shutdown()
+
+
+def dripping() -> Iterator[bytes]:
+    while True:
+        time.sleep(0.05)
+        yield b" "
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "reason"),
+    [
+        ("200 OK\r\nContent-Length: 1000", dripping, "no whole answer in 0.3 s"),
+        ("200 OK\r\nX:", dripping, "no whole answer in 0.3 s"),
+        ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(b" " * 5_000), "more than 0 MiB"),
+        (
+            "403 Forbidden\r\nContent-Length: 32",
+            lambda: [b'{"message": "denied by plugin."}'],
+            "denied by plugin.",
+        ),
+    ],
+    ids=["drips", "drips a header", "large", "forbids"],
+)
+def test_reason_of_an_unusual_engine_is_told(head, body, reason, monkeypatch):
+    monkeypatch.setattr(docker_client, "CONNECT_S", 0.3)
+    monkeypatch.setattr(docker_client, "MAX_ANSWER_BYTES", 20_000)
+    with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
+        connect_first({socket: "Docker"})
+    assert reason in raised.value.message
 
 
 def test_a_damaged_configuration_of_docker_is_told(tmp_path, monkeypatch):
@@ -146,6 +204,16 @@ def test_unreadable_mount_is_an_error(tmp_path):
     with pytest.raises(EngineError, match="cannot read") as raised:
         check_readable([script])
     assert "Move the script" in raised.value.hint
+    assert "chmod" not in raised.value.hint
+
+
+def test_a_folder_of_the_user_may_hold_unreadable_files(tmp_path):
+    (tmp_path / "private").touch(0o600)
+    tmp_path.chmod(0o755)
+    check_readable([Mount(container=str(tmp_path), host=tmp_path)])
+    tmp_path.chmod(0o700)
+    with pytest.raises(EngineError) as raised:
+        check_readable([Mount(container=str(tmp_path), host=tmp_path)])
     assert "chmod" not in raised.value.hint
 
 

@@ -227,11 +227,15 @@ def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> 
     assert names(select(["all", "train.py"])) == [*names(built_in()), "train"]
 
 
-def test_a_name_is_made_of_any_path(tmp_path: Path) -> None:
-    path = tmp_path / "my script (2).py"
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("my script (2).py", "my-script-2"), ("machine.py", "machine-script"), ("é.py", "script")],
+)
+def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> None:
+    path = tmp_path / file
     path.write_text("import keras\n")
     (entry,) = select([str(path)])
-    assert (entry.workload.name, entry.path) == ("my-script-2", path)
+    assert (entry.workload.name, entry.path) == (name, path)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_nothing_runs_without_consent(tmp_path):
 
 
 def test_check_prints_differences_and_what_needs_consent(tmp_path):
-    run = with_options(UNTRUSTED)
+    run = with_options(replace(UNTRUSTED, mounts=(tmp_path,)))
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
     printed = rerun(tmp_path, changed, "--check")
@@ -188,6 +188,12 @@ def test_check_prints_differences_and_what_needs_consent(tmp_path):
     assert "--image cpu=evil.example/x" in printed.err
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
+
+
+@pytest.mark.parametrize("given", ["--engine=none", "--price=abc"])
+def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
+    printed = rerun(tmp_path, recorded(), "--check", given)
+    assert printed.code == 2, printed.err
 
 
 def test_unsafe_trial_ids_are_rejected():

@@ -8,7 +8,15 @@ import pytest
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import UsageError
 from harness.model.workload import Data, Published, Rung, Workload
-from harness.run.scripts import check_params, constants, params_for, read_workloads, script_text, with_values
+from harness.run.scripts import (
+    RESERVED,
+    check_params,
+    constants,
+    params_for,
+    read_workloads,
+    script_text,
+    with_values,
+)
 from tests.builders import small_workload
 from tests.conftest import ROOT
 from workloads.protocol import Requests
@@ -157,7 +165,7 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         ("requests = {batch_sizes = []}", "ascending"),
         ("[also.'a b']\ntitle = 'x'", "'a b'"),
         ("requests = {batch_sizes = [1], bounds_ms = [-1.0]}", "above 0"),
-        (f"requests = {{batch_sizes = [1{'0' * 30}]}}", "above 0"),
+        (f"requests = {{batch_sizes = [1{'0' * 30}]}}", "too large"),
         (DATA.format(", vocabulary = -5"), "vocabulary"),
         (DATA.format("").replace('"x"', '"../x"'), "name of data"),
         ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = 1.0\nunit = 'sec'", "samples/s"),
@@ -165,7 +173,7 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = nan\nunit = 's'", "0 or above"),
         ("cpu = {STEPS = 2024-01-01}", "STEPS must be"),
         ("params = {STEPS = inf}", "STEPS must be"),
-        (f"[ladder.wide]\nSTEPS = 1{'0' * 30}", "STEPS must be"),
+        (f"[ladder.wide]\nSTEPS = 1{'0' * 30}", "too large"),
     ],
 )
 def test_invalid_metadata_are_told(read: Read, toml: str, expected: str) -> None:
@@ -202,6 +210,12 @@ def test_metadata_name_no_files_elsewhere(read: Read, tmp_path: Path, toml: str,
 @pytest.mark.parametrize("name", ["../up", "größe", "", "-x", "a" * 61])
 def test_names_are_safe_as_folder_names(read: Read, name: str) -> None:
     with pytest.raises(UsageError, match="name has up to 60 letters"):
+        read(name=name)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_names_with_a_meaning_are_refused(read: Read, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name"):
         read(name=name)
 
 

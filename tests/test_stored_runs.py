@@ -67,6 +67,14 @@ def test_trial_without_record_is_interrupted(folder):
     assert not run.ended
 
 
+def test_a_lost_trial_is_missed(tmp_path):
+    run = replace(cpu_run(trials=2), ended=True)
+    folder = write_run(tmp_path / "run", run)
+    assert not read_run(folder.path).unfinished
+    shutil.rmtree(folder.trial(run.planned[0].id).path)
+    assert read_run(folder.path).unfinished
+
+
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
@@ -129,6 +137,9 @@ DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
     "cut record": lambda trial: trial.record.write_text('{"status": "ok", "exit_'),
     "nested record": lambda trial: trial.record.write_text('{"gaps":' + "[" * 90_000 + "]" * 90_000 + "}"),
     "foreign": lambda trial: trial.record.write_text(trial.record.read_text().replace(trial.path.name, "x")),
+    "of another device": lambda trial: trial.record.write_text(
+        trial.record.read_text().replace('"cpu"', '"gpu7"')
+    ),
     "pipe": lambda trial: replace_record(trial, os.mkfifo),
     "link to itself": lambda trial: replace_record(trial, lambda path: path.symlink_to(path)),
     "folder": lambda trial: replace_record(trial, Path.mkdir),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import sys
 import tempfile
 import traceback
@@ -12,11 +13,19 @@ from contextlib import suppress
 from harness.errors import Interrupted, StoreError, TfbenchError
 from harness.untrusted import printable
 
+# Open files that a command needs, about twice over. With fewer, libraries end in errors of their own.
+MIN_FILES = 64
+
 
 def main() -> None:
     """Run the command line; turn exceptions into an error message, a hint and an exit code."""
     prepare_process()
     try:
+        if (limit := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < MIN_FILES:
+            raise TfbenchError(
+                f"{limit} open files are allowed, which is not enough: charts and telemetry need {MIN_FILES}.",
+                hint="Run `ulimit -n 1024` first.",
+            )
         # Imported here so that Ctrl-C during the imports does not print a traceback.
         from harness.cli.app import run  # noqa: PLC0415
 
@@ -38,6 +47,8 @@ def prepare_process() -> None:
     if sys.flags.optimize > 1 and os.environ.pop("PYTHONOPTIMIZE", ""):
         # Altair reads docstrings.
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    # Builds set their own. NumPy cannot be imported if it is no number.
+    os.environ.pop("SOURCE_DATE_EPOCH", None)
     # After the user's folders, so that chown and rm are found even if PATH is empty, as cron or a service may leave it.
     os.environ["PATH"] = os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath)))
     # A umask may keep others out, but not tfbench.

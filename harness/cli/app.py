@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -31,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         UsageError: the arguments cannot be parsed.
     """
     name = arguments[0]
+    _check_empty(arguments)
     try:
         return build_app(name)(arguments, standalone_mode=False) or 0
     except typer.TyperException as error:
@@ -56,6 +59,18 @@ def build_app(name: str) -> typer.Typer:
         for each, summary in COMMANDS.items():
             app.command(each, help=summary)(lambda: None)
     return app
+
+
+def _check_empty(arguments: Sequence[str]) -> None:
+    """Reject empty values, which are unset variables of a shell; a path would be the working directory."""
+    for before, word in pairwise(arguments):
+        named = re.fullmatch(r"(--[\w-]+)=", word)
+        option = named[1] if named else before if before.startswith("-") else "An argument"
+        if (named or not word) and "--arg" not in (before, option):
+            raise UsageError(
+                f"{option} is empty.",
+                hint="Leave it out to get its default. Is a variable of the shell not set?",
+            )
 
 
 def _version(requested: bool) -> None:

@@ -160,6 +160,10 @@ def _parse_run(text: str) -> NamedRun:
     label, equals, path = text.partition("=")
     if Path(text).exists():
         return NamedRun(path=Path(text))
+    if equals and label and not path:
+        raise UsageError(
+            f"{text} names no run.", hint="Write it as NAME=PATH. Is a variable of the shell not set?"
+        )
     if equals and label:
         return NamedRun(path=Path(path), label=printable(label, 100))
     return NamedRun(path=references().get(text, Path(text)))

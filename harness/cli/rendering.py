@@ -72,6 +72,12 @@ def output_paths(
     check_names("format", selected or ("",), files)
     suffix = target.suffix.lower() if target else ""
     matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
+    if target and suffix[1:].isalpha() and len(matching) == len(files) and not target.is_dir():
+        raise UsageError(
+            f"--out {target}: no format has files with {suffix}.",
+            hint=f"End its name with {', '.join(sorted({Path(file).suffix for file in files.values()}))}; a folder of "
+            "this name has to exist.",
+        )
     if target == STDOUT or (target and suffix and len(matching) < len(files) and not target.is_dir()):
         if formats is None:
             selected = (matching[0],)

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from harness.cli.metrics_file import MetricsFile
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError, UsageError
+from harness.errors import EngineError, GpuError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.platform import ImageInfo
@@ -70,6 +70,8 @@ def command(
         if check:
             images = _existing_images(recorded, paths, progress)
             _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
+            with suppress(GpuError):  # a difference, which was printed
+                resolve_rerun(recorded, options)
             return
         if requested and not yes:
             _confirm(requested)

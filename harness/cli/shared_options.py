@@ -56,8 +56,6 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
 
 
 def _mounts(values: Sequence[str]) -> tuple[Path, ...]:
-    if not all(values):
-        raise UsageError("--mount is empty.", hint="Leave it out, or is a variable of the shell not set?")
     return tuple(dict.fromkeys(Path(os.path.normpath(Path(value).absolute())) for value in values))
 
 

@@ -18,7 +18,7 @@ FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 
 # Names of engines: any with Docker's API; Podman is used if no Docker answers.
-DOCKER, LOCAL = "docker", "local"
+AUTO, DOCKER, LOCAL = ENGINES = ("auto", "docker", "local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

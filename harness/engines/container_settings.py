@@ -176,10 +176,11 @@ def accessible(mounts: Sequence[Mount], ids: tuple[int, int] | None) -> Iterator
 def check_readable(mounts: Iterable[Mount]) -> None:
     """Raise EngineError if a read-only mount is not readable by others, e.g. because of a strict umask.
 
-    Of a script's folder only itself must be: it may hold anything.
+    Of the user's folders only themselves must be: they may hold anything.
     """
     for folder, container_path in ((mount.host, mount.container) for mount in mounts if mount.read_only):
-        inside = sorted(folder.iterdir()) if folder.is_dir() and container_path != FILE_DIR else ()
+        users = container_path in (FILE_DIR, str(folder))
+        inside = sorted(folder.iterdir()) if folder.is_dir() and not users else ()
         for path in (folder, *inside):
             try:
                 state = path.stat()
@@ -187,11 +188,11 @@ def check_readable(mounts: Iterable[Mount]) -> None:
                 continue
             needed = 0o005 if stat.S_ISDIR(state.st_mode) else 0o004
             if state.st_mode & needed != needed:
-                # A script may be in a home folder, which should not be made readable.
+                # It may be a home folder, which should not be made readable.
                 raise EngineError(
                     f"The container's user, who is not root, cannot read {path}.",
                     hint="Move the script and the files it needs to a folder that others may read."
-                    if container_path == FILE_DIR
+                    if users
                     else f"Make it readable: chmod -R o+rX {folder}",
                 )
 

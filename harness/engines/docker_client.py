@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import docker
 import psutil
 from docker.errors import APIError, DockerException, NotFound
 from requests import PreparedRequest, Response
-from requests.exceptions import RequestException, Timeout
+from requests.exceptions import ReadTimeout, RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineError
@@ -27,6 +30,7 @@ LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
 CONNECT_S = 10
 # Timeout of a request that may copy an image.
 REQUEST_S = 120
+MAX_ANSWER_BYTES = 64 << 20
 _UNIX = "unix://"
 HINT = (
     "Install and start an engine with `make engine` (Podman: `systemctl --user start podman.socket`). If access "
@@ -36,6 +40,10 @@ HINT = (
 ELSEWHERE_HINT = (
     "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
     "this machine's engine, unset DOCKER_HOST."
+)
+_NO_PYTHON = (
+    "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces the image's. "
+    "Leave that out, or add /usr/local/bin:/usr/bin:/bin to it."
 )
 PODMAN = "podman"
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
@@ -48,22 +56,57 @@ class _Client(docker.DockerClient):
 
 
 class _Api(docker.APIClient):
-    """An API whose requests after one that was not answered have a short timeout."""
+    """An API whose timeout covers a whole answer, which has a limit; it is short after one that did not come."""
 
     _silent = False
 
     def send(self, request: PreparedRequest, **options: Any) -> Response:
+        call = partial(self._answer, request, options)
         if (limit_s := options.get("timeout")) is None:
-            return super().send(request, **options)
+            return call()
         if self._silent:
-            options["timeout"] = min(limit_s, _SILENT_S)
+            limit_s = options["timeout"] = min(limit_s, _SILENT_S)
         try:
-            response = super().send(request, **options)
+            response = _within(limit_s, call)
         except Timeout:
             self._silent = True
             raise
         self._silent = False
         return response
+
+    def _answer(self, request: PreparedRequest, options: Mapping[str, Any]) -> Response:
+        response = super().send(request, **{**options, "stream": True})
+        if not options.get("stream"):
+            with response:
+                response._content = read_limited(response.iter_content(1 << 16))
+        return response
+
+
+def read_limited(chunks: Iterable[bytes]) -> bytes:
+    """Return an answer of the engine as a whole; raise RequestException if it is too large."""
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise RequestException(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+    return bytes(content)
+
+
+def _within(limit_s: float, call: Callable[[], Response]) -> Response:
+    """Return what the call returns, or raise ReadTimeout: the timeout of a socket is that of each byte."""
+    future: Future[Response] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="engine-request", daemon=True).start()
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        raise ReadTimeout(f"no whole answer in {limit_s:g} s") from None
 
 
 @contextmanager
@@ -72,9 +115,12 @@ def engine_call(action: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
+        reason = str(error.explanation or error)
         raise EngineError(
-            f"The container engine could not {action}: {error.explanation or error}",
-            hint="See its log (journalctl -u docker), or run `tfbench doctor`.",
+            f"The container engine could not {action}: {reason}",
+            hint=_NO_PYTHON
+            if "$PATH" in reason
+            else "See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
     except LOST as error:
         raise EngineError(
@@ -170,12 +216,14 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
 
 
 def _reason(error: Exception) -> str:
-    """Describe the innermost cause; the outer exceptions only repeat it."""
+    """Describe the innermost cause, which the outer exceptions only repeat, or what the engine itself says."""
     cause: BaseException = error
     while (
         inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     ) is not None:
         cause = inner
+        if isinstance(cause, APIError) and cause.explanation:
+            return str(cause.explanation)
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     return str(cause) or type(cause).__name__

@@ -21,7 +21,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call, timeout
+from harness.engines.docker_client import engine_call, read_limited, timeout
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -129,7 +129,7 @@ class ImageBuilder:
                 for path in paths:
                     with suppress(NotFound, tarfile.TarError):
                         chunks, _ = self._engine.api.get_archive(container, path)
-                        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                        with tarfile.open(fileobj=io.BytesIO(read_limited(chunks))) as archive:
                             for file in map(archive.extractfile, archive):
                                 texts[path] = file.read().decode(errors="replace") if file else ""
             finally:
@@ -265,10 +265,10 @@ def pull_missing(
     Raises:
         ImageError: the registry does not respond in time, or does not have the image.
     """
-    with suppress(ImageNotFound):
-        return client.images.get(reference)
     api, name = client.api, reference.partition("@")[0]
     try:
+        with suppress(ImageNotFound):
+            return client.images.get(reference)
         # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
         with timeout(api, response_s), suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]

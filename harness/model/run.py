@@ -390,6 +390,10 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the run is still going on or was cut short."""
-        cut_short = any(trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials)
-        return cut_short or (not self.ended and len(self.trials) < len(self.planned))
+        """Whether the run is still going on or was cut short, or trials were lost since."""
+        there = {trial.id for trial in self.trials}
+        # A run that has ended has the first trial of each workload and device, and not always the others.
+        missing = any(each.id not in there for each in self.planned if not (self.ended and each.index))
+        return missing or any(
+            trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials
+        )

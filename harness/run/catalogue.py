@@ -16,7 +16,7 @@ from pathlib import Path
 import workloads
 from harness.errors import UsageError, unknown
 from harness.model.workload import Workload
-from harness.run.scripts import MAX_NAME, read_workloads
+from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 
 _FOLDER = Path(workloads.__file__).parent
@@ -59,9 +59,13 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
-            chosen += _entries(path, plain or "script")
+            chosen += _entries(path, plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-"))
         elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
             chosen += found
+        elif {"/", "."} & set(name):
+            raise UsageError(
+                f"{name} is no Python script.", hint="Give the path of a script that ends with .py."
+            )
         else:
             known = (entry.workload.name for entry in built_in())
             raise unknown("workload", name, (*known, "all", "the path of a script such as train.py"))

@@ -15,11 +15,11 @@ import psutil
 from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.defaults import MEMORY_SHARE
-from harness.engines import DATA_DIR, DOCKER, LOCAL, Engine
+from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import WARNING, LocalEngine
-from harness.errors import EngineError, StoreError, UsageError, check_names
+from harness.errors import EngineError, StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
@@ -106,15 +106,13 @@ def _connect(name: str, progress: Progress) -> Engine:
     """Connect to an engine by name and report which one; "auto" uses Docker if it answers, else the local engine.
 
     Raises:
-        UsageError: unknown engine.
         EngineError: "docker" was requested and none answers.
     """
-    check_names("engine", (name,), ("auto", DOCKER, LOCAL))
     if name != LOCAL:
         try:
             engine = DockerEngine.connect()
         except EngineError as error:
-            if name != "auto":
+            if name != AUTO:
                 raise
             progress.line(error.message)
         else:

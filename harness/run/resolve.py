@@ -13,6 +13,7 @@ import psutil
 
 from harness.data.datasets import MODES
 from harness.defaults import MAX_PLANNED, PROFILES, Profile
+from harness.engines import ENGINES
 from harness.errors import HIDDEN, UsageError, check_names, secrets_in, unknown
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
@@ -76,7 +77,7 @@ def resolve(options: Options) -> Resolved:
     """Resolve the options against the catalogue and this machine's GPUs.
 
     Raises:
-        UsageError: unknown profile, workload, device, variant, parameter, CPU, image target or data mode, or
+        UsageError: unknown engine, profile, workload, device, variant, parameter, CPU, image target or data mode, or
             invalid price.
         GpuError: a GPU was requested but none is usable.
     """
@@ -91,6 +92,8 @@ def resolve(options: Options) -> Resolved:
     planned = _planned(options, profile, entries, devices, gpus)
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
+    # Last: tests of the other options name an engine that does not exist, so that nothing runs.
+    check_names("engine", (options.engine,), ENGINES)
     return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
 
 

@@ -25,6 +25,7 @@ from harness.run.events import EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
+from harness.untrusted import printable
 from harness.wording import point_words
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
@@ -34,6 +35,7 @@ _Key = tuple[str, str, Point]
 
 # Where the driver says that a script stands; see workloads/driver/script.py.
 _PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^/"\n]+)", line (\d+)')
+_GOES_ON = "A script that catches BaseException goes on after its measured call, and hinders what follows."
 _KILLED = Exit(code=-9, out_of_memory=False)
 
 
@@ -54,6 +56,7 @@ class Runner:
         interval_s: sampling interval, 0 for no sampling.
         on_trial_end: called with each trial when its folder is complete.
         ending: returns how the machine is about to end, "" if it is not.
+        max_files: limit of files and folders that a trial may write into its folder.
     """
 
     engine: Engine
@@ -65,6 +68,7 @@ class Runner:
     poll_s: float = POLL_S
     on_trial_end: Callable[[Trial], None] | None = None
     ending: Callable[[], str] = str
+    max_files: int = OUT_FILES
 
     def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         """Run the jobs in order as long as the stopping rule allows; return the trials that ran.
@@ -116,8 +120,11 @@ class Runner:
         status, message = stopped or trial_outcome(
             exit_, log, cause, job.container.memory_bytes, planned.variants
         )
-        if status is Status.TIMEOUT and not log.variants and (place := _PLACE.search(log_text)):
-            message = f"{place[1]} stood in line {place[2]}, before its call of fit. {message}"
+        if status is Status.TIMEOUT and (place := _PLACE.search(log_text)):
+            where = f"{place[1]} stood in line {place[2]}"
+            message = f"{where}. {_GOES_ON if log.variants else 'It came to no call of fit.'} {message}"
+        if status is Status.FAILED and not (log.error or stopped or cause):
+            message = f"{message} {_last_line(log_text)}".rstrip()
         if status is Status.ENGINE_LOST and not lost:
             status = Status.FAILED
         ended_ns = time.monotonic_ns()
@@ -161,7 +168,7 @@ class Runner:
             events = tail.read()
             _note_progress(bar, label, events, job.spec.variants)
             if exit_ is not None:
-                return exit_, _excess(folder.out)
+                return exit_, _excess(folder.out, self.max_files)
             if notice := self.ending():
                 raise self._interrupted(f"The cloud announced that it ends this machine: {notice}.")
             now = time.monotonic()
@@ -170,7 +177,7 @@ class Runner:
             stopped = self._timeout(now - started_s, now - last_event_s)
             if stopped is None and now >= next_check_s:
                 next_check_s = now + SIZE_CHECK_S
-                stopped = _excess(folder.out)
+                stopped = _excess(folder.out, self.max_files)
             if stopped is not None:
                 container.kill()
                 status, reason = stopped
@@ -297,7 +304,12 @@ def _note_progress(
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
 
 
-def _excess(folder: Path) -> tuple[Status, str] | None:
+def _last_line(log: str) -> str:
+    """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
+    return f"It is: {printable(lines[-1], 200)}" if (lines := log.strip().splitlines()) else ""
+
+
+def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:
     """Return the status and message of a trial that wrote too much; files that disappear meanwhile are ignored."""
     size = number = 0
     with suppress(OSError):
@@ -308,7 +320,7 @@ def _excess(folder: Path) -> tuple[Status, str] | None:
             number += len(folders) + len(files)
             limits = {
                 f"{OUT_BYTES >> 30} GiB": size <= OUT_BYTES,
-                f"{OUT_FILES:,} files": number <= OUT_FILES,
+                f"{max_files:,} files": number <= max_files,
                 f"{OUT_DEPTH} nested folders": len(Path(path).relative_to(folder).parts) <= OUT_DEPTH,
             }
             for limit, kept in limits.items():

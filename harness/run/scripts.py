@@ -25,14 +25,16 @@ from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
-from harness.untrusted import printable, read_file
-from workloads.protocol import IMAGES, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
+from harness.untrusted import printable, read_file, sanitized
+from workloads.protocol import IMAGES, MACHINE, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
 
 # Files that built-in scripts share.
 COMPONENTS = Path(workloads.__file__).parent / "components"
 # Size limit of a script.
 MAX_BYTES = 1 << 20
 MAX_NAME = 60
+# Names of what a run records beside its workloads: trials of the machine, and the driver among its sources.
+RESERVED = (MACHINE, "workloads")
 MAX_DATA_BYTES = 1 << 40
 MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
 _BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
@@ -107,7 +109,7 @@ def _workload(
     result = Workload(
         name=name,
         file=path.name,
-        title=metadata.title or path.name,
+        title=metadata.title or printable(path.name),
         scripts={path.name: text, **{file: _read(path.parent / file) for file in sorted(others)}},
         # What the remedies import travels with the tuned script that they make.
         components={
@@ -165,6 +167,8 @@ def _ladder(given: Mapping[str, Mapping[str, Any]], file: str) -> dict[str, Rung
 
 def _problems(workload: Workload) -> Iterator[str]:
     """Describe values that are out of range."""
+    if workload.name in RESERVED:
+        yield f"{workload.name} cannot be the name of a workload"
     if len(workload.name) > MAX_NAME or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", workload.name):
         yield f"a workload's name has up to {MAX_NAME} letters, digits and hyphens, not {workload.name!r}"
     if workload.image not in IMAGES:
@@ -266,8 +270,10 @@ def _metadata(text: str, path: Path) -> tuple[dict[str, Any], _Block]:
     block = _Block(path, text[: match.start()].count("\n") + 1)
     lines = match["content"].splitlines()
     try:
-        plain = tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        plain = sanitized(
+            tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
+        )
+    except (ValueError, RecursionError) as error:
         number = re.search(r"line (\d+)", str(error))
         raise block.invalid(str(error), int(number[1]) if number else 0) from error
     return plain, block

@@ -37,8 +37,9 @@ ENDED = "stops.json"
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 # Fields of trial.json; the others are read from events and telemetry.
+_PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
-    "id", "workload", "device", "index", "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
+    *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
     "sampling",
 )  # fmt: skip
 
@@ -217,8 +218,8 @@ def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     # A missing record means that the trial was interrupted; a dangling link is damage.
     if os.path.lexists(folder.record):
         trial = from_plain(read_object(folder.record), Trial)
-        if trial.id != planned.id:
-            raise ValueError(f"{folder.record} belongs to trial {trial.id}")
+        if any(getattr(trial, name) != getattr(planned, name) for name in _PLANNED_FIELDS):
+            raise ValueError(f"{folder.record} belongs to another trial")
         if not 0 <= trial.started_ns <= trial.ended_ns < 1 << 63:
             raise ValueError(f"{folder.record} has impossible start and end times")
         if trial.status is Status.OK and (log.problem or not log.ended):

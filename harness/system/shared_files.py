@@ -208,15 +208,15 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     lock = FileLock(path, mode=_LOCK_MODE, fallback_to_soft=False)
     try:
         held = lock.acquire(timeout=wait_s)
-    except Timeout as error:
-        raise BusyError(
-            f"Another run is measuring on this machine ({_holder(path)}).",
-            hint="Wait for it to finish, or stop it: concurrent runs distort each other's results.",
-        ) from error
     except OSError as error:
+        if isinstance(error, Timeout) and path.exists():
+            raise BusyError(
+                f"Another run is measuring on this machine ({_holder(path)}).",
+                hint="Wait for it to finish, or stop it: concurrent runs distort each other's results.",
+            ) from error
         remedy = f"Ask its owner to remove it or make it writable (chmod 666 {path}), or have"
         raise StoreError(
-            f"Cannot open the lock file {path}: {error.strerror}.",
+            f"Cannot open the lock file {path}: {error.strerror or 'its folder takes no files'}.",
             hint=f"{'Have' if path.is_dir() else remedy} all users of this machine set {LOCK_ENV} to the same "
             "writable file.",
         ) from error

@@ -151,6 +151,12 @@ def test_missing_image_is_an_error_and_output_owner_is_restored(engine, make_spe
     assert spec.out.stat().st_uid == os.getuid()
 
 
+def test_a_path_without_python_is_told(engine, make_spec):
+    with pytest.raises(EngineError, match="python3") as raised:
+        engine.start(make_spec("true", environment={"PATH": "/x"}))
+    assert "--env PATH" in raised.value.hint
+
+
 def test_entry_point_of_image_is_ignored(engine, run_it, make_spec, base_image):
     container = engine.client.api.create_container(base_image.digest, ["/none"])["Id"]
     image = engine.client.api.commit(container, changes=['ENTRYPOINT ["/nowhere/banner.sh"]'])["Id"]

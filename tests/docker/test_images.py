@@ -152,3 +152,5 @@ def test_custom_image(builder, base_image):
     assert (info.reference, info.digest, info.lock_sha256) == (base_image.reference, base_image.digest, "")
     with pytest.raises(ImageError, match="Could not pull"):
         builder.custom("cpu", DEAD_REGISTRY)
+    with pytest.raises(ImageError, match="invalid reference"):
+        builder.custom("cpu", "UPPER/Case")

@@ -132,11 +132,25 @@ def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "json"]
 
 
-def test_a_limited_address_space_costs_the_page_only(recorded: Path, tmp_path: Path) -> None:
-    command = f"ulimit -v 16000000; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+@pytest.mark.parametrize(
+    ("limit", "written", "remedy"),
+    [("-v 16000000", ["summary.csv"], "ulimit -v unlimited"), ("-n 12", [], "ulimit -n 1024")],
+)
+def test_limits_of_the_shell_are_told(
+    recorded: Path, tmp_path: Path, limit: str, written: list[str], remedy: str
+) -> None:
+    command = (
+        f"ulimit {limit}; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
+    )
     done = shell(command)
-    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, ["summary.csv"])
-    assert "ulimit -v unlimited" in done.stderr
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, written)
+    assert remedy in done.stderr
+
+
+def test_any_date_of_a_build_is_ignored(recorded: Path, tmp_path: Path) -> None:
+    output_of(
+        sys.executable, "-m", "harness", "report", recorded, "-f", "csv", "-o", tmp_path, SOURCE_DATE_EPOCH="abc"
+    )  # fmt: skip
 
 
 def faked_run(path: Path, trials: int, seconds: float) -> list[str]:

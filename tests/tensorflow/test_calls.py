@@ -1,5 +1,7 @@
 """Where scripts call fit, predict or neither, and what they do around it."""
 
+import re
+
 import pytest
 
 from tests.tensorflow.texts import FIT, HEAD
@@ -43,6 +45,7 @@ PLACES = {
     "signals and streams": (
         "import io, signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsys.stdout = io.StringIO()\n"
         "made().fit(x, y, batch_size=8)"),
+    "warnings as errors": "import warnings\nwarnings.simplefilter('error')\nmade().fit(x, y, 8)",
     "ended after": "made().fit(x, y, batch_size=8)\nimport sys\nsys.exit(3)",
     "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
 }  # fmt: skip
@@ -192,10 +195,43 @@ def test_a_loop_of_its_own_has_marked_steps(drive):
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"), [("0", "step 0"), ("-5", "one sample or more"), ("'a'", "'a'")]
+    ("step", "expected"),
+    [
+        ("0", "step 0"),
+        ("-5", "one sample or more"),
+        ("'a'", "'a'"),
+        ("10**23", "at most"),
+        ("10^23", "powers"),
+        ("8 images", "such as 32"),
+    ],
 )
 def test_marks_have_a_positive_number_of_samples(drive, step, expected):
     assert expected in drive(HEAD + LOOP.replace("step BATCH_SIZE", f"step {step}"), code=1).message
+
+
+@pytest.mark.parametrize("call", ["made().fit(x, y, 8)", "pass\n    # tfbench: step 8"])
+def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
+    text = HEAD + (
+        "import time\nbegan, other = time.monotonic(), 0\nwhile time.monotonic() < began + 6:\n"
+        f"  try:\n    {call}\n  except BaseException:\n    other += 1\n    time.sleep(0.01)\nprint('OTHER', other)\n"
+    )
+    done = drive(text, stall_s=1.0)
+    assert len(done.of("window")) == 2
+    assert re.search(r'script-\S+/train.py", line \d+', done.log)
+    assert "OTHER" in done.log
+
+
+@pytest.mark.parametrize("ends", ["SystemExit(0)", "KeyboardInterrupt()"])
+def test_a_callback_that_ends_the_process_is_told(drive, ends):
+    text = (
+        HEAD
+        + f"def end(*_):\n    raise {ends}\nmade().fit(x, y, 8, callbacks=[keras.callbacks.LambdaCallback(end)])\n"
+    )
+    assert ends in drive(text, code=1).message
+
+
+def test_a_call_without_input(drive):
+    assert "x is None" in drive(HEAD + "made().fit()", code=1).message
 
 
 def test_a_loop_that_is_too_short(drive):

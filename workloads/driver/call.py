@@ -70,6 +70,8 @@ class Call:
         self.model = model
         self.arguments = {**arguments}
         self._replicas = replicas
+        if self.arguments.get("x") is None:
+            raise ScriptError("The call has no input: its x is None.")
         share = self.arguments.pop("validation_split", 0.0)
         if share and self.arguments.get("validation_data") is None:
             split = tuple(self.arguments.get(name) for name in ("x", "y", "sample_weight"))

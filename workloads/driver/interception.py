@@ -5,10 +5,12 @@ The steps of a loop of the script's own end at comment lines `# tfbench: step BA
 
 from __future__ import annotations
 
+import ast
 import faulthandler
 import inspect
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,12 +19,13 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.job import Job
-from workloads.driver.script import ScriptError, Taken
+from workloads.driver.script import ScriptError, Taken, say_where
 from workloads.protocol import BUILD
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
 _MARK = re.compile(r"^(?P<indent>[ \t]*)# tfbench: step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
+MOST_SAMPLES = 10**9
 
 
 class Interception:
@@ -36,6 +39,7 @@ class Interception:
         measure: measures a call; its result is returned to the script.
         evaluate: measures accuracy with the arguments of the script's evaluate; None to end the script instead.
         goes_on: whether the script continues to its end.
+        stall_s: see Spec.
 
     Attributes:
         call: the call that was taken.
@@ -53,6 +57,7 @@ class Interception:
         measure: Callable[[Call], Any],
         evaluate: Callable[[Call, dict[str, Any]], None] | None,
         goes_on: bool,
+        stall_s: float,
     ) -> None:
         self._number = number
         self._predicts = predicts
@@ -61,6 +66,7 @@ class Interception:
         self._measure = measure
         self._evaluate = evaluate
         self._goes_on = goes_on
+        self._stall_s = stall_s
         self._busy = threading.Lock()
         self._fits = 0
         self.call: Call | None = None
@@ -131,14 +137,34 @@ class Interception:
         self.call = call
         faulthandler.cancel_dump_traceback_later()  # the script has come to its call
         try:
-            result = self._measure(call)
+            # What measures may warn where the script alone does not, and the script may make warnings errors.
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                result = self._measure(call)
         except BaseException as error:
             self.failure = error
             raise Taken from error
+        finally:
+            say_where(self._stall_s)  # of one that goes on, because it catches Taken
         return result if self._goes_on or self._evaluate is not None else self._end()
 
     def _end(self) -> Any:
         raise Taken
+
+
+def _marked(mark: re.Match[str]) -> str:
+    try:
+        strange = any(
+            isinstance(node, ast.BitXor) for node in ast.walk(ast.parse(mark["samples"], mode="eval"))
+        )
+    except (SyntaxError, ValueError):
+        strange = True
+    if strange:
+        raise ScriptError(
+            f"`# tfbench: step {mark['samples'][:80]}`: "
+            "give the number of samples, such as 32 or BATCH_SIZE; powers are **."
+        )
+    return f"{mark['indent']}{_NAME}({mark['samples']})"
 
 
 class MarkedSteps:
@@ -147,11 +173,11 @@ class MarkedSteps:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._began_ns = job.meter.clock()
-        self.done = False
+        self.done = self._ended = False
 
     def inserted(self, text: str) -> str:
         """Return a script with a call in place of each mark; lines keep their numbers."""
-        return _MARK.sub(rf"\g<indent>{_NAME}(\g<samples>)", text)
+        return _MARK.sub(_marked, text)
 
     def names(self) -> Mapping[str, Callable[[int], None]]:
         """Return the names to define in the script."""
@@ -159,15 +185,21 @@ class MarkedSteps:
 
     def _step(self, samples: int) -> None:
         meter = self._job.meter
-        if not int(samples) > 0:
-            raise ScriptError(f"`# tfbench: step {samples}`: a step has one sample or more.")
+        given, samples = samples, int(samples)
+        if not 0 < samples <= MOST_SAMPLES:
+            raise ScriptError(
+                f"`# tfbench: step {str(given)[:80]}`: a step has one sample or more, and at most {MOST_SAMPLES:,}."
+            )
         if not self.done:
             self.done = True
             meter.phase(BUILD, self._began_ns)
-            params = {"batch_size": int(samples)}
+            params = {"batch_size": samples}
             self._job.events.write("variant", variant=self._job.variant, params=params, changes=[])
             # The first step lies before the first mark.
             meter.begin()
             return
-        if not meter.tick(1, int(samples)):
+        if self._ended or not meter.tick(1, samples):
+            if not self._ended:
+                self._ended = True
+                say_where(self._job.spec.stall_s)
             raise Taken

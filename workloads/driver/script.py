@@ -7,12 +7,14 @@ TensorFlow's autograph reads functions from their file.
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +53,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     process = os.getpid()
     with _scratch(script) as path, _main(path, arguments) as module:
         module.__dict__.update(names)
-        if stall_s:
-            # A script that does not reach its call in this share of the stall limit says in the log where it stands.
-            faulthandler.dump_traceback_later(0.9 * stall_s)
+        say_where(stall_s)
         try:
             exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
         except Taken:
@@ -67,6 +67,12 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
         finally:
             if os.getpid() != process:  # a child that the script forked has come to its end
                 os._exit(0)
+
+
+def say_where(stall_s: float) -> None:
+    """Let the log say where the script stands, unless it ends or comes to its call before most of the stall limit."""
+    if stall_s:
+        faulthandler.dump_traceback_later(0.9 * stall_s)
 
 
 def explained(error: Exception, path: Path) -> str:
@@ -96,6 +102,10 @@ def _advice(error: Exception) -> str:
         return "A script cannot ask for input here: pass values with --arg or --param."
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
         return _NO_NETWORK
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS):
+        return (
+            "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
+        )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError):
@@ -156,7 +166,8 @@ def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
     try:
-        yield module
+        with warnings.catch_warnings():
+            yield module
     finally:
         faulthandler.cancel_dump_traceback_later()
         sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved

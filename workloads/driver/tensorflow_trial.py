@@ -181,6 +181,7 @@ class Trial:
             if measured and spec.evaluate and measures_speed(variant)
             else None,
             goes_on=job.meter.full,
+            stall_s=spec.stall_s,
         )
         scope = self._strategy.scope() if self._strategy and not _distributes(text) else nullcontext()
         marked = MarkedSteps(job)
@@ -200,6 +201,12 @@ class Trial:
             # After the call only its evaluation is wanted.
             sys.stderr.write(f"After the measured call: {error}\n")
         if took.failure is not None:
+            if isinstance(took.failure, (SystemExit, KeyboardInterrupt)):
+                name, ends = Path(text.path).name, repr(took.failure)
+                raise ScriptError(
+                    f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
+                    "Leave that out."
+                ) from took.failure
             raise took.failure
         call = took.call
         if call is None and took.other is not None and measured:

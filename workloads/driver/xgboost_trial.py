@@ -5,6 +5,7 @@ A step is one boosting round over all training rows, so that a step, a batch and
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import platform
@@ -174,7 +175,10 @@ def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
 
     def train(*args: Any, **named: Any) -> Any:
         nonlocal taken
+        if taken:
+            raise Taken
         taken = True
+        faulthandler.cancel_dump_traceback_later()
         meter.phase(BUILD, began)
         bound = signature(TRAIN).bind(*args, **named)
         bound.apply_defaults()
@@ -203,10 +207,11 @@ def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
                     text.text if variant == TUNED else "",
                 )
                 trees.events.write("script", variant=variant, diff=diff, text=whole, fixes=[])
+        script.say_where(trees.spec.stall_s)
         raise Taken
 
     with _recorded(trees), patch.object(xgb, "train", train), patch.object(xgb.sklearn, "train", train):
-        script.run(text, trees.spec.arguments, {})
+        script.run(text, trees.spec.arguments, {}, trees.spec.stall_s)
     if not taken:
         raise ScriptError(f"{text.path.rpartition('/')[2]} ended without a call of xgboost.train.")
 
