@@ -229,7 +229,8 @@ def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [("my script (2).py", "my-script-2"), ("machine.py", "machine-script"), ("é.py", "script")]
+    ("file", "name"),
+    [("my script (2).py", "my-script-2"), ("machine.py", "machine-script"), ("é.py", "script")],
 )
 def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> None:
     path = tmp_path / file

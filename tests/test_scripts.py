@@ -8,7 +8,15 @@ import pytest
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import UsageError
 from harness.model.workload import Data, Published, Rung, Workload
-from harness.run.scripts import RESERVED, check_params, constants, params_for, read_workloads, script_text, with_values
+from harness.run.scripts import (
+    RESERVED,
+    check_params,
+    constants,
+    params_for,
+    read_workloads,
+    script_text,
+    with_values,
+)
 from tests.builders import small_workload
 from tests.conftest import ROOT
 from workloads.protocol import Requests

@@ -168,7 +168,9 @@ def _parse_run(text: str) -> NamedRun:
     if Path(text).exists():
         return NamedRun(path=Path(text))
     if equals and label and not path:
-        raise UsageError(f"{text} names no run.", hint="Write it as NAME=PATH. Is a variable of the shell not set?")
+        raise UsageError(
+            f"{text} names no run.", hint="Write it as NAME=PATH. Is a variable of the shell not set?"
+        )
     if equals and label:
         return NamedRun(path=Path(path), label=printable(label, 100))
     return NamedRun(path=references().get(text, Path(text)))

@@ -70,7 +70,9 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
             chosen += _entries(path, plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-"))
         elif {"/", "."} & set(name):
-            raise UsageError(f"{name} is no Python script.", hint="Give the path of a script that ends with .py.")
+            raise UsageError(
+                f"{name} is no Python script.", hint="Give the path of a script that ends with .py."
+            )
         else:
             raise unknown(
                 "workload", name, (*sorted(available), "all", "the path of a script such as train.py")

@@ -19,7 +19,7 @@ from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import WARNING, LocalEngine
-from harness.errors import EngineError, StoreError, UsageError, unknown
+from harness.errors import EngineError, StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo

@@ -103,7 +103,9 @@ def _advice(error: Exception) -> str:
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
         return _NO_NETWORK
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS):
-        return "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
+        return (
+            "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
+        )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError):

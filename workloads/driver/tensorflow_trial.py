@@ -204,7 +204,8 @@ class Trial:
             if isinstance(took.failure, (SystemExit, KeyboardInterrupt)):
                 name, ends = Path(text.path).name, repr(took.failure)
                 raise ScriptError(
-                    f"A callback or the input of {name} ends the process while it is measured, with {ends}. Leave that out."
+                    f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
+                    "Leave that out."
                 ) from took.failure
             raise took.failure
         call = took.call
