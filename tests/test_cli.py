@@ -286,6 +286,8 @@ class TestReport:
             (("--out", "x.html", "-f", "html,json"), 2, "does not match --format html,json"),
             (("--out", "x.html", "-f", "md"), 2, "does not match --format md"),
             (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
+            (("--out", "{run}/manifest.json"), 2, "part of a run"),
+            (("--out", "{run}/trials", "-f", "json"), 2, "part of a run"),
             (("--out", "x.pdf"), 2, "no format has files with .pdf"),
             (("--out", "x.htm", "-f", "html"), 2, "no format has files with .htm"),
             (("--out", ""), 2, "--out is empty"),
@@ -294,7 +296,7 @@ class TestReport:
     )
     def test_out_must_match_the_formats(self, tfbench, folder, tmp_path, options, code, printed):
         (tmp_path / "notes").write_text("mine")
-        done = tfbench("report", folder, *options)
+        done = tfbench("report", folder, *(each.format(run=folder) for each in options))
         assert (done.code, done.out) == (code, "")
         assert printed in done.err
         assert "Try: " in done.err

@@ -19,6 +19,7 @@ from psutil import _psutil_linux
 
 from harness.engines import FILE_DIR, GpuAccess, Mount, docker_client
 from harness.engines.container_settings import check_readable, environment, host_options, identity_for
+from harness.engines.docker import DockerEngine
 from harness.engines.docker_client import Daemon, connect_first, describe, endpoints
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
@@ -113,13 +114,14 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 1000", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nX:", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(b" " * 5_000), "more than 0 MiB"),
+        ("200 OK\r\nContent-Length: 20", lambda: [b'{"ApiVersion":"abc"}'], "invalid literal"),
         (
             "403 Forbidden\r\nContent-Length: 32",
             lambda: [b'{"message": "denied by plugin."}'],
             "denied by plugin.",
         ),
     ],
-    ids=["drips", "drips a header", "large", "forbids"],
+    ids=["drips", "drips a header", "large", "strange", "forbids"],
 )
 def test_reason_of_an_unusual_engine_is_told(head, body, reason, monkeypatch):
     monkeypatch.setattr(docker_client, "CONNECT_S", 0.3)
@@ -127,6 +129,20 @@ def test_reason_of_an_unusual_engine_is_told(head, body, reason, monkeypatch):
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
         connect_first({socket: "Docker"})
     assert reason in raised.value.message
+
+
+def test_an_engine_that_describes_itself_strangely_is_an_error():
+    machine = {
+        "Name": platform.node(),
+        "KernelVersion": platform.release(),
+        "MemTotal": psutil.virtual_memory().total,
+    }
+    text = json.dumps({"ApiVersion": "1.41", "Components": 7, **machine}).encode()
+    with (
+        engine_that_answers(f"200 OK\r\nContent-Length: {len(text)}", [text]) as socket,
+        pytest.raises(EngineError, match="cannot be read"),
+    ):
+        DockerEngine.connect({"DOCKER_HOST": f"unix://{socket}"})
 
 
 def test_a_damaged_configuration_of_docker_is_told(tmp_path, monkeypatch):

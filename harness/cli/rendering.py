@@ -21,7 +21,7 @@ from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file, references
 from harness.run.resolve import read_prices
-from harness.run.store import write_atomic
+from harness.run.store import is_recorded, write_atomic
 from harness.system.shared_files import keep
 from harness.untrusted import printable, read_file
 
@@ -90,9 +90,9 @@ def output_paths(
     else:
         paths = {format_name: (target or folder) / files[format_name] for format_name in selected}
     for path in paths.values():
-        if path.resolve() in (source.resolve() for source in inputs):
+        if is_recorded(path) or path.resolve() in (source.resolve() for source in inputs):
             raise UsageError(
-                f"The output would overwrite the input {path}.",
+                f"The output would overwrite {path}, which is an input or part of a run.",
                 hint="Choose another folder or file with --out, or another format.",
             )
     return paths

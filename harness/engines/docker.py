@@ -61,8 +61,14 @@ class DockerEngine:
     def connect(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """Connect to the first available engine; raise EngineError with the endpoints tried."""
         client = connect_first(endpoints(environment))
-        with engine_call("describe itself"):
-            return cls(client, describe(client))
+        try:
+            with engine_call("describe itself"):
+                return cls(client, describe(client))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise EngineError(
+                f"The container engine describes itself in a way that cannot be read: {error}.",
+                hint="Update it, or check what answers at its socket.",
+            ) from error
 
     def start(self, spec: ContainerSpec) -> DockerContainer:
         """Start a trial; a failed start leaves nothing behind."""

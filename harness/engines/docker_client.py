@@ -42,8 +42,8 @@ ELSEWHERE_HINT = (
     "this machine's engine, unset DOCKER_HOST."
 )
 _NO_PYTHON = (
-    "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces the image's. "
-    "Leave that out, or add /usr/local/bin:/usr/bin:/bin to it."
+    "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces that. Leave it "
+    "out, or add /usr/local/bin:/usr/bin:/bin to it."
 )
 PODMAN = "podman"
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
@@ -207,7 +207,7 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
                 "Docker's config.json is damaged: it holds no JSON object.",
                 hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
             ) from error
-        except (DockerException, RequestException, OSError) as error:
+        except (DockerException, RequestException, OSError, ValueError) as error:
             failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
         else:
             client.api.timeout = REQUEST_S

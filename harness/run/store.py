@@ -37,6 +37,7 @@ ENDED = "stops.json"
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 # Fields of trial.json; the others are read from events and telemetry.
+_RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", "trials")
 _PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
     *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
@@ -160,6 +161,13 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
 def write_json(path: Path, value: Any) -> Path:
     """Write model values as JSON, atomically."""
     return write_atomic(path, json.dumps(to_plain(value), indent=1) + "\n")
+
+
+def is_recorded(path: Path) -> bool:
+    """Return whether a path is that of a run's own record, which cannot be made again."""
+    path = path.resolve()
+    runs = (folder for folder in path.parents if RunFolder(folder).exists())
+    return any(path.relative_to(run).parts[0] in _RECORDED for run in runs)
 
 
 def newest_run(path: Path) -> Path:

@@ -161,8 +161,8 @@ def _marked(mark: re.Match[str]) -> str:
         strange = True
     if strange:
         raise ScriptError(
-            f"`# tfbench: step {mark['samples'][:80]}`: "
-            "give the number of samples, such as 32 or BATCH_SIZE; powers are **."
+            f"`# tfbench: step {mark['samples'][:80]}`: give the number of samples, such as 32 or BATCH_SIZE; "
+            "powers are **."
         )
     return f"{mark['indent']}{_NAME}({mark['samples']})"
 
