@@ -48,8 +48,9 @@ def clock(analysis: Analysis) -> str:
 def _able(analysis: Analysis) -> Iterator[str]:
     """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
     for each in analysis.normality:
-        width = "" if each.normal else f", outside ±{NORMAL_BAND:.0%} of its kind"
-        yield f"{numbers.percent(each.ratio)} of an {each.kind} ({counted(each.machines, 'machine')}){width}"
+        width = "" if each.normal else f"; within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal"
+        kind = f"{each.kind} ({counted(each.machines, 'machine')}{width})"
+        yield f"{numbers.percent(each.ratio)} of the speed of its kind, {kind}"
     compared = {each.device for each in analysis.normality}
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
@@ -237,7 +238,7 @@ _OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
     Check.CONFIDENTIAL: _flag("on: copies to the GPU are encrypted"),
     Check.PROCESSES: _processes,
     Check.NUMA: _numa,
-    Check.STEAL: lambda facts, text: f"{numbers.percent(facts['share'])} of the CPU time",
+    Check.STEAL: lambda facts, text: f"{numbers.percent(facts['share'])} of the CPU time went to other VMs",
     Check.GOVERNOR: lambda facts, text: text,
     Check.SWAP: lambda facts, text: f"{numbers.size(facts['bytes'])} moved" if facts["bytes"] else "none",
     Check.HUGE_PAGES: lambda facts, text: text,

@@ -161,7 +161,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
-    Cause.COMPUTE: "half precision and XLA, then a faster device",
+    Cause.COMPUTE: "half precision and XLA",
     Cause.PRECISION: "compute in float32",
     Cause.UPDATE: "a larger batch, or an optimizer that updates only the rows in use, such as SGD",
     Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
@@ -182,7 +182,7 @@ def fix(finding: Finding | None) -> str:
         text, _, _ = remedy.text.partition(":")
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "compile with XLA, then a faster device"
+        return "compile with XLA"
     return FIXES[finding.cause] if finding else ""
 
 
@@ -247,14 +247,14 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         return "Nothing was measured.", "alert"
     widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}
     if not widths:
-        return f"{counted(1, 'trial')}: no intervals, indicative only", "notice"
+        return "1 trial each, so accuracy is unknown: repeat with --trials 3", "notice"
     within = sum(width <= RELIABLE_WIDTH for width in widths.values())
     limit = f"{100 * RELIABLE_WIDTH:.0f}{numbers.SPACE}%"
     text = f"{within} of {counted(len(speeds), 'speed')} within ±{limit}"
     if within == len(speeds):
         return text, "good"
     worst = max(widths, key=lambda name: widths[name])
-    return f"{text}; widest ±{numbers.percent(widths[worst])}: {worst}", "notice"
+    return f"{text}; widest {numbers.spread(speeds[worst])}: {worst}", "notice"
 
 
 def banners(run: Run) -> Iterator[str]:

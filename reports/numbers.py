@@ -37,7 +37,9 @@ def interval(value: Estimate | None) -> str:
 def spread(value: Estimate | None) -> str:
     """Format half the width of the 95 % interval: "±4 %"; "" for a single trial."""
     width = value.half_width if value else None
-    return "" if width is None else f"±{percent(width)}"
+    if width is None:
+        return ""
+    return f"±{percent(width)}" if width < 1 else f"over ±100{SPACE}%"
 
 
 def factor(value: float) -> str:
@@ -81,7 +83,9 @@ def percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
         return MISSING
     value = share * 100
-    text = _fixed(value, 0 if abs(value) >= 9.95 else 1) if abs(value) >= 0.05 else "0"
+    if 0.0 < value < 0.05:
+        return f"<0.1{SPACE}%"
+    text = _fixed(value, 0 if abs(value) >= 9.95 else 1) if value else "0"
     return f"{text}{SPACE}%"
 
 

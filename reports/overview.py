@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from harness.fixes import note
 from harness.model.analysis import (
     Analysis,
-    Capacity,
     Estimate,
     Finding,
     Key,
@@ -19,7 +18,7 @@ from harness.model.analysis import (
     Summary,
     find_by_key,
 )
-from harness.model.device import CPU, is_gpu
+from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
 from reports import numbers
@@ -140,15 +139,20 @@ def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
         "; ".join(parts)
         for parts in (
             [*_limits(overview), *_gains(overview)],
-            [*_peak(analysis), *_beside_cpu(overview), *_scaling(overview)],
-            list(_served(analysis)),
+            [*_peak(analysis), *_beside_cpu(overview)],
+            list(_scaling(overview)),
+            list(_served(analysis, overview)),
         )
     )
-    return " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences if each)
+    # Names of workloads are written as in commands, also where a sentence begins.
+    names = tuple(row.workload for row in overview)
+    return " ".join(
+        f"{each if each.startswith(names) else f'{each[0].upper()}{each[1:]}'}." for each in sentences if each
+    )
 
 
 def _limits(overview: Sequence[Row]) -> Iterator[str]:
-    """Yield how many workloads each part limits: "input limits 2 of 4 workloads, compute 2"."""
+    """Yield how many workloads each part limits: "2 of 4 workloads are limited by input, 2 by compute"."""
     parts = Counter(
         SHORT_PARTS.get(each, each.value)
         for row in overview
@@ -157,8 +161,9 @@ def _limits(overview: Sequence[Row]) -> Iterator[str]:
     if not parts:
         return
     (first, count), *others = parts.most_common()
-    what = f"{count} of {len(overview)} workloads" if len(overview) > 1 else overview[0].name
-    yield ", ".join([f"{first} limits {what}", *(f"{part} {number}" for part, number in others)])
+    are = f"{count} of {len(overview)} workloads {'is' if count == 1 else 'are'}"
+    what = are if len(overview) > 1 else f"{overview[0].name} is"
+    yield ", ".join([f"{what} limited by {first}", *(f"{number} by {part}" for part, number in others)])
 
 
 def _gains(overview: Sequence[Row]) -> Iterator[str]:
@@ -195,17 +200,21 @@ def _scaling(overview: Sequence[Row]) -> Iterator[str]:
     scaled = [(each.median, row) for row in overview if (each := row.tuned_scaling or row.scaling)]
     if scaled:
         share, row = min(scaled, key=lambda one: one[0])
-        yield f"{row.name} keeps {numbers.percent(share)} of one GPU's speed per GPU"
+        count = len(positions(row.device))
+        yield f"{row.workload} scales to {count} GPUs with {numbers.percent(share)} efficiency"
 
 
-def _served(analysis: Analysis) -> Iterator[str]:
-    best: dict[str, Capacity] = {}
-    for each in analysis.capacities:
-        if each.rate_per_s and (each.workload not in best or each.variant == TUNED):
-            best[each.workload] = each
-    for each in best.values():
-        rate = f"{numbers.speed(each.rate_per_s).removesuffix('/s')} requests a second"
-        yield f"{each.workload} serves {rate} within {numbers.duration(each.bound_s)}"
+def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
+    """Yield the requests within the bound of both variants, and those of tuned within a tighter one."""
+    for row in overview:
+        rates: dict[float, list[str]] = {}
+        for each in analysis.capacities:
+            if (each.workload, each.device) == (row.workload, row.device) and each.rate_per_s:
+                rate = numbers.speed(each.rate_per_s).removesuffix("/s")
+                rates.setdefault(each.bound_s, []).append(f"{rate} ({variant_name(each.variant)})")
+        within = (f"{', '.join(each)} within {numbers.duration(bound)}" for bound, each in rates.items())
+        if rates:
+            yield f"{row.name}, requests/s at the 99th percentile: {', '.join(within)}"
 
 
 def _range(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -73,7 +73,7 @@ def test_what_the_health_checks_found_is_said_of_its_run() -> None:
     steal = HealthItem(device=HOST, check=Check.STEAL, level=Level.ATTENTION, facts={"share": 0.07})
     runs = [replace(whole(), label="quiet"), replace(again(whole(), 1), label="shared", health=(steal,))]
     text = Document(render_html(versus(runs), code="")).text.replace(numbers.SPACE, " ")
-    assert re.search(r"host, steal: 7.0 % of the CPU time[.]\s+shared", text)
+    assert re.search(r"host, steal: 7.0 % of the CPU time went to other VMs[.]\s+shared", text)
 
 
 def test_incomplete_runs_are_noted_once() -> None:

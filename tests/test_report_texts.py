@@ -171,7 +171,10 @@ def test_impossible_measurements_are_explained_with_numbers() -> None:
 
 def test_trust_counts_the_speeds_with_a_narrow_interval() -> None:
     assert trust(analysis("empty"))[1] == "alert"
-    assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
+    assert trust(analysis("bare")) == (
+        "1 trial each, so accuracy is unknown: repeat with --trials 3",
+        "notice",
+    )
     text, level = trust(analysis("cpu"))
     assert (plain(text), level) == ("2 of 2 speeds within ±5 %", "good")
 
@@ -183,13 +186,13 @@ def said(analysis) -> str:
 def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     analysis = analyse(builders.gpu_run())
     text = said(analysis)
-    assert "limits" in text
+    assert "limited by" in text
     assert "fast as this machine's CPUs" in text
     assert "peak" not in text
     overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
     assert "no change of the code made it faster" in verdict(analysis, overview)
     assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
-    assert "requests a second within" in said(analyse(special_runs.serving_run()))
+    assert "requests/s at the 99th percentile: " in said(analyse(special_runs.serving_run()))
 
 
 def test_use_of_the_peak_is_a_range_over_workloads() -> None:

@@ -1,4 +1,4 @@
-"""Make batches of a Python loader in several threads: workers of a PyDataset.
+"""Load batches in several threads: workers of a PyDataset.
 
 Why: Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 Safety: the same batches; random changes of samples are drawn in another order.

@@ -1,5 +1,5 @@
 # /// tfbench
-# title = "ResNet-50 v1.5 as a service, single images at random instants"
+# title = "ResNet-50 v1.5 as a service, single images at random times"
 # source = "Training article, 2020 (inference deployment); scenarios of MLPerf Inference"
 # tuned = "tuned.py"
 # components = ["constant_weights.py", "resnet_v15.py"]
