@@ -24,8 +24,10 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
 def _verdict(analysis: Analysis) -> Iterator[str]:
     worst = analysis.problems
     if worst:
-        first = f"{device_name(worst[0].device)}: {health(worst[0])}"
-        yield first if len(worst) == 1 else f"{first} (and {counted(len(worst) - 1, 'other finding')})"
+        where = "" if worst[0].device == HOST else f"{device_name(worst[0].device)}, "
+        more = f"; {counted(len(worst) - 1, 'other finding')}" if len(worst) > 1 else ""
+        what = "failing" if worst[0].level is Level.FAIL else "needs attention"
+        yield f"{what} ({where}{health(worst[0])}{more})"
     elif analysis.health:
         yield "healthy"
     yield from _able(analysis)
