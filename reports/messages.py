@@ -59,10 +59,17 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
         name = cause  # its share is the time lost, not all of compute
     detail = ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
-    compute = time.share(Part.COMPUTE) if time else 0.0
-    if finding.share.median < compute and Part.COMPUTE not in finding.parts:
-        return f"compute {numbers.percent(compute)}, then {text}"
+    if time and limiting_part(finding, time) is Part.COMPUTE is not finding.parts[0]:
+        return f"compute {numbers.percent(time.share(Part.COMPUTE))}, then {text}"
     return text
+
+
+def limiting_part(finding: Finding, time: StepTime | None) -> Part | None:
+    """Return the part of a step that limits a workload: compute, if it takes longer than what the finding names."""
+    first = next(iter(finding.parts), None)
+    compute = time.share(Part.COMPUTE) if time else 0.0
+    shorter = finding.share is not None and finding.share.median < compute
+    return Part.COMPUTE if first and shorter and Part.COMPUTE not in finding.parts else first
 
 
 def explanation(finding: Finding) -> str:

@@ -22,6 +22,7 @@ from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
 from reports import numbers
+from reports.messages import limiting_part
 from reports.text import SHORT_PARTS, devices_of, variant_name
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
@@ -154,9 +155,9 @@ def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
 def _limits(overview: Sequence[Row]) -> Iterator[str]:
     """Yield how many workloads each part limits: "2 of 4 workloads are limited by input, 2 by compute"."""
     parts = Counter(
-        SHORT_PARTS.get(each, each.value)
+        SHORT_PARTS.get(part, part.value)
         for row in overview
-        if row.finding and (each := next(iter(row.finding.parts), None))
+        if row.finding and (part := limiting_part(row.finding, row.step_time))
     )
     if not parts:
         return

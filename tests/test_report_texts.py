@@ -192,6 +192,10 @@ def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
     assert "no change of the code made it faster" in verdict(analysis, overview)
     assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
+    small = [replace(row, finding=replace(row.finding, parts=(Part.HOST,), share=between(0.01, 0.01, 0.01)))
+             for row in rows(analysis) if row.finding and row.step_time]  # fmt: skip
+    assert all(limit(row.finding, row.step_time).startswith("compute") for row in small)
+    assert "limited by compute" in verdict(analysis, small)
     assert "requests/s at the 99th percentile: " in said(analyse(special_runs.serving_run()))
 
 
