@@ -11,10 +11,9 @@ from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
-from benchmarks.truth.recordings import archive, unpack
 from benchmarks.truth.running import Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
-from benchmarks.truth.suites import SUITES
+from benchmarks.truth.suites import SUITES, archive, unpack
 from harness.analysis import analyse
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
