@@ -40,20 +40,16 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        (
-            (BASE, SLOW),
-            r"b is 0\.80× \(.*\) as fast as a, by .* of 1 workload\. Slower: .*, CPU, baseline \(0\.80×\)\.",
-        ),
+        ((BASE, SLOW),
+         r"b is 0\.80× \(.*\) as fast as a, by .* of 1 workload\. Slower: .*, CPU, baseline \(0\.80×\)\."),
         ((BASE, again(BASE, 3, noise=0.001)), r".* No difference: 1 comparison\."),
         ((BASE, again(BASE, 3, noise=0.1)), r".* Undecided: 1 comparison\."),
         ((only(BASE, trials=1),) * 2, r".* Single trials cannot show a difference\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
-        (
-            (BASE, SLOW, BASE),
-            r"a \(2\), the fastest of the others, is 1\.00× .* as a, by .*\. Slower: b; no difference: 1 of 2 .*\.",
-        ),
+        ((BASE, SLOW, BASE),
+         r"a \(2\), the fastest of the others, is 1\.00× .* as a, by .*\. Slower: b; no difference: 1 of 2 .*\."),
     ],
-)
+)  # fmt: skip
 def test_headlines(runs: tuple[Extract, ...], expected: str) -> None:
     assert re.fullmatch(expected, line(versus(runs, reference=0)))
 

@@ -124,12 +124,9 @@ def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_pat
     assert options["device_requests"] is None
     assert options["devices"] == [f"{node}:{node}:rw", "/dev/null:/dev/null:rw"]
     assert options["group_add"] == [node.stat().st_gid]
-
-
-def test_driver_libraries_precede_image_libraries():
     gpu = GpuAccess(kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/driver/lib64"})
     variables = environment(replace(SPEC, gpu=gpu), {"LD_LIBRARY_PATH": "/opt/lib"})
-    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib"
+    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib", "those of the driver first"
     assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
@@ -184,6 +181,9 @@ def test_select_by_index_uuid_and_mig():
     assert select_gpus(gpus, "1,0") == (SECOND, H200)
     assert select_gpus(gpus, " 0, GPU-aaaa-0 ") == (H200,)
     assert select_gpus(gpus, "MIG-1") == (MIG_INSTANCES[1],)
+    for selection in ("0", "all"):
+        with pytest.raises(UsageError, match="MIG mode"):
+            select_gpus((replace(H200, mig_enabled=True),), selection)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +198,6 @@ def test_select_error_lists_gpus(selection, message):
         assert name in raised.value.message
 
 
-def test_select_rejects_gpu_in_mig_mode_without_instances():
-    for selection in ("0", "all"):
-        with pytest.raises(UsageError, match="MIG mode"):
-            select_gpus((replace(H200, mig_enabled=True),), selection)
-
-
 def test_check_driver():
     assert check_driver((H200, replace(H200, driver_version="525.60.13"))) == ()
     with pytest.raises(GpuError, match=r"is 470\.256\.02; .* needs 525\.60\.13"):
@@ -215,18 +209,20 @@ def test_check_driver():
     assert "takes minutes" in remark
 
 
-def test_local_process_sees_only_gpus_of_its_trial(tmp_path):
+def test_access_of_each_engine(tmp_path):
     chosen = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
     assert chosen.kind == "host"
     assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"
-
-
-def test_toolkit_is_detected_by_runtime_or_hook(tmp_path):
     chosen = access(tmp_path, engine=replace(DOCKER, runtimes=("nvidia", "runc")))
     assert (chosen.kind, chosen.uuids) == ("toolkit", ("GPU-aaaa-0",))
     assert (chosen.device_nodes, chosen.mounts) == ((), ())
     create(tmp_path, "usr/bin/nvidia-container-runtime-hook")
     assert access(tmp_path).kind == "toolkit"
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
+    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
+    assert access(tmp_path, engine=podman).kind == "cdi"
+    with pytest.raises(GpuError, match="one MIG instance"):
+        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))
 
 
 @pytest.mark.parametrize(
@@ -246,12 +242,6 @@ def test_cdi_names_are_read_from_specification(tmp_path, names, expected, suffix
     chosen = access(tmp_path, (H200, SECOND), engine)
     assert (chosen.kind, chosen.device_nodes) == ("cdi", expected)
     assert chosen.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
-
-
-def test_podman_prefers_cdi_to_docker_runtime(tmp_path):
-    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
-    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
-    assert access(tmp_path, engine=podman).kind == "cdi"
 
 
 def test_device_nodes_with_driver_libraries(tmp_path):
@@ -301,8 +291,3 @@ def test_error_lists_missing_parts(tmp_path):
         access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
     assert "does not list GPU-aaaa-0" in raised.value.message
     assert "no libcuda.so.1" in raised.value.message
-
-
-def test_several_mig_instances_are_an_error(tmp_path):
-    with pytest.raises(GpuError, match="one MIG instance"):
-        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))

@@ -222,27 +222,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
-        (
-            ended(1),
-            raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
-            None,
-            Status.FAILED,
-            "raised ValueError: OSError: no disk. See",
-        ),
-        (
-            ended(1),
-            raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
-            None,
-            Status.FAILED,
-            "raised ValueError: \x1b[1mBad shape.",
-        ),
-        (
-            ended(1),
-            raised("Graph error:\n" + "  at frame\n" * 100),
-            None,
-            Status.FAILED,
-            "raised ValueError: ",
-        ),
+        (ended(1), raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
+         None, Status.FAILED, "raised ValueError: OSError: no disk. See"),
+        (ended(1),
+         raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
+         None, Status.FAILED, "raised ValueError: \x1b[1mBad shape."),
+        (ended(1), raised("Graph error:\n" + "  at frame\n" * 100), None, Status.FAILED,
+         "raised ValueError: "),
         (ended(1), raised("x" * 5000), None, Status.FAILED, "raised ValueError: xxx"),
         (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower the batch size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),
@@ -252,7 +238,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
         (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "as after os._exit. See log.txt"),
     ],
-)
+)  # fmt: skip
 def test_trial_outcome(how, log, cause, status, expected):
     result, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
     assert result is status

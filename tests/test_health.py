@@ -75,6 +75,7 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
     # The machine without this GPU has no NUMA node for it; a GPU without MIG mode cannot be in it.
     unreadable = {check for check, level in levels.items() if level is Level.UNREADABLE}
     assert unreadable == {Check.NUMA, Check.MIG}
+    assert list(notable(run_of(f"gpu 0 {UUID} 1\n"))) == [(Check.MIG, Level.ATTENTION)]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,8 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
         ("value confidential 1", Check.CONFIDENTIAL, Level.ATTENTION, {"on": 1}),
         ("value process 1", Check.PROCESSES, Level.ATTENTION, {"others": 1}),
         (f"fail gpu:0 {pynvml.NVML_ERROR_GPU_IS_LOST} 100", Check.LOST, Level.FAIL, {}),
+        # Retired pages stand for rows before Ampere.
+        ("fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1", Check.REMAPPED, Level.ATTENTION, {}),
     ],
 )  # fmt: skip
 def test_a_planted_condition_is_named_and_nothing_else(planted, check, level, facts, run_of):
@@ -118,11 +121,6 @@ def test_a_link_that_rests_between_loads_is_healthy(run_of):
     assert link.level is Level.UNREADABLE
 
 
-def test_a_whole_gpu_in_mig_mode_is_noticed(run_of):
-    found = notable(run_of(f"gpu 0 {UUID} 1\n"))
-    assert list(found) == [(Check.MIG, Level.ATTENTION)]
-
-
 def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
     run = run_of(ONE_GPU + "fail nvmlDeviceGetTotalEccErrors 3\nfail nvmlDeviceGetRemappedRows 3\n"
                  "fail nvmlDeviceGetNvLinkState 3\nfail nvmlDeviceGetRetiredPagesPendingStatus 4\n")  # fmt: skip
@@ -131,11 +129,6 @@ def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
     assert "not support" in why[Check.ECC]
     assert "not support" in why[Check.NVLINK]
     assert "no permission" in why[Check.REMAPPED]
-
-
-def test_retired_pages_stand_for_rows_before_ampere(run_of):
-    script = ONE_GPU + "fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1\n"
-    assert list(notable(run_of(script))) == [(Check.REMAPPED, Level.ATTENTION)]
 
 
 def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
@@ -198,12 +191,6 @@ def test_health_is_kept_in_the_run_folder_and_continued(standin, tmp_path):
     assert read_run(folder.path).health is None
 
 
-def test_a_run_without_recorded_health_says_nothing():
-    analysis = analyse(builders.gpu_run(trials=1))
-    assert analysis.health == ()
-    assert machine.verdict(analysis)[0] == ""
-
-
 def test_the_first_line_names_the_worst_finding():
     text, level = machine.verdict(analyse(special_runs.unhealthy_run()))
     assert "Xid 48" in text
@@ -214,3 +201,5 @@ def test_the_first_line_names_the_worst_finding():
     healthy = replace(builders.gpu_run(), health=special_runs.health())
     raise_for_health(analyse(healthy))
     assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")
+    unknown = analyse(builders.gpu_run(trials=1))
+    assert (unknown.health, machine.verdict(unknown)[0]) == ((), "")

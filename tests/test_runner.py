@@ -173,14 +173,11 @@ class TestTimeouts:
         [
             (SHORT_STALL, (start_line(),), "No event for 0.5 s; the trial was killed. Raise --stall"),
             (SHORT_STALL, ("garbage\n",) * 10_000, "No event for 0.5 s"),
-            (
-                replace(THREE, limit_s=0.5),
-                (start_line(), *[line("warning", message="still here")] * 10_000),
-                "Not finished after 0.5 s; the trial was killed. Measure less, e.g. with --variants",
-            ),
+            (replace(THREE, limit_s=0.5), (start_line(), *[line("warning", message="still here")] * 10_000),
+             "Not finished after 0.5 s; the trial was killed. Measure less, e.g. with --variants"),
         ],
         ids=["silence", "garbage", "chatter"],
-    )
+    )  # fmt: skip
     def test_hanging_trial_is_killed_and_the_others_run(self, bench, profile, writes, expected):
         bench.profile = profile
         records = run_all(bench, Script(writes=writes, code=None), Script())
