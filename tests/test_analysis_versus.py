@@ -106,29 +106,24 @@ class TestComparable:
             if each.ratio:
                 assert each.not_comparable == ((section,) if each.workload == "cifar100-mlp" else ())
 
-    def test_the_machine_itself_may_differ(self):
-        other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
-        compared = versus([whole(), other])
-        (result,) = compared.differences
-        assert result.comparable
-        assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
-        assert not any(each.not_comparable for each in compared.results)
-
-    def test_unknown_values_are_not_differences(self):
-        compared = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
-        assert compared.differences == ()
+    @pytest.mark.parametrize(
+        ("section", "field", "value", "differs", "not_comparable"),
+        [
+            (Section.MACHINE, "host_processor_model_name", "Xeon", True, set()),
+            (Section.DRIVER, "driver_version", "", False, set()),  # unknown
+            (Section.WORKLOADS, "cifar100-mlp cpu batch size", "64", True, {("cifar100-mlp", "cpu", "baseline")}),
+        ],
+    )  # fmt: skip
+    def test_other_differences(self, section, field, value, differs, not_comparable):
+        compared = versus([whole(), changed(whole(), section, field, value)])
+        assert [(each.field, each.values[1]) for each in compared.differences] == [(field, value)] * differs
+        assert {each.key for each in compared.results if each.not_comparable} == not_comparable
 
     def test_mig_instances_of_a_gpu_are_the_same_machine(self):
         run = builders.gpu_run(trials=1)
         gpus = [(replace(run.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
         first, second = (facts(replace(run, manifest=replace(run.manifest, gpus=each))) for each in gpus)
         assert first == second
-
-    def test_batch_size_matters_only_for_the_baseline(self):
-        field = "cifar100-mlp cpu batch size"
-        other = changed(whole(), Section.WORKLOADS, field, "64")
-        result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
-        assert result == {("cifar100-mlp", "cpu", "baseline")}
 
     def test_short_batches_do_not_change_the_batch_size(self):
         run = builders.cpu_run(trials=1)
@@ -143,10 +138,6 @@ class TestFleet:
         slower = {each.run for each in compared.results if each.outcome is Outcome.SLOWER}
         assert [compared.runs[run].label for run in slower] == ["node-031"]
         assert [compared.runs[run].label for run in shown_runs(compared)] == ["node-000", "node-031"]
-
-    def test_equal_labels_are_made_unique(self):
-        compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
-        assert [run.label for run in compared.runs] == ["x", "x (2)", "x (3)"]
 
 
 class TestGate:
