@@ -127,6 +127,9 @@ class TestUsageErrors:
         assert done.code == 3
         assert "none.sock" in done.err
         assert "Try: " in done.err
+        done = tfbench("bench", "-d", "cpu", "-e", "local", "--image", "cpu=mine:1", "-o", tmp_path / "runs")
+        assert done.code == 2
+        assert "The local engine" in done.err
         assert not (tmp_path / "runs").exists(), "no run folder without a run"
 
 

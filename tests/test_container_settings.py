@@ -135,6 +135,7 @@ def test_unreadable_mount_is_an_error(tmp_path):
     (tmp_path / "key").touch(mode=0o600)
     tmp_path.chmod(0o755)
     script, data = (Mount(container=where, host=tmp_path) for where in (FILE_DIR, "/tfbench/data"))
+    (tmp_path / ".#train.py").symlink_to("user@host.1234:1")  # an editor's lock
     check_readable([script])
     with pytest.raises(EngineError, match=r"cannot read .*key") as raised:
         check_readable([data])
