@@ -111,6 +111,21 @@ def test_malformed_line_ends_reading_but_keeps_earlier_events(file, garbage, exp
     assert not log.ended
 
 
+def test_files_without_a_start_or_too_large(file):
+    assert "no events" in read_log(file).problem
+    for text in ("", line("end")):
+        file.write_text(text, encoding="utf-8")
+        assert "no events" in read_log(file).problem
+    params = {str(n): "y" * 1000 for n in range(400)}
+    large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
+    file.write_text(start_line() + "".join(large), encoding="utf-8")
+    log = read_log(file)
+    assert 0 < len(log.variants) < 40, "each event is below its limit, but their sum is not"
+    assert "characters" in log.problem
+    os.truncate(file, events.MAX_BYTES + 1)
+    assert "larger than 256 MiB" in read_log(file).problem
+
+
 def test_all_text_is_made_printable(file):
     bad = "a\ud800\x1b[31mred\x1b]0;title\x07\x00\u202e"
     change = {"what": bad, "before": bad, "after": bad}
@@ -132,29 +147,6 @@ def test_all_text_is_made_printable(file):
     assert len(log.warnings[0]) == events.MAX_TEXT
     assert log.error["message"] == good
     assert repr(log).encode()
-
-
-def test_too_much_text_ends_reading(file):
-    """Each event is below its limit, but their sum is not."""
-    params = {str(n): "y" * 1000 for n in range(400)}
-    large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
-    file.write_text(start_line() + "".join(large), encoding="utf-8")
-    log = read_log(file)
-    assert 0 < len(log.variants) < 40
-    assert "characters" in log.problem
-
-
-@pytest.mark.parametrize("text", [None, "", line("end")], ids=["no file", "empty", "no first one"])
-def test_file_without_start_event(file, text):
-    if text is not None:
-        file.write_text(text, encoding="utf-8")
-    assert "no events" in read_log(file).problem
-
-
-def test_huge_file_is_not_read(file):
-    with file.open("wb") as sparse:
-        sparse.truncate(events.MAX_BYTES + 1)
-    assert "larger than 256 MiB" in read_log(file).problem
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,10 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
     unreadable = {check for check, level in levels.items() if level is Level.UNREADABLE}
     assert unreadable == {Check.NUMA, Check.MIG}
     assert list(notable(run_of(f"gpu 0 {UUID} 1\n"))) == [(Check.MIG, Level.ATTENTION)]
+    # The kernel's log adds what NVML did not say.
+    line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
+    other = line.replace("3b", "af")
+    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
 
 
 @pytest.mark.parametrize(
@@ -131,26 +135,13 @@ def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
     assert "no permission" in why[Check.REMAPPED]
 
 
-def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
-    line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
-    other = line.replace("3b", "af")
-    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
-
-
-def test_the_host_is_read(tmp_path):
-    values = host_state("0", tmp_path)
-    assert values["cpu_s"] > values["steal_s"] >= 0
-    assert 0 <= values["disk_free_share"] <= 1
-    assert values["disk_type"]
-
-
 def host_levels(before: dict[str, float | str], after: dict[str, float | str]) -> dict[Check, Level]:
     states = [State(t_ns=0, values={HOST: values}) for values in (before, after)]
     run = replace(builders.cpu_run(trials=1), health=Health(before=states[0], after=states[1]))
     return {item.check: item.level for item in health_items(run)}
 
 
-def test_conditions_of_the_host():
+def test_conditions_of_the_host(tmp_path):
     before = {"cpu_s": 100.0, "steal_s": 1.0, "swapped_bytes": 5.0, "memory_errors": 0.0}
     fine = {"disk_free_share": 0.5, "governor": "performance", "huge_pages": "madvise", "disk_type": "ext4"}
     levels = host_levels(before, before | fine | {"cpu_s": 200.0})
@@ -160,6 +151,9 @@ def test_conditions_of_the_host():
     assert levels.pop(Check.MEMORY) is Level.FAIL
     assert set(levels.values()) == {Level.ATTENTION}
     assert set(host_levels({}, {}).values()) == {Level.UNREADABLE}
+    values = host_state("0", tmp_path)
+    assert values["cpu_s"] > values["steal_s"] >= 0
+    assert 0 <= values["disk_free_share"] <= 1 and values["disk_type"]
 
 
 @pytest.mark.parametrize(

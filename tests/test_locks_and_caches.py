@@ -49,13 +49,20 @@ def test_lock_is_released_when_holder_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("strict_umask")
-def test_lock_file_is_writable_by_all_users(tmp_path: Path) -> None:
+def test_lock_file_is_writable_by_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "lock"
     with pytest.raises(RuntimeError), measuring(lock):
         raise RuntimeError
     assert stat.S_IMODE(lock.stat().st_mode) == 0o666
     with measuring(lock):
         pass  # released after the error
+    monkeypatch.setenv("TMPDIR", "/var/tmp")
+    monkeypatch.delenv(LOCK_ENV, raising=False)
+    assert default_path() == LOCK
+    # All users may create files, only the owner may remove them.
+    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777
+    monkeypatch.setenv(LOCK_ENV, "/srv/lock")
+    assert default_path() == Path("/srv/lock")
 
 
 @pytest.mark.parametrize("name", ["folder", "link"])
@@ -67,16 +74,6 @@ def test_unusable_lock_file_is_an_error(tmp_path: Path, name: str) -> None:
     assert LOCK_ENV in raised.value.hint
     assert ("chmod" in raised.value.hint) == (name == "link")
     assert not (tmp_path / "elsewhere").exists(), "links are not followed"
-
-
-def test_default_path_does_not_depend_on_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", "/var/tmp")
-    monkeypatch.delenv(LOCK_ENV, raising=False)
-    assert default_path() == LOCK
-    # All users may create files, only the owner may remove them.
-    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777
-    monkeypatch.setenv(LOCK_ENV, "/srv/lock")
-    assert default_path() == Path("/srv/lock")
 
 
 def test_second_process_waits_for_the_cache(tmp_path: Path) -> None:

@@ -294,13 +294,6 @@ def test_the_example_is_a_short_script() -> None:
 CPU = Options(device="cpu")
 
 
-@pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
-def test_impossible_mounts(path: str) -> None:
-    with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
-        resolve(replace(CPU, mounts=(Path(path),)))
-    assert "Give " in caught.value.hint
-
-
 def test_options_override_the_profile() -> None:
     resolved = resolve(
         replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",), machine=False)
@@ -311,17 +304,13 @@ def test_options_override_the_profile() -> None:
     assert set(VARIANTS) < set(resolved.planned[0].variants)
     assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
     assert resolved.targets == ("cpu",)
+    for path in ("nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"):
+        with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
+            resolve(replace(CPU, mounts=(Path(path),)))
+        assert "Give " in caught.value.hint
 
 
-def test_run_ids_are_unique_and_sort_by_time() -> None:
-    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-    ids = {new_run_id(then) for _ in range(20)}
-    assert len(ids) > 1
-    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
-    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
-
-
-def test_git_commit(tmp_path: Path) -> None:
+def test_git_commit_and_run_ids(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == ""
 
     def git(*words: str) -> str:
@@ -336,6 +325,11 @@ def test_git_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == head
     (tmp_path / "file").write_text("two", encoding="utf-8")
     assert git_commit(tmp_path) == f"{head}-dirty"
+    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    ids = {new_run_id(then) for _ in range(20)}
+    assert len(ids) > 1
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
+    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids), "they sort by time"
 
 
 def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> None:
