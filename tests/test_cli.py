@@ -49,6 +49,10 @@ class TestHelp:
         assert (printed.code, printed.err) == (0, "")
         assert f"tfbench {name}" in printed.out
 
+    def test_fleet_has_the_options_of_bench_that_concern_every_node(self):
+        ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
+        assert ours - others == {"--fail-if-unhealthy", "--metrics-file"}
+
     def test_help_lists_every_exit_code(self, tfbench):
         assert tfbench("--version").out == "tfbench 0.1.0\n"
         text = "".join(tfbench(name, "--help").out for name in ("bench", "compare", "fleet"))
@@ -58,11 +62,6 @@ class TestHelp:
 
 def command_named(name: str) -> Any:
     return typer.main.get_command(build_app(name)).commands[name]
-
-
-def test_fleet_has_the_options_of_bench_that_concern_every_node():
-    ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
-    assert ours - others == {"--fail-if-unhealthy", "--metrics-file"}
 
 
 class TestUsageErrors:
@@ -112,6 +111,20 @@ class TestUsageErrors:
         assert printed in message
         assert hint in remedy
 
+    @pytest.mark.parametrize(
+        ("words", "code", "printed"),
+        [
+            ("bench -d cpu -e docker -o runs", 3, "none.sock"),
+            ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "The local engine"),
+        ],
+    )
+    def test_no_run_folder_without_a_run(self, tfbench, monkeypatch, tmp_path, words, code, printed):
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+        done = tfbench(*words.split())
+        assert done.code == code
+        assert printed in done.err
+        assert not (tmp_path / "runs").exists()
+
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
     @pytest.mark.parametrize("out", ["x.html", "notes"])
     def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out):
@@ -120,17 +133,6 @@ class TestUsageErrors:
         assert (done.code, done.out) == (2, "")
         assert f"--out {out} is a file" in done.err
         assert not (tmp_path / "x.html").exists()
-
-    def test_no_engine(self, tfbench, monkeypatch, tmp_path):
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-        done = tfbench("bench", "-d", "cpu", "-e", "docker", "-o", tmp_path / "runs")
-        assert done.code == 3
-        assert "none.sock" in done.err
-        assert "Try: " in done.err
-        done = tfbench("bench", "-d", "cpu", "-e", "local", "--image", "cpu=mine:1", "-o", tmp_path / "runs")
-        assert done.code == 2
-        assert "The local engine" in done.err
-        assert not (tmp_path / "runs").exists(), "no run folder without a run"
 
 
 def test_doctor_lists_failures_first(tfbench, monkeypatch):

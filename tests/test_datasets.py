@@ -112,20 +112,17 @@ class TestReal:
         assert str(truncated) in raised.value.hint
         with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
+            content = archive.read_bytes()
+            archive.write_bytes(b"<html>please log in</html>")
+            with pytest.raises(DataError, match="checksum"):
+                prepare(tmp_path / "other", table)
+            assert not list((tmp_path / "other/data/archives").glob("small*gz*"))
+            archive.write_bytes(content)
             folder, _ = prepare(tmp_path / "cache", table, "auto")
         check_cifar(folder)
         assert truncated.read_bytes() == archive.read_bytes()
         again, info = prepare(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
-
-    def test_wrong_checksum_is_an_error(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
-            table = available(archive, url)
-            archive.write_bytes(b"<html>please log in</html>")
-            with pytest.raises(DataError, match="checksum"):
-                prepare(tmp_path / "cache", table)
-        assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
 
     @pytest.mark.parametrize(
         "wrong", [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}], ids=str
@@ -196,6 +193,10 @@ def jpegs(folder: Path) -> list[str]:
 def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, data: Data) -> None:
     folder, info = generate(tmp_path / "a", data)
     assert (info.kind, info.name, info.why) == ("procedural", data.name, "requested")
+    (tmp_path / "file").write_text("a file, not a folder")
+    with pytest.raises(DataError, match="Cannot write data") as raised:
+        generate(tmp_path / "file", data)
+    assert "TFBENCH_CACHE" in raised.value.hint
     assert generate(tmp_path / "b", data)[1] == info
     assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256
     progress = RecordingProgress()
@@ -262,13 +263,6 @@ def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:
     assert sizes.max() <= 500
     assert sizes.min() < 200
     assert info.size_bytes / 200 == pytest.approx(31_400, rel=0.1)
-
-
-def test_unwritable_cache_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(DataError, match="Cannot write data") as raised:
-        generate(tmp_path / "cache", PICTURES)
-    assert "TFBENCH_CACHE" in raised.value.hint
 
 
 def picture(seed: int, mode: str = "RGB", kind: str = "JPEG") -> bytes:

@@ -15,15 +15,11 @@ from harness.run.store import RunFolder, read_run
 from harness.system.health_readings import HealthWatch, host_state, watching
 from reports import machine
 from tests import builders, special_runs
-from tests.nvml_standin import ONE_GPU, UUID, Standin
+from tests.nvml_standin import ONE_GPU, UUID, standin
 
 GPU = replace(builders.gpu(), uuid=UUID)
+__all__ = ["standin"]
 POWER_BRAKE = pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    return Standin(monkeypatch)
 
 
 @pytest.fixture

@@ -11,16 +11,12 @@ import pynvml
 import pytest
 
 from tests.commands import output_of
-from tests.nvml_standin import ONE_GPU, UUID, Standin
+from tests.nvml_standin import ONE_GPU, UUID, standin
 
+__all__ = ["standin"]
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_util")
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    return Standin(monkeypatch)
 
 
 def test_every_metric_read_is_declared(standin):

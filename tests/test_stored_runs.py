@@ -248,15 +248,15 @@ def content() -> bytes:
         (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
         (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
         (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
-        (page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))), "schema version 99"),
+        (
+            page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))),
+            "schema version 99",
+        ),
         (page_with(packed_bytes(content()[:-8])), "damaged"),
         (page_with(packed_bytes(content().replace(b"\xa3<i8", b"\xa3<O8", 1))), "damaged"),
     ],
-    ids=[
-        "empty", "foreign", "two", "no xz", "cut off", "nested", "no run", "newer", "document cut off",
-        "array of objects",
-    ],
-)  # fmt: skip
+    ids=range(10),
+)
 def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
@@ -299,24 +299,16 @@ def test_check_accepts_every_type_that_is_written() -> None:
         check_message_pack(content[:-10])
 
 
-def with_columns(series: dict, kind: str, content: bytes) -> None:
-    series["columns"] = {name: [kind, content] for name in series["columns"]}
-
-
-SERIES_DAMAGES = {
-    "shorter": lambda series: with_columns(series, "<f8", bytes(8)),
-    "huge": lambda series: with_columns(
-        series, "<f8", np.full(len(series["t_ns"][1]) // 8, 1.7e308).tobytes()
-    ),
-    "negative times": lambda series: series.update(t_ns=["<i8", b"\xff" * len(series["t_ns"][1])]),
-    "times of floats": lambda series: series.update(t_ns=["<f8", series["t_ns"][1]]),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", SERIES_DAMAGES.values(), ids=SERIES_DAMAGES)
-def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None:
+@pytest.mark.parametrize("damage", ["shorter", "huge", "negative times", "times of floats"])
+def test_telemetry_columns_have_one_length_and_a_plausible_range(damage: str) -> None:
     document = msgspec.msgpack.decode(content())
-    damage(document["analysis"]["run"]["trials"][0]["telemetry"][0])
+    series = document["analysis"]["run"]["trials"][0]["telemetry"][0]
+    times = series["t_ns"][1]
+    values = {"shorter": bytes(8), "huge": np.full(len(times) // 8, 1.7e308).tobytes()}
+    if damage in values:
+        series["columns"] = {name: ["<f8", values[damage]] for name in series["columns"]}
+    else:
+        series["t_ns"] = ["<i8", b"\xff" * len(times)] if damage == "negative times" else ["<f8", times]
     with pytest.raises(StoreError, match="damaged"):
         unpack(packed_bytes(msgspec.msgpack.encode(document)))
