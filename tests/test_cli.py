@@ -96,6 +96,7 @@ class TestUsageErrors:
             ("bench -d cpu --image tpu=x", 2, "Unknown image target 'tpu'", "cuda"),
             ("bench -d cpu -e lxc", 2, "Unknown engine 'lxc'", "auto, docker, local"),
             ("bench none.py", 2, "none.py: No such file", "path"),
+            ("bench --metrics-file train.py", 2, "train.py", "train.prom"),
             ("fleet none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
             ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),

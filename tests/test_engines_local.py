@@ -57,29 +57,23 @@ def test_ends_unless_start_is_signalled():
     signalled.stdin.write("\n")
     signalled.stdin.flush()
     assert signalled.wait() == 3
+    process = start("sh", "-c", "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert process.stdout.readline() == "caught\n", "SIGTERM is forwarded"
+    assert process.wait() == 5
 
 
-def test_orphans_are_killed_with_command():
+def test_command_and_orphans_are_killed_with_the_first_process():
     process = start("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!")
     orphan = int(process.stdout.readline())
     assert process.wait() == 0
     assert has_ended(orphan)
-
-
-def test_command_is_killed_with_first_process():
     process = start("sh", "-c", "echo $$; exec sleep 1000")
     command = int(process.stdout.readline())
     process.kill()
     process.wait()
     wait_until_ended(command)
-
-
-def test_sigterm_is_forwarded():
-    process = start("sh", "-c", "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
-    assert process.stdout.readline() == "ready\n"
-    process.terminate()
-    assert process.stdout.readline() == "caught\n"
-    assert process.wait() == 5
 
 
 IMAGE = image(sys.executable)

@@ -10,14 +10,12 @@ import pytest
 
 from harness.cli.metrics_file import live_metrics
 from harness.defaults import PROFILES
-from harness.errors import UsageError
 from harness.model.run import Options, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder
 from tests.builders import jobs, manifest, small_workload
-from tests.commands import tfbench
 from tests.fakes import FakeEngine, RecordingProgress
 from workloads.protocol import BASELINE
 
@@ -108,12 +106,3 @@ def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path
         wait_for(path, lambda it: "tfbench_run" in it)
     assert len(progress.lines) == 1
     assert "--metrics-file" in progress.lines[0]
-
-
-def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text("mine")
-    done = tfbench("bench", "--metrics-file", path)
-    assert done.code == UsageError.exit_code
-    assert "train.prom" in done.err
-    assert path.read_text() == "mine"

@@ -46,32 +46,16 @@ def test_exit_codes_are_unique_and_documented() -> None:
     assert codes <= set(map(int, re.findall(r"^\| (\d+) \|", read(ROOT / "docs/report.md"), re.MULTILINE)))
 
 
-class TestCompleteness:
-    def test_workloads_are_documented_and_have_a_source(self) -> None:
-        guides = (*(ROOT / name for name in DOCUMENTS), *(ROOT / "docs").glob("*.md"))
-        documentation = "\n".join(map(read, guides))
-        for workload in (entry.workload for entry in built_in()):
-            assert re.search(rf"(?<![\w-]){workload.name}(?![\w-])", documentation), workload.name
-            assert workload.title != workload.file and workload.source, "where it was published"
-            for rung in workload.ladder.values():
-                assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
-            variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
-            assert {number.variant for number in workload.published} <= variants
-
-    def test_all_packages_are_listed_in_pyproject(self) -> None:
-        listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
-        there = [
-            path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-            for top in ("harness", "workloads", "reports")
-            for path in (ROOT / top).rglob("__init__.py")
-        ]
-        assert sorted(listed) == sorted(there)
-
-
-def test_documents_only_reference_existing_files() -> None:
-    paths = re.compile(r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`")
-    named = {path for name in DOCUMENTS for path in paths.findall(read(ROOT / name))}
-    assert [path for path in named if not (ROOT / path).exists() and "/NAME/" not in path] == []
+def test_workloads_are_documented_and_have_a_source() -> None:
+    guides = (*(ROOT / name for name in DOCUMENTS), *(ROOT / "docs").glob("*.md"))
+    documentation = "\n".join(map(read, guides))
+    for workload in (entry.workload for entry in built_in()):
+        assert re.search(rf"(?<![\w-]){workload.name}(?![\w-])", documentation), workload.name
+        assert workload.title != workload.file and workload.source, "where it was published"
+        for rung in workload.ladder.values():
+            assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
+        variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
+        assert {number.variant for number in workload.published} <= variants
 
 
 def test_make_bench_passes_all_variables() -> None:
@@ -84,6 +68,23 @@ def test_make_bench_passes_all_variables() -> None:
 
 
 class TestTrackedFiles:
+    def test_packages_are_listed_scripts_executable_and_what_documents_name_is_there(self) -> None:
+        listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
+        found = (
+            path.parent
+            for top in ("harness", "workloads", "reports")
+            for path in (ROOT / top).rglob("__init__.py")
+        )
+        assert sorted(listed) == sorted(path.relative_to(ROOT).as_posix().replace("/", ".") for path in found)
+        scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
+        assert scripts
+        assert [
+            path.name for path in scripts if not path.stat().st_mode & 0o111 or read(path)[:2] != "#!"
+        ] == []
+        paths = re.compile(r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`")
+        named = {path for name in DOCUMENTS for path in paths.findall(read(ROOT / name))}
+        assert [path for path in named if not (ROOT / path).exists() and "/NAME/" not in path] == []
+
     def test_file_names_in_harness_are_unique(self) -> None:
         # A command may have the name of the module that implements it.
         paths = [path for path in tracked() if path.is_relative_to(ROOT / "harness") and path.suffix == ".py"]
@@ -109,12 +110,6 @@ class TestTrackedFiles:
             pins = [block for block in re.split(r"\n(?=\S)", text) if block and not block.startswith("#")]
             assert pins, path
             assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
-
-    def test_scripts_are_executable(self) -> None:
-        scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
-        assert scripts
-        assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
-        assert [path.name for path in scripts if not read(path).startswith("#!")] == []
 
 
 def test_only_the_command_line_prints_and_exits() -> None:

@@ -63,6 +63,12 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
     assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
+    run = recorded(builders.cpu_run(trials=5))
+    narrow = replace(run, trials=run.trials[:3])  # the stopping rule skipped two
+    assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
+    last = replace(run.trials[1], status=Status.INTERRUPTED)
+    cut = replace(run, trials=(run.trials[0], last), ended=False)
+    assert resolve_here(cut, out=tmp_path).planned == run.planned
     run = with_options(replace(OPTIONS, price="cpu=0.12,currency=EUR"))
     assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
     assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
@@ -70,15 +76,6 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     assert {trial.device for trial in resolve_here(both, out=tmp_path, device="cpu").planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
         resolve_here(both, out=tmp_path, device="gpu1")
-
-
-def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path):
-    run = recorded(builders.cpu_run(trials=5))
-    narrow = replace(run, trials=run.trials[:3])
-    assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
-    last = replace(run.trials[1], status=Status.INTERRUPTED)
-    cut = replace(run, trials=(run.trials[0], last), ended=False)
-    assert resolve_here(cut, out=tmp_path).planned == run.planned
 
 
 def test_scripts_of_the_run_are_found_by_name(tmp_path):

@@ -90,9 +90,6 @@ def test_phases_are_in_order_and_windows_have_their_full_length(tmp_path):
         assert window["steps"] == window["wait_ns"] == 250
     assert done.meter.samples == 32 * done.meter.steps
     assert not done.of("warning")
-
-
-def test_windows_wait_for_an_asynchronous_device(tmp_path):
     # The host launches a 20 ms step in 1 ms, so its clock alone would report 20 times the speed.
     machine = Machine(MS, 20 * MS)
     for window in measure(tmp_path, machine, spec_of(window_s=1.0, windows=2)).windows:
