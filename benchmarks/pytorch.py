@@ -39,10 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "configurations", metavar="KIND:BATCH:MODE", nargs="+", type=_configuration,
-        help="train or gpt2; batch size; eager or compile",
-    )  # fmt: skip
+    parser.add_argument("configurations", metavar="KIND:BATCH:MODE", nargs="+", type=_configuration)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("PyTorch finds no GPU. Check nvidia-smi and install a CUDA build of PyTorch.")

@@ -182,17 +182,13 @@ def test_junit_has_a_case_for_each_comparison(name: str) -> None:
     failed = [case for case in cases if case.find("failure") is not None]
     assert len(failed) == len(checked.failed) + others == int(suite.get("failures", ""))
     assert int(suite.get("tests", "")) == len(cases)
-
-
-@pytest.mark.slow
-def test_junit_is_read_by_its_consumers() -> None:
+    # Its consumers read it.
     junitparser = pytest.importorskip("junitparser")
     base = again(whole(3), 1, noise=0.001)
     for factor, noise, kind in ((1.0, 0.3, junitparser.Skipped), (0.5, 0.001, junitparser.Failure)):
         made = versus([base, again(whole(3), 2, factor=factor, noise=noise)], reference=0)
         (suite,) = junitparser.JUnitXml.fromstring(render_junit(made, gate(made)).encode())
-        for case in suite:
-            (result,) = case.result
+        for (result,) in (case.result for case in suite):
             assert isinstance(result, kind) and result.message
         assert suite.tests == len(base.speeds)
 
@@ -237,7 +233,7 @@ def test_a_workload_without_a_gpu_trial_is_listed_on_the_cpu() -> None:
     assert devices == ["GPU", "CPU"]
 
 
-def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
+def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds(monkeypatch):
     now, lines = [100.0], list[str]()
     task = LoggedTask(lines.append, "Trials", 4.0, clock=lambda: now[0])
     for _ in range(120):
@@ -250,13 +246,10 @@ def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
         "Trials:  31 %   40 s  tuned, window 39.5",
         "Trials:  47 %   60 s  tuned, window 59.5",
     ]
-
-
-@pytest.mark.parametrize("forced", [False, True])
-def test_a_log_gets_no_control_characters_even_where_colour_is_forced(forced, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
-    file = io.StringIO()
-    with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:
-        task.note("mlp on cpu: as long as it is")
-        task.advance(1)
-    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu: as long as it is\n")
+    for forced in (False, True):  # no control characters even where colour is forced
+        monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
+        file = io.StringIO()
+        with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as started:
+            started.note("mlp on cpu: as long as it is")
+            started.advance(1)
+        assert file.getvalue() == "Trials:   0 %    0 s  mlp on cpu: as long as it is\n"

@@ -139,13 +139,6 @@ def test_what_gains_nothing_is_not_the_first_fix() -> None:
     )
 
 
-def test_a_run_cut_short_counts_the_trials_that_are_required() -> None:
-    whole = builders.cpu_run(trials=5)
-    profile = replace(whole.manifest.profile, trials=3, max_trials=5)
-    cut = replace(whole, manifest=replace(whole.manifest, profile=profile), trials=whole.trials[:2])
-    assert "2 of 3 " in next(each for each in banners(cut) if "Cut short" in each)
-
-
 def test_explanations_have_the_variants_and_numbers() -> None:
     faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=(BASELINE, "model-only"))
     assert "model alone" in explanation(faster)
@@ -155,11 +148,18 @@ def test_explanations_have_the_variants_and_numbers() -> None:
         assert name in explanation(finding(Cause.NOT_LEARNING, share=None, tuned=tuned))
 
 
-def test_trust_counts_the_speeds_with_a_narrow_interval() -> None:
+def test_counts_of_narrow_intervals_and_trials() -> None:
     assert trust(analysis("empty"))[1] == "alert"
     assert trust(analysis("bare")) == ("1 trial: no intervals, indicative only", "notice")
     text, level = trust(analysis("cpu"))
     assert (plain(text), level) == ("2 of 2 speeds within ±5 %", "good")
+    counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
+    assert [counted(count, "run") for count, _ in counts] == [text for _, text in counts]
+    assert [some(each) for each in ("abc", "abcde")] == ["a, b, c", "a, b, c and 2 more"]
+    whole = builders.cpu_run(trials=5)
+    profile = replace(whole.manifest.profile, trials=3, max_trials=5)
+    cut = replace(whole, manifest=replace(whole.manifest, profile=profile), trials=whole.trials[:2])
+    assert "2 of 3 " in next(each for each in banners(cut) if "Cut short" in each), "of those required"
 
 
 def said(analysis) -> str:
@@ -269,9 +269,3 @@ def test_missing_values_are_not_shown_as_zero() -> None:
 )
 def test_quantities_have_suitable_units(written: Callable[[Any], str], value: Any, text: str) -> None:
     assert written(value).replace(numbers.SPACE, " ") == text
-
-
-def test_counts_agree_with_nouns_and_long_lists_are_shortened() -> None:
-    counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
-    assert [counted(count, "run") for count, _ in counts] == [text for _, text in counts]
-    assert [some(each) for each in ("abc", "abcde")] == ["a, b, c", "a, b, c and 2 more"]
