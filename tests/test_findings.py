@@ -27,12 +27,9 @@ from workloads.protocol import (
 )
 
 FRAMEWORK: Mapping[str, VariantSpeed] = {
-    BASELINE: taking(40),
-    TUNED: taking(5),
-    INPUT_ONLY: taking(1),
-    MODEL_ONLY: taking(10),
+    BASELINE: taking(40), TUNED: taking(5), INPUT_ONLY: taking(1), MODEL_ONLY: taking(10),
     CUSTOM_LOOP: taking(10, wait_share=0.0),
-}
+}  # fmt: skip
 INPUT = {**FRAMEWORK, CUSTOM_LOOP: taking(40, wait_share=0.75), INPUT_ONLY: taking(40)}
 
 
@@ -83,10 +80,8 @@ def test_a_copy_faster_than_the_link_is_impossible() -> None:
     # The other GPU has the link, but the run used the one on four lanes.
     (gpu,) = played.manifest.gpus
     slower = replace(played.manifest, gpus=(replace(gpu, pcie_width=4), gpu))
-    assert (
-        first(with_metrics(replace(played, manifest=slower), **{BATCH_BYTES: 1.5e9})).cause
-        is Cause.IMPOSSIBLE
-    )
+    narrow = with_metrics(replace(played, manifest=slower), **{BATCH_BYTES: 1.5e9})
+    assert first(narrow).cause is Cause.IMPOSSIBLE
     faster = run({"gpu1": speeds}, noise=0.001, min_accuracy=0)
     assert first(with_metrics(replace(faster, manifest=slower), **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
 

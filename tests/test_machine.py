@@ -192,13 +192,10 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
     assert "(86\u202f%)" in machine.sustained(result)
     assert figures_of(analysis)["figure-soak-gpu0"].soak
-
-
-def test_steady_from_the_start_or_never_and_too_short_a_load_says_nothing():
     for speeds, steady_s in ((np.full(60, 500.0), 0), (np.linspace(700, 300, 60), None)):
         (result,) = analyse(special_runs.soaked_run(speeds)).endurance
         assert result.steady_s == steady_s
-    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
+    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == (), "too short a load"
 
 
 def test_times_have_units_and_other_times_are_refused():
@@ -242,11 +239,8 @@ def test_a_trial_in_a_slow_period_does_not_count_and_that_is_said() -> None:
     ("speeds", "left_out"),
     [([1.0, 0.7, 1.0], 0), ([1, 0.7, 0.6, 1, 1, 1], 2), ([1, 1, 1, 1, 0.6, 0.6, 0.6], 2), ([1.0, 0.5], 0)],
 )
-def test_enough_trials_remain(speeds: list[float], left_out: int) -> None:
+def test_enough_trials_remain_and_slow_workloads_on_a_steady_host_count(speeds, left_out) -> None:
     assert len(slow_trials(run_with(speeds).trials)) == left_out
-
-
-def test_slow_workloads_on_a_steady_host_count() -> None:
     *others, last = run_with([1.0] * 4).trials
     slower = tuple(replace(each, samples=each.samples // 2) for each in last.windows)
     assert slow_trials((*others, replace(last, windows=slower))) == {}
@@ -385,16 +379,12 @@ def test_space_needed_on_each_disk(cache, images, to_build, needed):
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
-@pytest.mark.parametrize("below", ["", "a/b"])
-def test_a_cache_that_is_a_file_has_no_space(tmp_path, below):
-    (tmp_path / "file").touch()
-    (check,) = disk_checks(tmp_path / "file" / below, None, ())
-    assert check.state is State.FAIL
-    assert "TFBENCH_CACHE" in check.remedy
-
-
 def test_free_space_with_missing_cache_folder(tmp_path):
     no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())
     (item,) = [check for check in checks if check.name == "Disk"]
     assert item.fact.endswith(f"free under {tmp_path}/not/there")
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file/a/b"):
+        (check,) = disk_checks(cache, None, ())
+        assert check.state is State.FAIL and "TFBENCH_CACHE" in check.remedy

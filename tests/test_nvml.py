@@ -15,6 +15,7 @@ from tests.nvml_standin import ONE_GPU, UUID, standin
 
 __all__ = ["standin"]
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
+ALL_BITS = (1 << 32) - 1
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_util")
 
@@ -115,13 +116,10 @@ def test_mig_instance_has_a_subset_of_metrics(standin):
     assert any("sm_util_pct" in sample["values"] for sample in reading.samples if sample["source"] == "gpm")
 
 
-def test_gpm_shows_duty_cycle(standin):
+def test_gpm_shows_duty_cycle_and_unsupported_metrics_are_gaps(standin):
     reading = standin.read(ONE_GPU + "value gpm2 97 97 0 0\n", "gpm", reads=8)
     assert reading.values("sm_util_pct") == [97, 97, 0, 0, 97, 97, 0, 0]
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
-
-
-def test_unsupported_gpm_metrics_are_gaps(standin):
     before_hopper = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
     assert before_hopper.samples == []
     assert "not support" in before_hopper.reasons()["gpu0", "sm_util_pct"]
@@ -173,9 +171,13 @@ def test_discovery_replaces_gpu_by_its_mig_instances(standin):
         ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),
     ]  # fmt: skip
     assert "has no instances" in reason
-
-
-ALL_BITS = (1 << 32) - 1
+    # Names may be any bytes, and numbers unknown.
+    script = "name " + b"NVIDIA H2\xff\x1b[31m00".hex() + "\n"
+    script += "".join(f"value {name} {ALL_BITS}\n" for name in ("limit", "max_gen", "max_clock1"))
+    (found, instance), reason = standin.discover(script + f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 1\n")
+    assert (found.name, reason) == ("NVIDIA H2\ufffd00", "")
+    assert instance.name == "NVIDIA H2\ufffd00 MIG 1g.18gb"
+    assert (found.power_limit_w, found.pcie_gen, found.clock_max_sm_mhz) == (None, None, None)
 
 
 @pytest.mark.parametrize("value", [ALL_BITS, 1e12, 1e18])
@@ -191,12 +193,3 @@ def test_impossible_values_are_gaps(standin, value):
     )
     width = standin.read(ONE_GPU + f"value width {ALL_BITS}\n", "nvml_slow").values("pcie_link_width")
     assert set(width) == {None}
-
-
-def test_names_may_be_any_bytes_and_numbers_unknown(standin):
-    script = "name " + b"NVIDIA H2\xff\x1b[31m00".hex() + "\n"
-    script += "".join(f"value {name} {ALL_BITS}\n" for name in ("limit", "max_gen", "max_clock1"))
-    (found, instance), reason = standin.discover(script + f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 1\n")
-    assert (found.name, reason) == ("NVIDIA H2\ufffd00", "")
-    assert instance.name == "NVIDIA H2\ufffd00 MIG 1g.18gb"
-    assert (found.power_limit_w, found.pcie_gen, found.clock_max_sm_mhz) == (None, None, None)

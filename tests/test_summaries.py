@@ -57,6 +57,11 @@ class TestSpeeds:
         assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
         assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
         assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 1
+        # Windows outside their trial were measured by another clock.
+        later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
+        for trials, apart in ((run.trials, False), ((later, *run.trials[1:]), True)):
+            kinds = {each.kind for each in analyse(replace(run, trials=trials)).caveats}
+            assert (CaveatKind.CLOCKS_APART in kinds) is apart
 
 
 class TestTraining:
@@ -186,14 +191,6 @@ class TestEnergy:
         result = summary(replace(run, trials=(trial,)), "cpu", BASELINE)
         assert result.energy_source == CPU_COUNTER
         assert result.energy_j_per_sample.median == pytest.approx(150 / 100)
-
-
-def test_windows_outside_their_trial_were_measured_by_another_clock() -> None:
-    run = cpu_run(trials=1)
-    later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
-    for trials, apart in ((run.trials, False), ((later,), True)):
-        kinds = {each.kind for each in analyse(replace(run, trials=trials)).caveats}
-        assert (CaveatKind.CLOCKS_APART in kinds) is apart
 
 
 def only(run: Run) -> Sweep:
