@@ -136,14 +136,12 @@ class TestReal:
 class TestFormats:
     def test_idx(self, tmp_path: Path) -> None:
         x, y = RANDOM.integers(256, size=(5, 28, 28), dtype=np.uint8), np.arange(5, dtype=np.uint8)
-        files = []
-        for number, array in enumerate((x, y, x[:2], y[:2])):
+        files = [tmp_path / f"{number}.gz" for number in range(4)]
+        for file, array in zip(files, wanted := (x, y, x[:2], y[:2]), strict=True):
             header = b"\0\0\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes()
-            files.append(tmp_path / f"{number}.gz")
-            files[-1].write_bytes(gzip.compress(header + array.tobytes()))
-        arrays = read_idx_files(files, CIFAR)
-        for name, expected in zip(ARRAYS, (x, y, x[:2], y[:2]), strict=True):
-            np.testing.assert_array_equal(arrays[name], expected)
+            file.write_bytes(gzip.compress(header + array.tobytes()))
+        for name, expected in zip(ARRAYS, wanted, strict=True):
+            np.testing.assert_array_equal(read_idx_files(files, CIFAR)[name], expected)
 
     def test_reviews_are_tokenized_by_keras_convention(self, tmp_path: Path) -> None:
         reviews = np.empty(4, object)

@@ -119,13 +119,22 @@ class TestFiles:
         before.touch()
         folder.add("a", Written(folder="trials/t", files=read_files(source)))
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
-
-    @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
-    def test_unsafe_paths_are_rejected(self, tmp_path, name):
-        with pytest.raises(StoreError, match="evil"):
-            write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
+        for name in ("../../evil", "/tmp/evil", "out/../../../evil"):
+            with pytest.raises(StoreError, match="evil"):
+                write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
         assert not list(tmp_path.rglob("trial.json")), "an incomplete trial has no record"
+
+    def test_only_folders_of_killed_workers_are_removed(self, tmp_path):
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        remains, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
+        for folder in (remains, ours, others):
+            folder.mkdir()
+        with scratch_folder(tmp_path) as made:
+            assert made.stat().st_mode & 0o777 == 0o755, "containers can access it"
+            assert set(tmp_path.iterdir()) == {made, ours, others}
+        assert not made.exists()
 
     def test_scripts_are_sent_with_the_modules_beside_them(self, tmp_path):
         mine = tmp_path / "my-training.py"
@@ -149,19 +158,6 @@ def test_invalid_fleet_folder(tmp_path, text):
         with pytest.raises(StoreError, match="is not a fleet") as caught:
             FleetFolder(path).read_plan()
         assert "tfbench fleet" in caught.value.hint
-
-
-class TestWorker:
-    def test_only_folders_of_killed_workers_are_removed(self, tmp_path):
-        with subprocess.Popen(["true"]) as ended:
-            ended.wait()
-        remains, ours, others = (tmp_path / name for name in (f"fleet-{ended.pid}-x", "fleet-1-x", "data"))
-        for folder in (remains, ours, others):
-            folder.mkdir()
-        with scratch_folder(tmp_path) as made:
-            assert made.stat().st_mode & 0o777 == 0o755, "containers can access it"
-            assert set(tmp_path.iterdir()) == {made, ours, others}
-        assert not made.exists()
 
 
 class TestConnecting:

@@ -101,20 +101,21 @@ class TestFetch:
         assert (checkout / ".env").read_text() == recipes.compose_variables(recipes.pinned_base())
         assert all((checkout / "images/context" / target).is_dir() for target in TARGETS)
 
-    def test_failure_leaves_no_files(self, builder, checkout, monkeypatch):
+    def test_failure_leaves_no_files(self, builder, checkout, tmp_path, monkeypatch):
         use_only(checkout / "images", monkeypatch)
+        lock = (checkout / "images/cpu.lock").read_bytes()
         write_lock(checkout / "images/cpu.lock", [make_wheel(checkout, "gamma")])
         with pytest.raises(ImageError, match="gamma"):
             builder.fetch("cpu")
         assert not (checkout / ".env").exists()
         assert not (checkout / "images/context").exists()
-
-    @pytest.mark.parametrize("path", ["checkout/images/context", "cache/wheels"])
-    def test_unwritable_folder_is_an_error(self, builder, tmp_path, path):
-        shutil.rmtree(tmp_path / path, ignore_errors=True)
-        (tmp_path / path).write_text("a file, not a folder")
-        with pytest.raises(ImageError, match="Cannot write"):
-            builder.fetch("cpu")
+        (checkout / "images/cpu.lock").write_bytes(lock)
+        for path in ("checkout/images/context", "cache/wheels"):
+            shutil.rmtree(tmp_path / path, ignore_errors=True)
+            (tmp_path / path).write_text("a file, not a folder")
+            with pytest.raises(ImageError, match="Cannot write"):
+                builder.fetch("cpu")
+            (tmp_path / path).unlink()
 
 
 def test_compose_services_build_the_targets():
@@ -127,11 +128,8 @@ def test_compose_services_build_the_targets():
         assert service["build"]["context"] == f"./images/context/{target}"
         assert service["build"]["args"]["BASE"].startswith("${TFBENCH_BASE:?")
     assert "TFBENCH_BASE=python:x\n" in variables
-
-
-@pytest.mark.parametrize("change", [{"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}])
-def test_contents_hash_changes_with_layers_and_settings(change):
-    assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)
+    for change in ({"Config": {"User": "v"}}, {"RootFS": {"Layers": ["a", "c"]}}):
+        assert image_contents({**ATTRIBUTES, **change}) != image_contents(ATTRIBUTES)
 
 
 @pytest.fixture
@@ -204,14 +202,11 @@ class InterruptingProgress(RecordingProgress):
 
 @pytest.mark.slow
 class TestCache:
-    def test_copied_wheels_are_used_without_download(self, tmp_path, index):
-        wheel = make_wheel(tmp_path / "cache" / "wheels" / "from-usb", "alpha")
-        lock = write_lock(tmp_path / "x.lock", [wheel])
-        progress = RecordingProgress()
-        assert fetch(lock, tmp_path / "cache", progress) == (wheel,)
-        assert progress.tasks == []
-
     def test_damaged_wheel_is_downloaded_again(self, tmp_path, index):
+        copied = make_wheel(tmp_path / "other/wheels/from-usb", "alpha")
+        progress, lock = RecordingProgress(), write_lock(tmp_path / "copied.lock", [copied])
+        assert fetch(lock, tmp_path / "other", progress) == (copied,)
+        assert progress.tasks == [], "a copied wheel is used without download"
         cache = tmp_path / "cache"
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])
         (path,) = fetch(lock, cache)

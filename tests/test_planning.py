@@ -74,12 +74,9 @@ def test_unavailable_devices(wanted: str, gpus: int) -> None:
     assert repr(wanted) in caught.value.message
     assert "cpu" in caught.value.hint
     assert wanted != "gpu1" or "--gpus all" in caught.value.hint
-
-
-@pytest.mark.parametrize("wanted", ["gpu", "scaling", "gpu0", "gpu0+gpu1"])
-def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
-    with pytest.raises(GpuError, match=f"{wanted!r}.* no driver[.]".replace("+", "[+]")):
-        resolve_devices(wanted, 0, "no driver.")
+    for one in ("gpu", "scaling", "gpu0", "gpu0+gpu1"):
+        with pytest.raises(GpuError, match=f"{one!r}.* no driver[.]".replace("+", "[+]")):
+            resolve_devices(one, 0, "no driver.")
 
 
 def test_variants() -> None:
@@ -210,6 +207,10 @@ def test_default_is_the_default_suite_and_all_is_everything() -> None:
     assert select(["all"]) == built_in()
     assert names(select([])) == ["cats-dogs", "cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"]
     assert names(select([], on_gpus=True)) == ["cats-dogs", "cifar100-mlp", "gpt2", "resnet50"]
+    (example,) = (each.workload for each in select([str(ROOT / "examples/train.py")]))
+    assert len(example.scripts["train.py"].splitlines()) <= 40, "it is short"
+    assert example.params.keys() >= {"BATCH_SIZE", "EPOCHS"} and example.title != "train.py"
+    assert [data.name for data in example.datasets] == ["cifar10"]
 
 
 def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> None:
@@ -280,15 +281,6 @@ def test_large_folders_are_hashed_by_their_scripts_or_sizes(
     assert folder_sha256(tmp_path) != only_scripts
     (tmp_path / "train.py").chmod(0)
     assert folder_sha256(tmp_path)
-
-
-def test_the_example_is_a_short_script() -> None:
-    path = ROOT / "examples" / "train.py"
-    (entry,) = select([str(path)])
-    assert len(path.read_text().splitlines()) <= 40
-    assert entry.workload.params.keys() >= {"BATCH_SIZE", "EPOCHS"}
-    assert [data.name for data in entry.workload.datasets] == ["cifar10"]
-    assert replace(entry.workload, title="") != entry.workload, "it has metadata"
 
 
 CPU = Options(device="cpu")

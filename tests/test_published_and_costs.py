@@ -31,6 +31,10 @@ def test_the_factor_compares_speeds_even_for_published_times() -> None:
     assert each.factor.median == 4
     seconds = compared(run, unit="s", value=1e9)
     assert seconds.factor.median == 1e9 / seconds.measured.median, "less time means more speed"
+    here = speed(run, "gpu0")
+    for low, high, factor in ((0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)):
+        nearer_end = compared(run, value=here * low, upto=here * high)
+        assert nearer_end.factor.median == pytest.approx(factor)
     other = compared(run, variant="opt:no-augment")  # did not run
     assert (other.measured_variant, other.other_variant, each.other_variant) == (BASELINE, True, False)
     for unit in ("accuracy", "utilisation"):
@@ -40,14 +44,6 @@ def test_the_factor_compares_speeds_even_for_published_times() -> None:
         unknown = compared(cpu_run(), **fields)
         assert (unknown.measured, unknown.factor, unknown.other_variant) == (None, None, False)
         assert unknown.measured_variant == BASELINE
-
-
-@pytest.mark.parametrize(("low", "high", "factor"), [(0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)])
-def test_a_published_range_is_compared_at_its_nearer_end(low: float, high: float, factor: float) -> None:
-    run = gpu_run()
-    here = speed(run, "gpu0")
-    each = compared(run, value=here * low, upto=here * high)
-    assert each.factor.median == pytest.approx(factor)
 
 
 def test_gpu_numbers_are_compared_with_single_gpus_in_their_own_unit() -> None:
