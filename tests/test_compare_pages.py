@@ -39,6 +39,7 @@ SLOW = only(again(whole(3), 2, label="b", noise=0.001, factor=0.8))
         ((BASE, again(BASE, 3, noise=0.1)), r".* Undecided: 1 comparison\."),
         ((only(BASE, trials=1),) * 2, r".* Single trials cannot show a difference\."),
         ((BASE, replace(SLOW, speeds=())), r"No workload was measured in more than one run\."),
+        ((replace(BASE, speeds=()),) * 2, r"Nothing was measured .*"),
         ((BASE, SLOW, BASE),
          r"a \(2\), the fastest of the others, is 1\.00× .* as a, by .*\. Slower: b; no difference: 1 of 2 .*\."),
     ],

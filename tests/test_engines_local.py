@@ -136,6 +136,19 @@ def test_environment_gpus_and_cpus_of_process(engine, make_spec, monkeypatch):
         assert cpus == [cpu]
 
 
+ESCAPE = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(1000)
+time.sleep(0.3)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(1000)
+"""
+
+
 def test_log_is_truncated_and_kill_ends_descendants(engine, make_spec, temporary):
     with pytest.raises(EngineError, match="Could not start trial a-trial"):
         engine.start(make_spec("true", image=replace(IMAGE, reference="/nowhere/python")))
@@ -153,6 +166,12 @@ def test_log_is_truncated_and_kill_ends_descendants(engine, make_spec, temporary
     assert exit_ == Exit(code=-9, out_of_memory=False)
     assert has_ended(int(text.splitlines()[-1]))
     container.remove()
+    container.remove()
+    container = engine.start(make_spec("python3", "-c", ESCAPE))  # kills its first process
+    while container.poll() is None:
+        time.sleep(0.01)
+    container.kill()
+    assert has_ended(int(container.log()))
     container.remove()
     assert list(temporary.iterdir()) == []
 
@@ -187,26 +206,3 @@ def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine,
     assert engine.remove_stale() == 1
     assert list(temporary.iterdir()) == [unfinished]
     assert engine.remove_stale() == 0
-
-
-ESCAPE = """
-import os, signal, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-    time.sleep(1000)
-time.sleep(0.3)
-os.kill(os.getppid(), signal.SIGKILL)
-time.sleep(1000)
-"""
-
-
-def test_descendants_of_a_killed_first_process_end_with_the_trial(engine, make_spec, temporary):
-    container = engine.start(make_spec("python3", "-c", ESCAPE))
-    while container.poll() is None:
-        time.sleep(0.01)
-    container.kill()
-    assert has_ended(int(container.log()))
-    container.remove()
-    assert list(temporary.iterdir()) == []

@@ -80,11 +80,8 @@ def _whole(name: str) -> str:
 RULES = {**table(), **OWN_RULES}
 # These need the folder that the workloads lie in, to mount it: the package itself, which imports nothing.
 FOLDER_OF_WORKLOADS = (
-    "harness.run.catalogue",
-    "harness.run.scripts",
-    "harness.system.doctor_checks",
-    "harness.run.trial_container",
-)
+    "harness.run.catalogue", "harness.run.scripts", "harness.run.trial_container", "harness.system.doctor_checks",
+)  # fmt: skip
 
 
 def modules() -> dict[str, Path]:

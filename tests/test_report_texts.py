@@ -130,15 +130,6 @@ def test_gains_of_single_fixes_and_of_all_fixes() -> None:
     assert fix(useless) == fix(item)
 
 
-def test_what_gains_nothing_is_not_the_first_fix() -> None:
-    overview = rows(analyse(builders.gpu_run()))
-    assert first_fix(overview)
-    tried = Remedy(variant="fix:xla", gain=of(1.02, "ratio"), alone=True)
-    assert not first_fix(
-        [replace(row, finding=replace(row.finding, remedy=tried)) for row in overview if row.finding]
-    )
-
-
 def test_explanations_have_the_variants_and_numbers() -> None:
     faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=(BASELINE, "model-only"))
     assert "model alone" in explanation(faster)
@@ -174,6 +165,12 @@ def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     assert "peak" not in text
     overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
     assert "no change of the code made it faster" in verdict(analysis, overview)
+    assert first_fix(rows(analysis))
+    tried = Remedy(variant="fix:xla", gain=of(1.02, "ratio"), alone=True)
+    useless = (
+        replace(row, finding=replace(row.finding, remedy=tried)) for row in rows(analysis) if row.finding
+    )
+    assert not first_fix(list(useless)), "what gains nothing"
     assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
     assert "requests a second within" in said(analyse(special_runs.serving_run()))
 

@@ -280,6 +280,10 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
         measure_each(tuple(failures), measure, EventWriter(file))
     assert ran == [name for name, failure in failures.items() if not failure]
     assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]
+    with (tmp_path / "events").open("w") as file:
+        report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
+    assert read_log(tmp_path / "events").error["message"].startswith("first")
+    assert (tmp_path / "events").stat().st_size < 30_000, "the event of an error is short"
 
 
 class Result:
@@ -315,11 +319,3 @@ def test_the_device_is_idle_after_its_last_result() -> None:
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
             completions.follow(first)
-
-
-def test_the_event_of_an_error_is_short(tmp_path: Path) -> None:
-    with (tmp_path / "events.jsonl").open("w", encoding="utf-8") as file:
-        report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
-    message = read_log(tmp_path / "events.jsonl").error["message"]
-    assert len((tmp_path / "events.jsonl").read_text()) < 30_000
-    assert message.startswith("first")

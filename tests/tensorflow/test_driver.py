@@ -193,15 +193,6 @@ def test_every_variant_starts_from_the_same_weights(drive):
 FAILING = HEAD + "raise RuntimeError('not for this GPU')"
 
 
-def test_a_gpu_trial_without_a_gpu_is_an_error(drive):
-    done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
-    (error,) = done.of("error")
-    assert error["type"] == "NoGpuError"
-    assert "registered 0 of 1 requested GPUs" in error["message"]
-    assert not done.of("window")
-    assert not done.of("end")
-
-
 @pytest.mark.parametrize("failing", [TUNED, BASELINE])
 def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     texts = {BASELINE: FIT, TUNED: FIT} | {failing: FAILING}
@@ -220,7 +211,7 @@ def test_a_failed_variant_does_not_stop_the_others(drive, failing):
 
 
 @pytest.mark.parametrize("variant", [BASELINE, TUNED])
-def test_a_non_finite_loss_is_an_error(drive, variant):
+def test_a_non_finite_loss_and_a_missing_gpu_are_errors(drive, variant):
     text = HEAD + (
         "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
         "model.compile(keras.optimizers.SGD(1e38), 'mse')\nmodel.fit(x, y, 8)"
@@ -229,5 +220,10 @@ def test_a_non_finite_loss_is_an_error(drive, variant):
     (error,) = done.of("error")
     assert error["type"] == "LossError"
     assert "try a smaller learning rate" in error["message"]
+    done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
+    (error,) = done.of("error")
+    assert error["type"] == "NoGpuError"
+    assert "registered 0 of 1 requested GPUs" in error["message"]
+    assert not done.of("window") + done.of("end")
     hidden = HEAD + "try:\n    made().fit(x, y[:5])\nexcept Exception:\n    pass\n"
     assert len(drive(hidden, code=1).of("error")) == 1, "a script cannot hide it"
