@@ -106,6 +106,12 @@ def test_facts_of_each_cloud(tmp_path: Path, name: str) -> None:
     with serve(answering(dict.fromkeys(Metadata.answers, "<html>log in here</html>"))) as address:
         assert cloud_facts(firmware(tmp_path, name), address) == {"cloud_provider": name}
     assert cloud_facts(firmware(tmp_path, name), "http://127.0.0.1:9") == {"cloud_provider": name}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        result = cloud_facts(firmware(tmp_path, name), address, timeout_s=0.2)
+        assert time.monotonic() - begun < 0.9
+    assert result == {"cloud_provider": name}
     for other in ("hyper-v at home", "lab"):
         root = firmware(tmp_path / other, other)
         with serve(Metadata) as address:
@@ -165,15 +171,6 @@ def test_notice_of_the_end(name: str, path: str, answer: str, notice: str) -> No
         assert ending() == notice
 
 
-def test_unresponsive_service_times_out(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        begun = time.monotonic()
-        result = cloud_facts(firmware(tmp_path, "aws"), address, timeout_s=0.2)
-        assert time.monotonic() - begun < 0.9
-    assert result == {"cloud_provider": "aws"}
-
-
 FILES = sorted((ROOT / "examples/cloud").glob("*.yaml"))
 CLOUD = ROOT / "examples/cloud/one-machine"
 # The commands that copy a report, and that stop the machine for good.
@@ -215,10 +212,7 @@ def test_user_data_runs_tfbench_copies_the_report_and_stops(name: str) -> None:
     (line,) = re.findall(rf"^ +sed '(.+?)' {name}.yaml", (ROOT / "README.md").read_text(), re.MULTILINE)
     (report,) = re.findall(r"^ +REPORT=(\S+)$", output_of("sed", line, CLOUD / f"{name}.yaml"), re.MULTILINE)
     assert report.endswith(".html")
-
-
-def test_skypilot_task() -> None:
-    document = yaml.safe_load((CLOUD / "skypilot.yaml").read_text())
-    assert document.keys() == {"name", "resources", "workdir", "envs", "file_mounts", "setup", "run"}
-    for text in (document["setup"], document["run"]):
+    task = yaml.safe_load((CLOUD / "skypilot.yaml").read_text())
+    assert task.keys() == {"name", "resources", "workdir", "envs", "file_mounts", "setup", "run"}
+    for text in (task["setup"], task["run"]):
         output_of("bash", "-n", "-c", text)

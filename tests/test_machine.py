@@ -141,6 +141,11 @@ def test_what_clouds_rent_is_known_and_other_names_are_not_guessed():
     assert [name for name in RENTED if data_sheet(name) is None] == []
     for name in ("NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""):
         assert data_sheet(name) is None
+    run = special_runs.measured_machine_run()
+    unknown = replace(run.manifest.gpus[0], name="NVIDIA Rubin R100")
+    analysis = analyse(replace(run, manifest=replace(run.manifest, gpus=(unknown,))))
+    assert {each.sheet for each in analysis.capabilities if each.name in ("fp16", "memory")} == {None}
+    assert "%" not in machine.verdict(analysis)[0]
 
 
 def lowered(share: float, column: str, mhz: float) -> Run:

@@ -99,17 +99,11 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
     built = replace(builders.image(), lock_sha256=lock, contents="2" * 64)
     here = expected_run(recorded(), rerun_options(recorded(), Options()), paths, {"cpu": built})
     for images in ({}, {"cpu": built}):
-        assert (
-            differences_between(here, expected_run(here, rerun_options(here, Options()), paths, images)) == {}
-        )
-    elsewhere = replace(
-        here.manifest,
-        system={**here.manifest.system, "host_processor_model_name": "Another"},
-        images=tuple(
-            replace(image, lock_sha256="1" * 64, contents="3" * 64) for image in here.manifest.images
-        ),
-        gpus=(builders.gpu(),),
-    )
+        again = expected_run(here, rerun_options(here, Options()), paths, images)
+        assert differences_between(here, again) == {}
+    other = (replace(image, lock_sha256="1" * 64, contents="3" * 64) for image in here.manifest.images)
+    system = {**here.manifest.system, "host_processor_model_name": "Another"}
+    elsewhere = replace(here.manifest, system=system, images=tuple(other), gpus=(builders.gpu(),))
     differences = differences_between(replace(here, manifest=elsewhere), here)
     result = {name: values for (_, name), values in differences.items()}
     assert result["host_processor_model_name"][0] == "Another"

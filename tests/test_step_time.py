@@ -77,11 +77,10 @@ def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
                 CUSTOM_LOOP: taking(40, wait_share=0.75)}  # fmt: skip
     played = run({"gpu0": variants}, noise=0.001, trials=1)
     (trial,) = played.trials
-    last = [each for each in trial.windows if each.variant == INPUT_ONLY][-1]
-    slow = replace(last, samples=last.samples // 50)
-    windows = tuple(slow if each is last else each for each in trial.windows)
-    result = analyse(replace(played, trials=(replace(trial, windows=windows),))).findings
-    assert result[0].cause is Cause.INPUT
+    *_, last = (each for each in trial.windows if each.variant == INPUT_ONLY)
+    slow = {last: replace(last, samples=last.samples // 50)}
+    changed = replace(trial, windows=tuple(slow.get(each, each) for each in trial.windows))
+    assert analyse(replace(played, trials=(changed,))).findings[0].cause is Cause.INPUT
 
 
 def test_tuned_times_are_for_its_own_batch_size_as_in_the_summary() -> None:
