@@ -22,10 +22,7 @@ class TestLatency:
         for count, names in ((5, "p50"), (10, "p50 p90"), (99, "p50 p90"), (100, "p50 p90 p99")):
             (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
             assert set(each.quantiles_s) == set(names.split())
-
-    def test_sweep_points_are_excluded(self):
-        run = serving_run()
-        points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in run.trials)
+        points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in serving_run().trials)
         swept = replace(run, trials=points)
         assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
 

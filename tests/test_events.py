@@ -169,24 +169,21 @@ def test_only_regular_files_are_opened(file, put):
     assert log.windows == []
 
 
-class TestTail:
-    def test_returns_each_event_once_when_complete(self, file):
-        tail = EventTail(file)
+def test_the_tail_returns_each_event_once_when_complete(file):
+    tail = EventTail(file)
+    assert tail.read() == []
+    first, second = start_line(), window_line(100)
+    with file.open("a", encoding="utf-8") as out:
+        out.write(first + second[:10])
+        out.flush()
+        assert [item["kind"] for item in tail.read()] == ["start"]
         assert tail.read() == []
-        first, second = start_line(), window_line(100)
-        with file.open("a", encoding="utf-8") as out:
-            out.write(first + second[:10])
-            out.flush()
-            assert [item["kind"] for item in tail.read()] == ["start"]
-            assert tail.read() == []
-            out.write(second[10:])
-            out.flush()
-            assert [item["kind"] for item in tail.read()] == ["window"]
-            assert tail.read() == []
-
-    def test_skips_malformed_lines(self, file):
-        file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
-        assert [item["kind"] for item in EventTail(file).read()] == ["window"]
+        out.write(second[10:])
+        out.flush()
+        assert [item["kind"] for item in tail.read()] == ["window"]
+        assert tail.read() == []
+    file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
+    assert [item["kind"] for item in EventTail(file).read()] == ["window"], "malformed lines are skipped"
 
 
 MEMORY_BYTES = 3 << 29

@@ -80,17 +80,13 @@ def test_python_in_and_around_a_step_is_timed_and_callbacks_are_removed_by_the_a
     assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.015
 
 
-def test_eager_steps_are_reported_and_compiled_by_the_ablation(drive):
+def test_eager_steps_and_retracing_are_reported_and_compiled_by_the_ablation(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], EAGER=True)
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
     assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
-
-
-def test_retracing_is_timed(drive):
-    """The last batch of an epoch is short, and XLA compiles it apart."""
-    done = run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True)
-    assert done.metric(CUSTOM_LOOP, RETRACING) > 0
+    # The last batch of an epoch is short, and XLA compiles it apart.
+    assert run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True).metric(CUSTOM_LOOP, RETRACING) > 0
 
 
 STOPWATCH = """
