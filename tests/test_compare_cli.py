@@ -59,17 +59,13 @@ class TestCompare:
         assert printed.code == 0, printed.err
         assert "What the machines can do" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
 
-    def test_inputs_are_not_overwritten(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        page = tmp_path / "there.html"
-        assert tfbench("report", pair[1], "-o", page).code == 0
+    def test_accepts_labels_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        page = pair[1] / "report.html"
+        assert tfbench("report", pair[1]).code == 0
         before = page.read_bytes()
         printed = tfbench("compare", pair[0], page, "-o", page)
         assert (printed.code, printed.out) == (2, "")
-        assert "overwrite" in printed.err
-        assert page.read_bytes() == before
-
-    def test_accepts_labels_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        assert tfbench("report", pair[1]).code == 0
+        assert "overwrite" in printed.err and page.read_bytes() == before
         extract = tmp_path / "far.extract.json"
         shutil.copy(references()["h200"], extract)
         runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}")

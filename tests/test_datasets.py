@@ -97,6 +97,9 @@ class TestReal:
         assert (info.kind, info.workload, info.name) == ("real", "", "small-cifar")
         few, _ = prepare(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
+        for wrong in ({"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}):
+            with pytest.raises(UsageError, match="does not match"):
+                prepare(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
 
     def test_truncated_archive_is_replaced_and_downloaded_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
@@ -123,14 +126,6 @@ class TestReal:
         assert truncated.read_bytes() == archive.read_bytes()
         again, info = prepare(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
-
-    @pytest.mark.parametrize(
-        "wrong", [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}], ids=str
-    )
-    def test_declaration_must_match_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
-        archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        with pytest.raises(UsageError, match="does not match"):
-            prepare(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
 
 
 class TestFormats:

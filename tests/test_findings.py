@@ -21,7 +21,6 @@ from workloads.protocol import (
     RUN_EAGERLY,
     TUNED,
     VARIABLE_PREFIX,
-    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
 )
@@ -84,16 +83,6 @@ def test_a_copy_faster_than_the_link_is_impossible() -> None:
     assert first(narrow).cause is Cause.IMPOSSIBLE
     faster = run({"gpu1": speeds}, noise=0.001, min_accuracy=0)
     assert first(with_metrics(replace(faster, manifest=slower), **{BATCH_BYTES: 1.5e9})).cause is Cause.COPY
-
-
-def test_without_callbacks_the_loop_of_keras_stays() -> None:
-    speeds = {**FRAMEWORK, CUSTOM_LOOP: taking(10, wait_share=0.0), WITHOUT_FRAMEWORK: taking(15)}
-    played = run({"gpu0": speeds}, noise=0.001, min_accuracy=0)
-    finding = first(with_metrics(played, **{CALLBACKS: 0.025}))
-    assert finding.cause is Cause.CALLBACKS
-    assert finding.ablation.predicted.median == pytest.approx(40 / 15, rel=0.02)
-    finding = first(with_metrics(played, **{CALLBACKS: 0.025, RUN_EAGERLY: 1.0}))
-    assert finding.ablation.predicted.median == pytest.approx(40 / 10, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,17 @@ UNTRUSTED = replace(
 )  # fmt: skip
 
 
+def test_unsafe_trial_ids_are_rejected():
+    """Trial ids are folder names, and existing trial folders are deleted."""
+    text, _ = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
+    document = msgspec.msgpack.decode(lzma.decompress(base64.b64decode(text)))
+    for name in ("/home", "../../elsewhere", "", "."):
+        document["analysis"]["run"]["planned"][0]["id"] = name
+        changed = lzma.compress(msgspec.msgpack.encode(document), preset=0)
+        with pytest.raises(StoreError, match=r"planned.*id"):
+            unpack(base64.b64encode(changed).decode())
+
+
 def test_settings_that_need_consent():
     assert requested_resources(recorded(), rerun_options(recorded(), Options())) == {}
     run = with_options(UNTRUSTED)
@@ -160,19 +171,6 @@ def test_nothing_runs_without_consent_and_check_prints_what_needs_it(tmp_path):
     assert "--image cpu=evil.example/x" in printed.err
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
-
-
-def test_unsafe_trial_ids_are_rejected():
-    """Trial ids are folder names, and existing trial folders are deleted."""
-    made = lzma.decompress(
-        base64.b64decode(pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)[0])
-    )
-    document = msgspec.msgpack.decode(made)
-    for name in ("/home", "../../elsewhere", "", "."):
-        document["analysis"]["run"]["planned"][0]["id"] = name
-        changed = lzma.compress(msgspec.msgpack.encode(document), preset=0)
-        with pytest.raises(StoreError, match=r"planned.*id"):
-            unpack(base64.b64encode(changed).decode())
 
 
 class Environment:

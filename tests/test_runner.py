@@ -117,16 +117,13 @@ def test_successful_trials(bench):
 
 
 def test_a_soak_advances_by_seconds(bench):
-    """Four windows of half a second are the two seconds that were planned."""
     bench.variant = SOAK
     begun, *_ = good_events()
-    windows = [
-        line(
-            "window", variant=SOAK, index=index, start_ns=index * 10**9 // 2, end_ns=(index + 1) * 10**9 // 2,
-            steps=1, samples=1, wait_ns=-1,
-        )
+    half = {"variant": SOAK, "steps": 1, "samples": 1, "wait_ns": -1}  # a second
+    windows = (
+        line("window", index=index, start_ns=index * 10**9 // 2, end_ns=(index + 1) * 10**9 // 2, **half)
         for index in range(4)
-    ]  # fmt: skip
+    )
     run_all(bench, Script(writes=(begun, *windows)))
     assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (2, 2)
 
