@@ -21,6 +21,7 @@ from workloads.protocol import (
     RUN_EAGERLY,
     TUNED,
     VARIABLE_PREFIX,
+    WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
 )
@@ -57,6 +58,13 @@ def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause)
     assert finding.cause is cause
     assert finding.share.median == pytest.approx(0.75, abs=0.02)
     assert finding.gain == pytest.approx(4.0, rel=0.1)
+
+
+def test_without_callbacks_the_loop_of_keras_stays() -> None:
+    played = run({"gpu0": {**FRAMEWORK, WITHOUT_FRAMEWORK: taking(15)}}, noise=0.001, min_accuracy=0)
+    for metrics, left_ms in (({CALLBACKS: 0.025}, 15), ({CALLBACKS: 0.025, RUN_EAGERLY: 1.0}, 10)):
+        finding = first(with_metrics(played, **metrics))
+        assert finding.ablation.predicted.median == pytest.approx(40 / left_ms, rel=0.02)
 
 
 def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:

@@ -92,6 +92,7 @@ def test_cpu_shares_are_since_last_read_and_counters_cumulative(root):
     source.stop()
     shutil.rmtree(root / "sys/block/nvme0n1")
     shutil.rmtree(root / "proc/pressure")
+    write_files(root, {"proc/self/net/dev": ""})
     columns, gaps = start(HostSource(root))
     reasons = {metric: reason for _, metric, reason in gaps}
     without_psi = {metric for metric, reason in reasons.items() if "psi=1" in reason}
