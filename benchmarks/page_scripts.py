@@ -8,7 +8,6 @@ written here times the steps of fit. Prints bare speed over the page's speed for
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import typer
 
 from benchmarks.tables import markdown
 from harness.analysis import analyse
@@ -100,17 +100,11 @@ def scripts_of(run: Run, workload: str, device: str) -> Iterator[tuple[str, str]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "script.py")
             path.write_text(baseline, encoding="utf-8")
-            subprocess.run(
-                ["patch", "--quiet", str(path)], input=_placed(ran.diff, places), text=True, check=True
-            )
+            diff = ran.diff
+            for place in places.values():  # the folders of data in this container
+                diff = diff.replace(f"/tfbench{place}", place)
+            subprocess.run(["patch", "--quiet", str(path)], input=diff, text=True, check=True)
             yield ran.variant, path.read_text(encoding="utf-8")
-
-
-def _placed(text: str, places: Mapping[str, str]) -> str:
-    """Return a text with the folders of data in this container."""
-    for folder in places.values():
-        text = text.replace(f"/tfbench{folder}", folder)
-    return text
 
 
 def bare_speed(
@@ -150,15 +144,10 @@ def container_for(engine: DockerEngine, run: Run, device: str) -> ContainerSpec:
     gpus = tuple(run.manifest.gpus[position] for position in positions(device))
     growth = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
     return ContainerSpec(
-        image=next(each for each in run.manifest.images if each.target == target),
-        command=("python3", "/work/clock.py"),
-        environment=growth,
-        out=Path(),
-        mounts=(),
-        trial_id="bare",
-        run_id="bare",
+        image=next(each for each in run.manifest.images if each.target == target), environment=growth,
+        command=("python3", "/work/clock.py"), out=Path(), mounts=(), trial_id="bare", run_id="bare",
         gpu=choose_access(engine.info, gpus) if gpus else None,
-    )
+    )  # fmt: skip
 
 
 def data_folders(run: Run) -> dict[str, Path]:
@@ -171,20 +160,12 @@ def data_folders(run: Run) -> dict[str, Path]:
     return folders
 
 
-def main() -> None:
+def main(report: Path, device: str = "cpu") -> None:
     """Print the ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("report", type=Path)
-    parser.add_argument("--device", default="cpu")
-    arguments = parser.parse_args()
-    run = open_run(arguments.report)
     heads = ("workload", "variant", "page, samples/s", "bare, samples/s", "bare / page")
     with closing(DockerEngine.connect()) as engine:
-        for line in markdown(heads, _rows(engine, run, arguments.device)):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+        for line in markdown(heads, _rows(engine, open_run(report), device)):
+            print(line, flush=True)
 
 
 def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ...]]:
@@ -200,4 +181,4 @@ def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ..
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

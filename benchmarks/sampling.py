@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
 
 import psutil
 import typer
@@ -48,7 +47,6 @@ ENDLESS = 1_000_000
 VARIANTS = {"cifar100-mlp": BASELINE, "resnet50": MODEL_ONLY}
 NONE = "none"
 
-T = TypeVar("T")
 # Sampler -> its command; () for NONE.
 Commands = Mapping[str, Sequence[str]]
 
@@ -168,11 +166,13 @@ def commands(target: Training) -> Commands:
 def take_turns(
     samplers: Commands, rounds: int, turn_s: float = TURN_S, settle_s: float = SETTLE_S
 ) -> tuple[list[Turn], Mapping[str, str]]:
-    """Run samplers in turns, in a rotating order; return turns, and unavailable samplers with the reason."""
+    """Run samplers in turns; return turns, and unavailable samplers with the reason."""
     unavailable: dict[str, str] = {}
     turns: list[Turn] = []
     for number in range(rounds):
-        for name in rotated(list(samplers), number):
+        # Rotated, so that no sampler always follows the same other one.
+        first = number % len(samplers)
+        for name in (*list(samplers)[first:], *list(samplers)[:first]):
             if name in unavailable:
                 continue
             try:
@@ -223,12 +223,6 @@ def running(command: Sequence[str], log: Path, settle_s: float) -> Iterator[subp
 def _cpu_s(process: subprocess.Popen[bytes] | None) -> float:
     # The id of a process's CPU clock, as computed by clock_getcpuclockid(3).
     return time.clock_gettime((~process.pid << 3) | 2) if process else 0.0
-
-
-def rotated(samplers: Sequence[T], number: int) -> Sequence[T]:
-    """Return a round's order, rotated so that no sampler always follows the same other one."""
-    first = number % len(samplers)
-    return [*samplers[first:], *samplers[:first]]
 
 
 def speed(windows: Sequence[tuple[int, int, int]], start_ns: int, end_ns: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from harness.model.run import Run, Status
 from harness.run.store import read_run
@@ -101,10 +99,6 @@ class Tfbench:
     @property
     def statuses(self) -> dict[str, Status]:
         return {trial.id: trial.status for trial in self.read().trials}
-
-    def results(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.run_path / "results.json").read_text(encoding="utf-8"))
-        return document
 
     def trial_started(self, trial_id: str) -> bool:
         return any((self.folder / "runs").glob(f"*/trials/{trial_id}/out/events.jsonl"))

@@ -347,3 +347,8 @@ class Standin:
         for source in sources:
             source.stop()
         return Reading(columns=columns, samples=samples, gaps=gaps)
+
+
+@pytest.fixture
+def standin(monkeypatch: pytest.MonkeyPatch) -> Standin:
+    return Standin(monkeypatch)

@@ -35,13 +35,9 @@ def test_the_fastest_point_is_kept_in_95_percent_of_sweeps() -> None:
         hits = sum(point(0) in may_be_best(speeds) for speeds in sweeps)
         # Four standard errors below a proportion of 0.95.
         assert hits / SWEEPS > 0.95 - 4 * np.sqrt(0.95 * 0.05 / SWEEPS)
-
-
-def test_drift_common_to_all_points_cancels_out() -> None:
-    """Trials are interleaved, so even 20 % drift of the machine does not hide a difference."""
-    random = np.random.default_rng(3)
-    sweeps = [simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2) for _ in range(20)]
-    assert {may_be_best(speeds) for speeds in sweeps} == {frozenset({point(0)})}
+    # Trials are interleaved, so even 20 % drift of the machine does not hide a difference.
+    drifting = [simulated(random, [100.0, 95.0], 4, 0.002, drift=0.2) for _ in range(20)]
+    assert {may_be_best(speeds) for speeds in drifting} == {frozenset({point(0)})}
 
 
 def test_points_may_have_different_numbers_of_trials() -> None:
@@ -81,13 +77,6 @@ def test_paired_ratios_cover_the_truth_on_a_machine_that_drifts(n: int) -> None:
         assert np.median(np.array(widths, dtype=float)) < 0.05  # drift of the machine cancels out
 
 
-def test_ratios_with_few_common_trials() -> None:
-    assert ratio({}, {0: 1.0}) is None
-    for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
-        result = ratio({0: 6.0}, bottom)
-        assert (result.median, result.n) == (pytest.approx(3.0), 1)
-
-
 def test_welch_interval_matches_a_hand_calculation() -> None:
     """Formulas of Welch 1947, with a variance of 4e-4 for three values and 1e-4 for five."""
     top, bottom = np.exp(np.array([-0.02, 0.0, 0.02])), np.exp(np.array([-1, -1, 0, 1, 1]) * 0.01)
@@ -96,14 +85,10 @@ def test_welch_interval_matches_a_hand_calculation() -> None:
     assert result.degrees == pytest.approx((4e-4 / 3 + 2e-5) ** 2 / ((4e-4 / 3) ** 2 / 2 + 2e-5**2 / 4))
     skewed = gap_between([1.0, 2.0, 9.0], [1.0, 1.0, 1.0]).estimate()
     assert skewed.median == pytest.approx(2.0) and skewed.low < 2 < skewed.high
-
-
-def test_single_trials_have_no_interval_and_invalid_speeds_are_ignored() -> None:
     single = gap_between([3.0], [2.0, 2.1, 2.2]).estimate()
     assert single.n == 1 and single.low == single.median == single.high
-    assert sample([0.0, -1.0, math.nan]) is None
-    only = sample([0.0, 5.0])
-    assert only.n == 1
+    assert sample([0.0, -1.0, math.nan]) is None, "invalid speeds are ignored"
+    assert sample([0.0, 5.0]).n == 1
 
 
 SPEEDS = st.lists(st.floats(min_value=1e-3, max_value=1e9), min_size=1, max_size=20)
@@ -121,11 +106,12 @@ def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:
     each = estimate([7.0], "s")
     assert (each.median, each.low, each.high, each.n, each.half_width) == (7, 7, 7, 1, None)
     assert estimate([], "s") is estimate([float("nan"), float("inf")], "s") is None
-
-
-def test_non_positive_values_get_an_interval() -> None:
-    result = estimate([-1.0, 0.0, 1.0], "")
-    assert (-result.low, result.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
+    around = estimate([-1.0, 0.0, 1.0], "")
+    assert (-around.low, around.high) == pytest.approx((4.303 / np.sqrt(3),) * 2, rel=1e-3)
+    assert ratio({}, {0: 1.0}) is None
+    for bottom in ({0: 2.0}, {1: 2.0, 2: 2.0}):
+        result = ratio({0: 6.0}, bottom)
+        assert (result.median, result.n) == (pytest.approx(3.0), 1), "few common trials"
 
 
 @given(SPEEDS, st.floats(min_value=0.01, max_value=100))

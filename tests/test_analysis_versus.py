@@ -30,12 +30,10 @@ class TestExtract:
         assert {len(each.throughput) for each in extracted.speeds} == {4}
         assert sorted(each.device for each in extracted.findings) == ["cpu", "gpu0"]
         assert len(to_json(extracted)) < 20_000
-
-    def test_names_the_machine_and_its_limits(self):
         run = builders.gpu_run(trials=1)
         options = Options(cpus="0-1", cpu_quota=1.5)
-        extracted = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
-        assert extracted.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
+        limited = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
+        assert limited.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
     @pytest.mark.parametrize("kind", ["gpu", "machine", "bare", "empty", "failed", "hostile"])
     def test_survives_a_round_trip_through_its_file(self, kind):
@@ -53,15 +51,6 @@ class TestExtract:
                 read_extract_file(text)
 
 
-class TestOutcomes:
-    def test_more_comparisons_widen_each_interval(self):
-        few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
-        assert many.tests == 7 * few.tests
-        first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
-        assert second.high - second.low > first.high - first.low
-        assert second.median == first.median
-
-
 class TestStandings:
     def test_the_fastest_device_and_variant_counts(self):
         compared = versus([again(whole(3), 1, label="cpu only"), again(whole(0), 2, label="gpu")])
@@ -73,8 +62,7 @@ class TestStandings:
         ]
         score = (best[1] / best[0] * best[3] / best[2]) ** 0.5
         assert compared.standings[0].score.median == pytest.approx(score)
-
-    def test_models_that_do_not_learn_are_excluded(self):
+        # Models that do not learn are excluded.
         run = again(whole(), 1)
         speeds = tuple(replace(each, learned=each.variant != "tuned") for each in run.speeds)
         compared = versus([replace(run, speeds=speeds), run])
@@ -106,47 +94,40 @@ class TestComparable:
             if each.ratio:
                 assert each.not_comparable == ((section,) if each.workload == "cifar100-mlp" else ())
 
-    def test_the_machine_itself_may_differ(self):
-        other = changed(whole(), Section.MACHINE, "host_processor_model_name", "Xeon")
-        compared = versus([whole(), other])
-        (result,) = compared.differences
-        assert result.comparable
-        assert (result.field, result.values[1]) == ("host_processor_model_name", "Xeon")
-        assert not any(each.not_comparable for each in compared.results)
+    @pytest.mark.parametrize(
+        ("section", "field", "value", "differs", "not_comparable"),
+        [
+            (Section.MACHINE, "host_processor_model_name", "Xeon", True, set()),
+            (Section.DRIVER, "driver_version", "", False, set()),  # unknown
+            (Section.WORKLOADS, "cifar100-mlp cpu batch size", "64", True, {("cifar100-mlp", "cpu", "baseline")}),
+        ],
+    )  # fmt: skip
+    def test_other_differences(self, section, field, value, differs, not_comparable):
+        compared = versus([whole(), changed(whole(), section, field, value)])
+        assert [(each.field, each.values[1]) for each in compared.differences] == [(field, value)] * differs
+        assert {each.key for each in compared.results if each.not_comparable} == not_comparable
 
-    def test_unknown_values_are_not_differences(self):
-        compared = versus([whole(), changed(whole(), Section.DRIVER, "driver_version", "")])
-        assert compared.differences == ()
-
-    def test_mig_instances_of_a_gpu_are_the_same_machine(self):
+    def test_mig_instances_of_a_gpu_and_short_batches_are_no_differences(self):
         run = builders.gpu_run(trials=1)
         gpus = [(replace(run.manifest.gpus[0], mig_uuid=f"MIG-{number}"),) for number in (1, 2)]
         first, second = (facts(replace(run, manifest=replace(run.manifest, gpus=each))) for each in gpus)
         assert first == second
-
-    def test_batch_size_matters_only_for_the_baseline(self):
-        field = "cifar100-mlp cpu batch size"
-        other = changed(whole(), Section.WORKLOADS, field, "64")
-        result = {each.key for each in versus([whole(), other]).results if each.not_comparable}
-        assert result == {("cifar100-mlp", "cpu", "baseline")}
-
-    def test_short_batches_do_not_change_the_batch_size(self):
-        run = builders.cpu_run(trials=1)
         windows = tuple(replace(each, samples=each.samples * 3 // 4) for each in run.trials[0].windows)
-        shorter = replace(run, trials=(replace(run.trials[0], windows=windows),))
-        assert versus([extract(analyse(each)) for each in (run, shorter)]).differences == ()
+        shorter = replace(run, trials=(replace(run.trials[0], windows=windows), *run.trials[1:]))
+        assert versus([extract(analyse(each)) for each in (run, shorter)]).differences == (), "of batch sizes"
 
 
 class TestFleet:
     def test_only_the_outlier_among_nodes_is_slower(self):
+        few, many = (versus([again(whole(), seed) for seed in range(1, count)]) for count in (3, 9))
+        assert many.tests == 7 * few.tests
+        first, second = (next(each.ratio for each in made.results if each.ratio) for made in (few, many))
+        assert second.high - second.low > first.high - first.low, "more comparisons widen each interval"
+        assert second.median == first.median
         compared = versus(fleet(90, kinds=(0,), slow=(31,)))
         slower = {each.run for each in compared.results if each.outcome is Outcome.SLOWER}
         assert [compared.runs[run].label for run in slower] == ["node-031"]
         assert [compared.runs[run].label for run in shown_runs(compared)] == ["node-000", "node-031"]
-
-    def test_equal_labels_are_made_unique(self):
-        compared = versus([again(whole(), seed, label="x") for seed in (1, 2, 3)])
-        assert [run.label for run in compared.runs] == ["x", "x (2)", "x (3)"]
 
 
 class TestGate:

@@ -54,18 +54,18 @@ class TestCompare:
         assert float(rows[-1]["ratio"]) == pytest.approx(1 / 1.12, rel=0.02)
         assert "slower" in (tmp_path / "out/comparison.md").read_text(encoding="utf-8")
         assert "run-2 is 0.89" in printed.err
+        shutil.copytree(pair[1], not_utf_8 := tmp_path / "b\udcff")
+        printed = tfbench("compare", not_utf_8, *references(), "-f", "html,md,json", "-o", tmp_path)
+        assert printed.code == 0, printed.err
+        assert "What the machines can do" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
 
-    def test_inputs_are_not_overwritten(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        page = tmp_path / "there.html"
-        assert tfbench("report", pair[1], "-o", page).code == 0
+    def test_accepts_labels_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
+        page = pair[1] / "report.html"
+        assert tfbench("report", pair[1]).code == 0
         before = page.read_bytes()
         printed = tfbench("compare", pair[0], page, "-o", page)
         assert (printed.code, printed.out) == (2, "")
-        assert "overwrite" in printed.err
-        assert page.read_bytes() == before
-
-    def test_accepts_labels_reports_extracts_and_prices(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        assert tfbench("report", pair[1]).code == 0
+        assert "overwrite" in printed.err and page.read_bytes() == before
         extract = tmp_path / "far.extract.json"
         shutil.copy(references()["h200"], extract)
         runs = (f"old={pair[0]}", f"new={pair[1] / 'report.html'}", f"far={extract}")
@@ -77,27 +77,17 @@ class TestCompare:
         middle = statistics.median(speed["throughput"])
         assert speed["cost_per_million"] == pytest.approx(1e6 * 3.6 / 3600 / middle, rel=0.01)
 
-    def test_a_machine_that_ships_with_tfbench_may_be_the_baseline(self, tfbench: Call, pair) -> None:
+    def test_the_baseline_may_be_a_machine_that_ships_with_tfbench_or_one_of_the_runs(
+        self, tfbench: Call, pair
+    ) -> None:
         printed = tfbench("compare", pair[0], "--baseline", "h200", "-f", "json", "-o", "-")
         document = json.loads(printed.out)
         assert document["runs"][0]["label"] == "h200"
         assert document["runs"][1]["run_id"] == "run-1"
         assert document["reference"] == 0
-
-    def test_machines_that_ship_with_tfbench_make_a_page(self, tfbench: Call, tmp_path: Path) -> None:
-        printed = tfbench("compare", *references(), "-f", "html,md", "-o", tmp_path)
-        assert printed.code == 0, printed.err
-        assert "What the machines can do" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
-
-    def test_paths_need_not_be_utf_8(self, tfbench: Call, pair, tmp_path: Path) -> None:
-        shutil.copytree(pair[1], tmp_path / "b\udcff")
-        printed = tfbench("compare", pair[0], tmp_path / "b\udcff", "-f", "html,json", "-o", tmp_path)
-        assert printed.code == 0, printed.err
-
-    def test_the_baseline_may_be_one_of_the_runs_and_keeps_its_name(self, tfbench: Call, pair) -> None:
         printed = tfbench("compare", *pair, "--baseline", f"old={pair[1]}", "-f", "json", "-o", "-")
         document = json.loads(printed.out)
-        assert document["runs"][document["reference"]]["label"] == "old"
+        assert document["runs"][document["reference"]]["label"] == "old", "it keeps its name"
         assert len(document["runs"]) == 2
 
     @pytest.mark.parametrize(
@@ -130,12 +120,6 @@ class TestBaseline:
     def check(self, tfbench: Call, run: Path, baseline: Path, *more: object) -> Printed:
         return tfbench("compare", run, "--baseline", baseline, "-f", "md", "-o", "-", *more)
 
-    def test_slower_runs_exit_with_10(self, tfbench: Call, pair) -> None:
-        printed = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
-        assert printed.code == 10
-        assert "2 of 2 speeds slower" in printed.err
-        assert "❌ slower" in printed.out, "the table is written in any case"
-
     def test_machines_without_a_common_workload_do_not_fail_a_check(
         self, tfbench: Call, tmp_path: Path
     ) -> None:
@@ -150,7 +134,9 @@ class TestBaseline:
         printed = tfbench("compare", "h200", *words)
         assert printed.code == 10 and "nothing could be compared" in printed.err
 
-    def test_undecidable_comparisons_do_not_pass(self, tfbench: Call, pair, tmp_path: Path) -> None:
+    def test_slower_runs_and_undecidable_comparisons_exit_with_10(
+        self, tfbench: Call, pair, tmp_path: Path
+    ) -> None:
         once = written(tmp_path / "once", trials=1)
         both = write_run(tmp_path / "both", builders.gpu_run(trials=3)).path
         for run, baseline, words, reason in (
@@ -162,6 +148,10 @@ class TestBaseline:
             assert printed.code == 10
             assert reason in printed.err
         assert self.check(tfbench, pair[0], both, "--fail-if-slower", "0.9", "-d", "cpu").code == 0
+        printed = self.check(tfbench, pair[1], pair[0], "--fail-if-slower", "5%")
+        assert printed.code == 10
+        assert "2 of 2 speeds slower" in printed.err
+        assert "❌ slower" in printed.out, "the table is written in any case"
 
 
 def test_filtering_by_workload_and_device() -> None:

@@ -43,13 +43,10 @@ def test_order_of_endpoints():
         "/run/podman/podman.sock",
     ]
     assert endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}) == {Path("/d.sock"): "DOCKER_HOST"}
-
-
-@pytest.mark.parametrize("url", ["ssh://lab", "tcp://127.0.0.1:2375", "http://lab"])
-def test_remote_engine_is_an_error(url):
-    with pytest.raises(EngineError, match="another machine") as raised:
-        endpoints({"DOCKER_HOST": url})
-    assert "tfbench fleet" in raised.value.hint
+    for url in ("ssh://lab", "tcp://127.0.0.1:2375", "http://lab"):
+        with pytest.raises(EngineError, match="another machine") as raised:
+            endpoints({"DOCKER_HOST": url})
+        assert "tfbench fleet" in raised.value.hint
 
 
 def describe_engine(component: str, **changes: object) -> EngineInfo:
@@ -67,7 +64,7 @@ def test_podman_is_detected_by_component():
         describe_engine("Engine", Name="elsewhere")
 
 
-def test_error_gives_reason_for_each_socket(tmp_path):
+def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     sockets = {tmp_path / "none.sock": "Docker", tmp_path / "file": "Podman"}
     with pytest.raises(EngineError) as raised:
@@ -77,6 +74,10 @@ def test_error_gives_reason_for_each_socket(tmp_path):
     assert raised.value.message.count("Connection refused") == 1
     for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
         assert remedy in raised.value.hint
+    (tmp_path / "config.json").write_text("[]")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    with pytest.raises(EngineError, match=r"config\.json is damaged"):
+        connect_first({tmp_path / "file": "Docker"})
 
 
 @contextmanager
@@ -145,14 +146,6 @@ def test_an_engine_that_describes_itself_strangely_is_an_error():
         DockerEngine.connect({"DOCKER_HOST": f"unix://{socket}"})
 
 
-def test_a_damaged_configuration_of_docker_is_told(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text("[]")
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    (tmp_path / "socket").touch()
-    with pytest.raises(EngineError, match=r"config\.json is damaged"):
-        connect_first({tmp_path / "socket": "Docker"})
-
-
 @pytest.mark.parametrize(
     ("changes", "uid", "user", "host_ids", "namespace"),
     [
@@ -178,16 +171,16 @@ def test_options_contain_only_supported_limits():
     unlimited = host_options(SPEC, replace(DAEMON, limits=frozenset(), selinux=True), identity, ())
     assert not limits.keys() & unlimited.keys()
     assert unlimited["security_opt"] == ["no-new-privileges", "label=disable"], "needed to read mounts"
-
-
-@pytest.mark.parametrize(
-    ("kind", "nodes", "driver", "ids"),
-    [("toolkit", (), "nvidia", ["GPU-a"]), ("cdi", ("nvidia.com/gpu=0",), "cdi", ["nvidia.com/gpu=0"])],
-)
-def test_gpu_request_of_each_access_kind(kind, nodes, driver, ids):
-    spec = replace(SPEC, gpu=GpuAccess(kind=kind, uuids=("GPU-a",), device_nodes=nodes))
-    (request,) = host_options(spec, DAEMON, identity_for(DAEMON, 1000, 1000), ())["device_requests"]
-    assert (request["Driver"], request["DeviceIDs"]) == (driver, ids)
+    for kind, nodes, wanted in (
+        ("toolkit", (), ("nvidia", ["GPU-a"])), ("cdi", ("nvidia.com/gpu=0",), ("cdi", ["nvidia.com/gpu=0"])),
+    ):  # fmt: skip
+        spec = replace(SPEC, gpu=GpuAccess(kind=kind, uuids=("GPU-a",), device_nodes=nodes))
+        (request,) = host_options(spec, DAEMON, identity, ())["device_requests"]
+        assert (request["Driver"], request["DeviceIDs"]) == wanted
+    mount = Mount(container=FILE_DIR, host=Path("/x\udcff"))
+    with pytest.raises(EngineError, match="not UTF-8") as raised:
+        host_options(SPEC, DAEMON, identity, (mount,))
+    assert raised.value.message.isprintable()
 
 
 def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_path):
@@ -198,12 +191,9 @@ def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_pat
     assert options["device_requests"] is None
     assert options["devices"] == [f"{node}:{node}:rw", "/dev/null:/dev/null:rw"]
     assert options["group_add"] == [node.stat().st_gid]
-
-
-def test_driver_libraries_precede_image_libraries():
     gpu = GpuAccess(kind="devices", uuids=("GPU-a",), environment={"LD_LIBRARY_PATH": "/driver/lib64"})
     variables = environment(replace(SPEC, gpu=gpu), {"LD_LIBRARY_PATH": "/opt/lib"})
-    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib"
+    assert variables["LD_LIBRARY_PATH"] == "/driver/lib64:/opt/lib", "those of the driver first"
     assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
@@ -212,6 +202,7 @@ def test_unreadable_mount_is_an_error(tmp_path):
     (tmp_path / "key").touch(mode=0o600)
     tmp_path.chmod(0o755)
     script, data = (Mount(container=where, host=tmp_path) for where in (FILE_DIR, "/tfbench/data"))
+    (tmp_path / ".#train.py").symlink_to("user@host.1234:1")  # an editor's lock
     check_readable([script])
     with pytest.raises(EngineError, match=r"cannot read .*key") as raised:
         check_readable([data])
@@ -231,13 +222,6 @@ def test_a_folder_of_the_user_may_hold_unreadable_files(tmp_path):
     with pytest.raises(EngineError) as raised:
         check_readable([Mount(container=str(tmp_path), host=tmp_path)])
     assert "chmod" not in raised.value.hint
-
-
-def test_name_that_is_not_utf8_is_a_clear_error(tmp_path):
-    mount = Mount(container=FILE_DIR, host=tmp_path / "x\udcff")
-    with pytest.raises(EngineError, match="not UTF-8") as raised:
-        host_options(SPEC, DAEMON, identity_for(DAEMON, 1000, 1000), (mount,))
-    assert raised.value.message.isprintable()
 
 
 DOCKER = EngineInfo(name="docker", version="28.0", isolated=True, runtimes=("runc",))
@@ -268,6 +252,9 @@ def test_select_by_index_uuid_and_mig():
     assert select_gpus(gpus, "1,0") == (SECOND, H200)
     assert select_gpus(gpus, " 0, GPU-aaaa-0 ") == (H200,)
     assert select_gpus(gpus, "MIG-1") == (MIG_INSTANCES[1],)
+    for selection in ("0", "all"):
+        with pytest.raises(UsageError, match="MIG mode"):
+            select_gpus((replace(H200, mig_enabled=True),), selection)
 
 
 @pytest.mark.parametrize(
@@ -282,12 +269,6 @@ def test_select_error_lists_gpus(selection, message):
         assert name in raised.value.message
 
 
-def test_select_rejects_gpu_in_mig_mode_without_instances():
-    for selection in ("0", "all"):
-        with pytest.raises(UsageError, match="MIG mode"):
-            select_gpus((replace(H200, mig_enabled=True),), selection)
-
-
 def test_check_driver():
     assert check_driver((H200, replace(H200, driver_version="525.60.13"))) == ()
     with pytest.raises(GpuError, match=r"is 470\.256\.02; .* needs 525\.60\.13"):
@@ -299,18 +280,20 @@ def test_check_driver():
     assert "takes minutes" in remark
 
 
-def test_local_process_sees_only_gpus_of_its_trial(tmp_path):
+def test_access_of_each_engine(tmp_path):
     chosen = access(tmp_path, (SECOND, H200), EngineInfo(name="local", version="3", isolated=False))
     assert chosen.kind == "host"
     assert chosen.environment["CUDA_VISIBLE_DEVICES"] == "GPU-abbb-1,GPU-aaaa-0"
-
-
-def test_toolkit_is_detected_by_runtime_or_hook(tmp_path):
     chosen = access(tmp_path, engine=replace(DOCKER, runtimes=("nvidia", "runc")))
     assert (chosen.kind, chosen.uuids) == ("toolkit", ("GPU-aaaa-0",))
     assert (chosen.device_nodes, chosen.mounts) == ((), ())
     create(tmp_path, "usr/bin/nvidia-container-runtime-hook")
     assert access(tmp_path).kind == "toolkit"
+    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
+    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
+    assert access(tmp_path, engine=podman).kind == "cdi"
+    with pytest.raises(GpuError, match="one MIG instance"):
+        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))
 
 
 @pytest.mark.parametrize(
@@ -332,12 +315,6 @@ def test_cdi_names_are_read_from_specification(tmp_path, names, expected, suffix
     assert chosen.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_podman_prefers_cdi_to_docker_runtime(tmp_path):
-    create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
-    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
-    assert access(tmp_path, engine=podman).kind == "cdi"
-
-
 def test_device_nodes_with_driver_libraries(tmp_path):
     create_nodes(tmp_path, 0, 1, 2)
     compiler = f"libnvidia-gpucomp.so.{DRIVER}"
@@ -357,13 +334,10 @@ def test_device_nodes_with_driver_libraries(tmp_path):
         "NVIDIA_VISIBLE_DEVICES": "void",
         "LD_LIBRARY_PATH": CONTAINER_LIBRARIES,
     }
-
-
-def test_driver_folder_is_where_linker_finds_nvml(tmp_path):
-    shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")  # any loadable library
+    # The driver's folder is where the linker finds NVML; any library can be loaded.
+    shutil.copy(_psutil_linux.__file__, tmp_path / "libnvidia-ml.so.1")
     code = "from harness.engines.gpu_access import driver_folder; print(driver_folder())"
-    folder = output_of(sys.executable, "-c", code, LD_LIBRARY_PATH=str(tmp_path)).strip()
-    assert folder == str(tmp_path)
+    assert output_of(sys.executable, "-c", code, LD_LIBRARY_PATH=str(tmp_path)).strip() == str(tmp_path)
 
 
 def test_error_lists_missing_parts(tmp_path):
@@ -385,8 +359,3 @@ def test_error_lists_missing_parts(tmp_path):
         access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
     assert "does not list GPU-aaaa-0" in raised.value.message
     assert "no libcuda.so.1" in raised.value.message
-
-
-def test_several_mig_instances_are_an_error(tmp_path):
-    with pytest.raises(GpuError, match="one MIG instance"):
-        access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))

@@ -89,12 +89,17 @@ def check_cifar(folder: Path) -> None:
 
 class TestReal:
     def test_manually_placed_archive_is_used(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="only as procedural"):
+            ensure_data(replace(CIFAR, name="mine"), tmp_path, "real", 1, Silent())
         archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
         folder, info = prepare(tmp_path, available(archive), "auto")
         check_cifar(folder)
         assert (info.kind, info.workload, info.name) == ("real", "", "small-cifar")
         few, _ = prepare(tmp_path, available(archive), data=replace(CIFAR, train=5, test=2))
         assert load(few)["y_train"].tolist() == LABELS["train"][:5]
+        for wrong in ({"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}):
+            with pytest.raises(UsageError, match="does not match"):
+                prepare(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
 
     def test_truncated_archive_is_replaced_and_downloaded_once(self, tmp_path: Path) -> None:
         archive = cifar_archive(tmp_path / "home/small.tar.gz")
@@ -110,45 +115,28 @@ class TestReal:
         assert str(truncated) in raised.value.hint
         with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
+            content = archive.read_bytes()
+            archive.write_bytes(b"<html>please log in</html>")
+            with pytest.raises(DataError, match="checksum"):
+                prepare(tmp_path / "other", table)
+            assert not list((tmp_path / "other/data/archives").glob("small*gz*"))
+            archive.write_bytes(content)
             folder, _ = prepare(tmp_path / "cache", table, "auto")
         check_cifar(folder)
         assert truncated.read_bytes() == archive.read_bytes()
         again, info = prepare(tmp_path / "cache", unreachable)
         assert (again, info.kind) == (folder, "real")
 
-    def test_wrong_checksum_is_an_error(self, tmp_path: Path) -> None:
-        archive = cifar_archive(tmp_path / "home/small.tar.gz")
-        with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
-            table = available(archive, url)
-            archive.write_bytes(b"<html>please log in</html>")
-            with pytest.raises(DataError, match="checksum"):
-                prepare(tmp_path / "cache", table)
-        assert not list((tmp_path / "cache/data/archives").glob("small*gz*"))
-
-    @pytest.mark.parametrize(
-        "wrong", [{"shape": (28, 28)}, {"train": 21}, {"test": 7}, {"classes": 5}], ids=str
-    )
-    def test_declaration_must_match_dataset(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
-        archive = cifar_archive(tmp_path / "data/archives/small.tar.gz")
-        with pytest.raises(UsageError, match="does not match"):
-            prepare(tmp_path, available(archive), "auto", data=replace(CIFAR, **wrong))
-
-    def test_real_mode_needs_published_dataset(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match="only as procedural"):
-            ensure_data(replace(CIFAR, name="mine"), tmp_path, "real", 1, Silent())
-
 
 class TestFormats:
     def test_idx(self, tmp_path: Path) -> None:
         x, y = RANDOM.integers(256, size=(5, 28, 28), dtype=np.uint8), np.arange(5, dtype=np.uint8)
-        files = []
-        for number, array in enumerate((x, y, x[:2], y[:2])):
+        files = [tmp_path / f"{number}.gz" for number in range(4)]
+        for file, array in zip(files, wanted := (x, y, x[:2], y[:2]), strict=True):
             header = b"\0\0\x08" + bytes([array.ndim]) + np.array(array.shape, ">u4").tobytes()
-            files.append(tmp_path / f"{number}.gz")
-            files[-1].write_bytes(gzip.compress(header + array.tobytes()))
-        arrays = read_idx_files(files, CIFAR)
-        for name, expected in zip(ARRAYS, (x, y, x[:2], y[:2]), strict=True):
-            np.testing.assert_array_equal(arrays[name], expected)
+            file.write_bytes(gzip.compress(header + array.tobytes()))
+        for name, expected in zip(ARRAYS, wanted, strict=True):
+            np.testing.assert_array_equal(read_idx_files(files, CIFAR)[name], expected)
 
     def test_reviews_are_tokenized_by_keras_convention(self, tmp_path: Path) -> None:
         reviews = np.empty(4, object)
@@ -198,6 +186,10 @@ def jpegs(folder: Path) -> list[str]:
 def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, data: Data) -> None:
     folder, info = generate(tmp_path / "a", data)
     assert (info.kind, info.name, info.why) == ("procedural", data.name, "requested")
+    (tmp_path / "file").write_text("a file, not a folder")
+    with pytest.raises(DataError, match="Cannot write data") as raised:
+        generate(tmp_path / "file", data)
+    assert "TFBENCH_CACHE" in raised.value.hint
     assert generate(tmp_path / "b", data)[1] == info
     assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256
     progress = RecordingProgress()
@@ -211,32 +203,21 @@ def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, da
         assert not any(sample.tobytes() in train for sample in np.load(folder / "x_test.npy"))
 
 
-class TestPictures:
-    @pytest.mark.parametrize(
-        ("shape", "dtype"),
-        [((28, 28), "uint8"), ((20,), "float32"), ((4, 4, 4, 2), "int16"), ((1,), "float64")],
-    )
-    def test_any_shape_and_type(self, tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
-        data = Data(name="x", shape=shape, classes=300, train=600, test=300, dtype=dtype)
-        result = arrays(tmp_path, data)
-        assert (result["x_train"].shape, result["x_test"].shape) == ((600, *shape), (300, *shape))
-        assert result["x_train"].dtype == np.dtype(dtype)
-        assert np.bincount(result["y_train"]).tolist() == [2] * 300
-        assert np.isfinite(result["x_train"]).all()
-        assert result["x_train"].std() > 0
-
-    def test_linear_model_is_better_than_chance_but_not_perfect(self, tmp_path: Path) -> None:
-        """A linear model cannot undo shifts."""
-        result = arrays(tmp_path, replace(PICTURES, shape=(16, 16, 1), classes=10, train=4000, test=1000))
-        x = np.c_[result["x_train"].reshape(4000, -1) / 255.0 - 0.5, np.ones(4000)]
-        weights = np.linalg.solve(x.T @ x + np.eye(257), x.T @ np.eye(10)[result["y_train"]])
-        test = np.c_[result["x_test"].reshape(1000, -1) / 255.0 - 0.5, np.ones(1000)]
-        accuracy = ((test @ weights).argmax(axis=1) == result["y_test"]).mean()
-        assert 0.3 < accuracy < 0.98
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((28, 28), "uint8"), ((20,), "float32"), ((4, 4, 4, 2), "int16"), ((1,), "float64")],
+)
+def test_pictures_of_any_shape_and_type(tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
+    data = Data(name="x", shape=shape, classes=300, train=600, test=300, dtype=dtype)
+    result = arrays(tmp_path, data)
+    assert (result["x_train"].shape, result["x_test"].shape) == ((600, *shape), (300, *shape))
+    assert result["x_train"].dtype == np.dtype(dtype)
+    assert np.bincount(result["y_train"]).tolist() == [2] * 300
+    assert np.isfinite(result["x_train"]).all() and result["x_train"].std() > 0
 
 
 class TestTokens:
-    def test_statistics_match_real_reviews(self, tmp_path: Path) -> None:
+    def test_statistics_match_real_reviews_which_can_be_told_but_not_perfectly(self, tmp_path: Path) -> None:
         result = arrays(tmp_path, TOKENS)
         x = result["x_train"]
         assert (x.dtype, x.shape) == (np.dtype(np.uint16), (4_000, 500))
@@ -250,9 +231,6 @@ class TestTokens:
         assert counts[FIRST_WORD] > 3 * counts[FIRST_WORD + 9], "Zipf's law"
         assert counts[RARE] == counts[3] == 0
         assert x.max() < 5_000
-
-    def test_naive_bayes_is_better_than_chance_but_not_perfect(self, tmp_path: Path) -> None:
-        result = arrays(tmp_path, TOKENS)
         observed = np.zeros((2, 5_000))
         for label in (0, 1):
             np.add.at(observed[label], result["x_train"][result["y_train"] == label].ravel(), 1)
@@ -260,19 +238,6 @@ class TestTokens:
         weights[:50] = weights[606:] = 0.0  # opinions have ranks in between
         right = (weights[result["x_test"]].sum(axis=1) > 0) == result["y_test"]
         assert 0.65 < right.mean() < 0.99
-
-
-def test_nearest_neighbours_predict_table_class(tmp_path: Path) -> None:
-    """In a table of noise the neighbours would agree half of the time."""
-    result = arrays(tmp_path, TABLE)
-    assert abs(result["y_train"].mean() - 0.5) < 0.02
-    spread = result["x_train"].std(axis=0)
-    x = result["x_train"] / spread
-    hits = [
-        result["y_train"][np.square(x - row).sum(axis=1).argsort()[:25]].mean().round() == label
-        for row, label in zip(result["x_test"][:150] / spread, result["y_test"], strict=False)
-    ]
-    assert np.mean(hits) > 0.6
 
 
 def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:
@@ -291,13 +256,6 @@ def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:
     assert sizes.max() <= 500
     assert sizes.min() < 200
     assert info.size_bytes / 200 == pytest.approx(31_400, rel=0.1)
-
-
-def test_unwritable_cache_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(DataError, match="Cannot write data") as raised:
-        generate(tmp_path / "cache", PICTURES)
-    assert "TFBENCH_CACHE" in raised.value.hint
 
 
 def picture(seed: int, mode: str = "RGB", kind: str = "JPEG") -> bytes:
@@ -333,6 +291,8 @@ def pets_archive(path: Path) -> Path:
 def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     table = available(pets_archive(tmp_path / "data/archives/pets.zip"), pets=unpack_pets)
     folder, info = ensure_data(JPEGS, tmp_path, "real", 1, Silent(), table)
+    assert [name for name, content in BROKEN.items() if is_intact(content)] == []
+    assert is_intact(picture(5)) and is_intact(picture(5, mode="L"))
     assert len(list(folder.rglob("*.jpg"))) == 80
     # The first thirty intact pictures of a class are for training, the next for testing.
     assert (folder / "train/cat/00000.jpg").read_bytes() == picture(0)
@@ -343,8 +303,3 @@ def test_broken_files_are_skipped_and_counted(tmp_path: Path) -> None:
     assert again == info, "the number of skipped files is cached"
     with pytest.raises(DataError, match=r"fewer than 50 .* cat"):
         ensure_data(replace(JPEGS, train=80), tmp_path, "real", 1, Silent(), table)
-
-
-def test_broken_files_are_detected() -> None:
-    assert [name for name, content in BROKEN.items() if is_intact(content)] == []
-    assert is_intact(picture(5)) and is_intact(picture(5, mode="L"))

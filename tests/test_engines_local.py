@@ -45,14 +45,9 @@ def wait_until_ended(*pids: int) -> None:
     ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)]
 )
 def test_exit_status_is_that_of_command(script, code):
-    process = start("sh", "-c", script)
+    process = start("sh", "-c", f"echo out; cat; echo err >&2; {script}")
+    assert process.stdout.read() == "out\nerr\n", "the command has no input"
     assert process.wait() == code
-
-
-def test_command_has_no_input_and_output_is_passed_through():
-    process = start("sh", "-c", "echo out; cat; echo err >&2")
-    assert process.stdout.read() == "out\nerr\n"
-    assert process.wait() == 0
 
 
 def test_ends_unless_start_is_signalled():
@@ -62,29 +57,23 @@ def test_ends_unless_start_is_signalled():
     signalled.stdin.write("\n")
     signalled.stdin.flush()
     assert signalled.wait() == 3
+    process = start("sh", "-c", "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert process.stdout.readline() == "caught\n", "SIGTERM is forwarded"
+    assert process.wait() == 5
 
 
-def test_orphans_are_killed_with_command():
+def test_command_and_orphans_are_killed_with_the_first_process():
     process = start("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!")
     orphan = int(process.stdout.readline())
     assert process.wait() == 0
     assert has_ended(orphan)
-
-
-def test_command_is_killed_with_first_process():
     process = start("sh", "-c", "echo $$; exec sleep 1000")
     command = int(process.stdout.readline())
     process.kill()
     process.wait()
     wait_until_ended(command)
-
-
-def test_sigterm_is_forwarded():
-    process = start("sh", "-c", "trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
-    assert process.stdout.readline() == "ready\n"
-    process.terminate()
-    assert process.stdout.readline() == "caught\n"
-    assert process.wait() == 5
 
 
 IMAGE = image(sys.executable)
@@ -147,7 +136,25 @@ def test_environment_gpus_and_cpus_of_process(engine, make_spec, monkeypatch):
         assert cpus == [cpu]
 
 
+ESCAPE = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(1000)
+time.sleep(0.3)
+os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(1000)
+"""
+
+
 def test_log_is_truncated_and_kill_ends_descendants(engine, make_spec, temporary):
+    with pytest.raises(EngineError, match="Could not start trial a-trial"):
+        engine.start(make_spec("true", image=replace(IMAGE, reference="/nowhere/python")))
+    with pytest.raises(EngineError, match=r"a-trial .* 0\.2 s"):
+        run_to_end(engine, make_spec("sleep", "1000"), 0.2)
+    assert list(temporary.iterdir()) == []
     script = "yes xxxxxxxxxxxxxxxxxxx | head -c 1000000; setsid sleep 1000 & echo $!; wait"
     container = engine.start(make_spec("sh", "-c", script))
     while not (text := container.log()).endswith("\n") or not text.splitlines()[-1].isdigit():
@@ -160,13 +167,12 @@ def test_log_is_truncated_and_kill_ends_descendants(engine, make_spec, temporary
     assert has_ended(int(text.splitlines()[-1]))
     container.remove()
     container.remove()
-    assert list(temporary.iterdir()) == []
-
-
-def test_missing_python_is_an_error_and_leaves_nothing(engine, make_spec, temporary):
-    missing = replace(IMAGE, reference="/nowhere/python")
-    with pytest.raises(EngineError, match="Could not start trial a-trial"):
-        engine.start(make_spec("true", image=missing))
+    container = engine.start(make_spec("python3", "-c", ESCAPE))  # kills its first process
+    while container.poll() is None:
+        time.sleep(0.01)
+    container.kill()
+    assert has_ended(int(container.log()))
+    container.remove()
     assert list(temporary.iterdir()) == []
 
 
@@ -200,31 +206,3 @@ def test_trial_of_killed_harness_ends_and_next_harness_removes_its_files(engine,
     unfinished = write_files(temporary / "tfbench-x", {"owner": "{half a reco"})
     engine.remove_stale()
     assert list(temporary.iterdir()) == [unfinished]
-
-
-def test_timeout_is_an_error(engine, make_spec):
-    with pytest.raises(EngineError, match=r"a-trial .* 0\.2 s"):
-        run_to_end(engine, make_spec("sleep", "1000"), 0.2)
-
-
-ESCAPE = """
-import os, signal, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-    time.sleep(1000)
-time.sleep(0.3)
-os.kill(os.getppid(), signal.SIGKILL)
-time.sleep(1000)
-"""
-
-
-def test_descendants_of_a_killed_first_process_end_with_the_trial(engine, make_spec, temporary):
-    container = engine.start(make_spec("python3", "-c", ESCAPE))
-    while container.poll() is None:
-        time.sleep(0.01)
-    container.kill()
-    assert has_ended(int(container.log()))
-    container.remove()
-    assert list(temporary.iterdir()) == []

@@ -111,6 +111,21 @@ def test_malformed_line_ends_reading_but_keeps_earlier_events(file, garbage, exp
     assert not log.ended
 
 
+def test_files_without_a_start_or_too_large(file):
+    assert "no events" in read_log(file).problem
+    for text in ("", line("end")):
+        file.write_text(text, encoding="utf-8")
+        assert "no events" in read_log(file).problem
+    params = {str(n): "y" * 1000 for n in range(400)}
+    large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
+    file.write_text(start_line() + "".join(large), encoding="utf-8")
+    log = read_log(file)
+    assert 0 < len(log.variants) < 40, "each event is below its limit, but their sum is not"
+    assert "characters" in log.problem
+    os.truncate(file, events.MAX_BYTES + 1)
+    assert "larger than 256 MiB" in read_log(file).problem
+
+
 def test_all_text_is_made_printable(file):
     bad = "a\ud800\x1b[31mred\x1b]0;title\x07\x00\u202e"
     change = {"what": bad, "before": bad, "after": bad}
@@ -134,29 +149,6 @@ def test_all_text_is_made_printable(file):
     assert repr(log).encode()
 
 
-def test_too_much_text_ends_reading(file):
-    """Each event is below its limit, but their sum is not."""
-    params = {str(n): "y" * 1000 for n in range(400)}
-    large = (line("variant", variant=f"x{number}", params=params, changes=[]) for number in range(40))
-    file.write_text(start_line() + "".join(large), encoding="utf-8")
-    log = read_log(file)
-    assert 0 < len(log.variants) < 40
-    assert "characters" in log.problem
-
-
-@pytest.mark.parametrize("text", [None, "", line("end")], ids=["no file", "empty", "no first one"])
-def test_file_without_start_event(file, text):
-    if text is not None:
-        file.write_text(text, encoding="utf-8")
-    assert "no events" in read_log(file).problem
-
-
-def test_huge_file_is_not_read(file):
-    with file.open("wb") as sparse:
-        sparse.truncate(events.MAX_BYTES + 1)
-    assert "larger than 256 MiB" in read_log(file).problem
-
-
 @pytest.mark.parametrize(
     "put",
     [
@@ -177,24 +169,21 @@ def test_only_regular_files_are_opened(file, put):
     assert log.windows == []
 
 
-class TestTail:
-    def test_returns_each_event_once_when_complete(self, file):
-        tail = EventTail(file)
+def test_the_tail_returns_each_event_once_when_complete(file):
+    tail = EventTail(file)
+    assert tail.read() == []
+    first, second = start_line(), window_line(100)
+    with file.open("a", encoding="utf-8") as out:
+        out.write(first + second[:10])
+        out.flush()
+        assert [item["kind"] for item in tail.read()] == ["start"]
         assert tail.read() == []
-        first, second = start_line(), window_line(100)
-        with file.open("a", encoding="utf-8") as out:
-            out.write(first + second[:10])
-            out.flush()
-            assert [item["kind"] for item in tail.read()] == ["start"]
-            assert tail.read() == []
-            out.write(second[10:])
-            out.flush()
-            assert [item["kind"] for item in tail.read()] == ["window"]
-            assert tail.read() == []
-
-    def test_skips_malformed_lines(self, file):
-        file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
-        assert [item["kind"] for item in EventTail(file).read()] == ["window"]
+        out.write(second[10:])
+        out.flush()
+        assert [item["kind"] for item in tail.read()] == ["window"]
+        assert tail.read() == []
+    file.write_bytes(b"garbage\n\xff\n" + b"[" * 200_000 + b"\n" + window_line(100).encode() + b"[]\n")
+    assert [item["kind"] for item in EventTail(file).read()] == ["window"], "malformed lines are skipped"
 
 
 MEMORY_BYTES = 3 << 29
@@ -222,27 +211,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
-        (
-            ended(1),
-            raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
-            None,
-            Status.FAILED,
-            "raised ValueError: OSError: no disk. See",
-        ),
-        (
-            ended(1),
-            raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
-            None,
-            Status.FAILED,
-            "raised ValueError: \x1b[1mBad shape.",
-        ),
-        (
-            ended(1),
-            raised("Graph error:\n" + "  at frame\n" * 100),
-            None,
-            Status.FAILED,
-            "raised ValueError: ",
-        ),
+        (ended(1), raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
+         None, Status.FAILED, "raised ValueError: OSError: no disk. See"),
+        (ended(1),
+         raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
+         None, Status.FAILED, "raised ValueError: \x1b[1mBad shape."),
+        (ended(1), raised("Graph error:\n" + "  at frame\n" * 100), None, Status.FAILED,
+         "raised ValueError: "),
         (ended(1), raised("x" * 5000), None, Status.FAILED, "raised ValueError: xxx"),
         (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower the batch size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),
@@ -252,7 +227,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
         (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "as after os._exit. See log.txt"),
     ],
-)
+)  # fmt: skip
 def test_trial_outcome(how, log, cause, status, expected):
     result, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
     assert result is status

@@ -95,11 +95,8 @@ def test_batches_are_made_before_element_wise_maps(first: str, maps: str, moved:
 )
 def test_batches_stay_behind_maps_that_may_differ_for_them(stages: str) -> None:
     assert chain(stages) == stages
-
-
-def test_only_maps_of_datasets_are_moved() -> None:
     text = f"{HEAD}executor.map(lambda x: x / 2).batch(32)\n(data.map(twice)).batch(32)\n"
-    assert changed(text, "batch-before-map") == text
+    assert changed(text, "batch-before-map") == text, "only maps of datasets are moved"
 
 
 def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
@@ -157,17 +154,11 @@ def test_a_loader_that_slices_is_made_a_dataset(body: str) -> None:
         "batches = batches.take(len(train)).cache().shuffle(len(train)).prefetch(tf.data.AUTOTUNE)\n"
         "model.fit(batches, epochs=3)\n"
     )
-
-
-def test_a_loader_made_in_the_call_is_named_and_its_order_kept() -> None:
-    text = changed(
-        with_loader(fit="model.fit(Slices(x, y, 32), shuffle=False)\n", base="Sequence"), "loader-as-dataset"
-    )
+    in_the_call = with_loader(body, "model.fit(Slices(x, y, 32), shuffle=False)\n", "Sequence")
+    text = changed(in_the_call, "loader-as-dataset")
     assert "loader = Slices(x, y, 32)\n" in text
-    assert (
-        "\nbatches = batches.take(len(loader)).cache().prefetch(tf.data.AUTOTUNE)\nmodel.fit(batches, shuffle"
-        in text
-    )
+    in_order = "\nbatches = batches.take(len(loader)).cache().prefetch(tf.data.AUTOTUNE)\n"
+    assert f"{in_order}model.fit(batches, shuffle" in text
 
 
 @pytest.mark.parametrize(

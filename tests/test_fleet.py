@@ -88,12 +88,10 @@ class TestChoice:
     )
     def test_selections(self, wanted, expected):
         assert [each.key for each in choose(self.NODES, wanted)] == expected
-
-    @pytest.mark.parametrize("wanted", ["pool=z", "pool=", "d"])
-    def test_no_match(self, wanted):
-        with pytest.raises(UsageError, match=f"--nodes {wanted}") as caught:
-            choose(self.NODES, wanted)
-        assert "a (pool=x, zone=1)" in caught.value.hint
+        for unknown in ("pool=z", "pool=", "d"):
+            with pytest.raises(UsageError, match=f"--nodes {unknown}") as caught:
+                choose(self.NODES, unknown)
+            assert "a (pool=x, zone=1)" in caught.value.hint
 
     def test_live_nodes_have_unique_and_safe_keys(self):
         plain = {"NodeName": "10.0.0.1", "NodeManagerHostname": "vm", "NodeManagerAddress": "10.0.0.1",
@@ -102,6 +100,10 @@ class TestChoice:
                    "dead": {"Alive": False}, "head": {"Resources": {}}}  # fmt: skip
         raylets = [{**plain, "NodeID": name, **changed} for name, changed in changes.items()]
         assert [each.key for each in alive(raylets)] == ["node", "vm-aaaaaa", "vm-bbbbbb", "x-y"]
+        gpus = ["NVIDIA H200"] * 2
+        each = kind("", gpus, "EPYC", 64, 503 * 2**30)
+        assert each == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
+        assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
 
 
 class TestFiles:
@@ -116,11 +118,9 @@ class TestFiles:
         before.touch()
         folder.add("a", Written(folder="trials/t", files=read_files(source)))
         assert read_files(before.parent) == {"log.txt": b"\xff\x00", "out/events.jsonl": b"{}\n"}
-
-    @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "out/../../../evil"])
-    def test_unsafe_paths_are_rejected(self, tmp_path, name):
-        with pytest.raises(StoreError, match="evil"):
-            write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
+        for name in ("../../evil", "/tmp/evil", "out/../../../evil"):
+            with pytest.raises(StoreError, match="evil"):
+                write_files(tmp_path / "run/trials/t", {"trial.json": b"{}", name: b"x"})
         assert not list(tmp_path.rglob("evil"))
         assert not list(tmp_path.rglob("trial.json")), "an incomplete trial has no record"
 
@@ -137,10 +137,6 @@ class TestFiles:
             user_files(Options(workloads=(str(mine),)))
         assert "separate folder" in caught.value.hint
 
-    def test_errors_keep_their_hint_when_pickled(self):
-        error = pickle.loads(pickle.dumps(StoreError("The disk is full.", hint="Free some space.")))
-        assert (type(error), str(error)) == (StoreError, "The disk is full. Free some space.")
-
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"options": 3})])
 def test_invalid_fleet_folder(tmp_path, text):
@@ -150,14 +146,6 @@ def test_invalid_fleet_folder(tmp_path, text):
         with pytest.raises(StoreError, match="is not a fleet") as caught:
             FleetFolder(path).read_plan()
         assert "tfbench fleet" in caught.value.hint
-
-
-class TestWorker:
-    def test_similar_nodes_are_of_the_same_kind(self):
-        gpus = ["NVIDIA H200"] * 2
-        each = kind("", gpus, "EPYC", 64, 503 * 2**30)
-        assert each == kind("", gpus, "EPYC", 64, 503 * 2**30 + 12345) == "2x NVIDIA H200, 64x EPYC, 504 GiB"
-        assert kind("g5.xlarge", [], "", 4, 0) == "g5.xlarge, 4 CPUs"
 
 
 class TestConnecting:
@@ -220,7 +208,7 @@ def messages_of(scripts: Mapping[str, list[Message]]) -> Iterator[tuple[str, Mes
 class TestCollecting:
     def test_dead_node_keeps_its_trials_and_does_not_stop_others(self, tmp_path):
         folder, progress = folder_in(tmp_path), RecordingProgress()
-        lost = FleetError("the node died.", hint="Look there.")
+        lost = pickle.loads(pickle.dumps(FleetError("the node died.", hint="Look there.")))
         scripts = {"a": [RUN, done_trial(0, tmp_path / "s"), lost], "b": whole(tmp_path / "b")}
         assert collect(messages_of(scripts), folder, progress) == {"a": "Node a: the node died. Look there."}
         assert progress.lines == ["Node a: the node died. Look there."]
@@ -231,15 +219,7 @@ class TestCollecting:
         trials = read_run(folder.path / "b").trials
         assert {trial.id: trial.status for trial in trials} == dict.fromkeys(IDS, Status.OK)
 
-    def test_failed_trial_is_a_result(self, tmp_path):
-        folder, progress = folder_in(tmp_path), RecordingProgress()
-        bad = done_trial(0, tmp_path / "s", Status.FAILED)
-        assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
-        assert progress.lines == [f"a: {IDS[0]}: failed. It failed."]
-        with pytest.raises(TrialError, match=f"1 of 1 trial failed, first a/{IDS[0]}: It failed."):
-            raise_for_trials(folder.trials())
-
-    def test_sweep_point_without_enough_memory_is_no_failure(self, tmp_path):
+    def test_failed_trials_are_results_but_sweep_points_without_enough_memory_no_failures(self, tmp_path):
         first = replace(RUN.planned[0], point=(("BATCH_SIZE", 8),))
         folder = folder_in(tmp_path)
         too_large = done_trial(0, tmp_path / "s", Status.OUT_OF_MEMORY)
@@ -248,6 +228,11 @@ class TestCollecting:
             collect([("a", planned_run), ("a", too_large)], folder, Silent())
             with pytest.raises(TrialError) if fails else nullcontext():
                 raise_for_trials(folder.trials())
+        progress, bad = RecordingProgress(), done_trial(0, tmp_path / "s", Status.FAILED)
+        assert collect([("a", RUN), ("a", bad)], folder, progress) == {}
+        assert progress.lines == [f"a: {IDS[0]}: failed. It failed."]
+        with pytest.raises(TrialError, match=f"1 of 1 trial failed, first a/{IDS[0]}: It failed."):
+            raise_for_trials(folder.trials())
 
 
 @dataclass
@@ -276,15 +261,18 @@ class TestResuming:
         rest = {"b": whole(tmp_path / "t", (1, 2)), "c": ["preparing"]}
         silent = FleetError("it is silent.", hint="Look there.")
         cluster = FakeCluster((*nodes, node("d")), {"d": silent}, rest)
-        assert run(cluster, folder, folder.read_plan(), Silent()) == {
-            "d": "Node d: it is silent. Look there."
-        }
+        missing = run(cluster, folder, folder.read_plan(), Silent())
+        assert missing == {"d": "Node d: it is silent. Look there."}
         assert set(cluster.sent) == {"b", "c"}
         done = f"trials/{IDS[0]}"
         needed = {"manifest.json", "plan.json", f"{done}/trial.json", f"{done}/out/events.jsonl"}
         assert cluster.sent["b"].keys() == needed
         assert cluster.sent["c"] == {}
         assert {trial.id for trial in read_run(folder.path / "b").trials} == set(IDS)
+        assert set(lost_nodes(folder, plan_of(nodes), [])) == {"c"}, "a finished node may leave"
+        with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
+            run(FakeCluster((node("d"),), {"d": silent}), folder_in(tmp_path / "none"), plan_of(), Silent())
+        assert "Node d: it is silent. Look there." in caught.value.hint
 
     def test_new_nodes_replace_lost_ones_of_the_same_kind(self, tmp_path):
         folder = folder_in(tmp_path, [node("a", kind="T4"), node("b", kind="H100")])
@@ -297,16 +285,3 @@ class TestResuming:
             assert "No module named 'docker' Install it." in missing["bad"]
             assert folder.read_plan().chosen == ("b", "c", "bad")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}
-
-    def test_finished_node_may_leave(self, tmp_path):
-        nodes = [node("a"), node("b")]
-        folder = folder_in(tmp_path, nodes)
-        collect(messages_of({"a": whole(tmp_path / "a")}), folder, Silent())
-        assert lost_nodes(folder, plan_of(nodes), [node("b")]) == {}
-        assert set(lost_nodes(folder, plan_of(nodes), [])) == {"b"}
-
-    def test_no_usable_node(self, tmp_path):
-        cluster = FakeCluster((node("a"),), {"a": FleetError("it is silent.", hint="Look there.")})
-        with pytest.raises(FleetError, match="No node of the cluster is usable") as caught:
-            run(cluster, folder_in(tmp_path), plan_of(), Silent())
-        assert "Node a: it is silent. Look there." in caught.value.hint

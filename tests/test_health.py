@@ -15,15 +15,11 @@ from harness.run.store import RunFolder, read_run
 from harness.system.health_readings import HealthWatch, host_state, watching
 from reports import machine
 from tests import builders, special_runs
-from tests.nvml_standin import ONE_GPU, UUID, Standin
+from tests.nvml_standin import ONE_GPU, UUID, standin
 
 GPU = replace(builders.gpu(), uuid=UUID)
+__all__ = ["standin"]
 POWER_BRAKE = pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    return Standin(monkeypatch)
 
 
 @pytest.fixture
@@ -75,6 +71,11 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
     # The machine without this GPU has no NUMA node for it; a GPU without MIG mode cannot be in it.
     unreadable = {check for check, level in levels.items() if level is Level.UNREADABLE}
     assert unreadable == {Check.NUMA, Check.MIG}
+    assert list(notable(run_of(f"gpu 0 {UUID} 1\n"))) == [(Check.MIG, Level.ATTENTION)]
+    # The kernel's log adds what NVML did not say.
+    line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
+    other = line.replace("3b", "af")
+    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,8 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
         ("value confidential 1", Check.CONFIDENTIAL, Level.ATTENTION, {"on": 1}),
         ("value process 1", Check.PROCESSES, Level.ATTENTION, {"others": 1}),
         (f"fail gpu:0 {pynvml.NVML_ERROR_GPU_IS_LOST} 100", Check.LOST, Level.FAIL, {}),
+        # Retired pages stand for rows before Ampere.
+        ("fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1", Check.REMAPPED, Level.ATTENTION, {}),
     ],
 )  # fmt: skip
 def test_a_planted_condition_is_named_and_nothing_else(planted, check, level, facts, run_of):
@@ -118,11 +121,6 @@ def test_a_link_that_rests_between_loads_is_healthy(run_of):
     assert link.level is Level.UNREADABLE
 
 
-def test_a_whole_gpu_in_mig_mode_is_noticed(run_of):
-    found = notable(run_of(f"gpu 0 {UUID} 1\n"))
-    assert list(found) == [(Check.MIG, Level.ATTENTION)]
-
-
 def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
     run = run_of(ONE_GPU + "fail nvmlDeviceGetTotalEccErrors 3\nfail nvmlDeviceGetRemappedRows 3\n"
                  "fail nvmlDeviceGetNvLinkState 3\nfail nvmlDeviceGetRetiredPagesPendingStatus 4\n")  # fmt: skip
@@ -133,31 +131,13 @@ def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
     assert "no permission" in why[Check.REMAPPED]
 
 
-def test_retired_pages_stand_for_rows_before_ampere(run_of):
-    script = ONE_GPU + "fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1\n"
-    assert list(notable(run_of(script))) == [(Check.REMAPPED, Level.ATTENTION)]
-
-
-def test_the_kernel_log_adds_what_nvml_did_not_say(run_of):
-    line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
-    other = line.replace("3b", "af")
-    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
-
-
-def test_the_host_is_read(tmp_path):
-    values = host_state("0", tmp_path)
-    assert values["cpu_s"] > values["steal_s"] >= 0
-    assert 0 <= values["disk_free_share"] <= 1
-    assert values["disk_type"]
-
-
 def host_levels(before: dict[str, float | str], after: dict[str, float | str]) -> dict[Check, Level]:
     states = [State(t_ns=0, values={HOST: values}) for values in (before, after)]
     run = replace(builders.cpu_run(trials=1), health=Health(before=states[0], after=states[1]))
     return {item.check: item.level for item in health_items(run)}
 
 
-def test_conditions_of_the_host():
+def test_conditions_of_the_host(tmp_path):
     before = {"cpu_s": 100.0, "steal_s": 1.0, "swapped_bytes": 5.0, "memory_errors": 0.0}
     fine = {"disk_free_share": 0.5, "governor": "performance", "huge_pages": "madvise", "disk_type": "ext4"}
     levels = host_levels(before, before | fine | {"cpu_s": 200.0})
@@ -167,6 +147,9 @@ def test_conditions_of_the_host():
     assert levels.pop(Check.MEMORY) is Level.FAIL
     assert set(levels.values()) == {Level.ATTENTION}
     assert set(host_levels({}, {}).values()) == {Level.UNREADABLE}
+    values = host_state("0", tmp_path)
+    assert values["cpu_s"] > values["steal_s"] >= 0
+    assert 0 <= values["disk_free_share"] <= 1 and values["disk_type"]
 
 
 @pytest.mark.parametrize(
@@ -198,12 +181,6 @@ def test_health_is_kept_in_the_run_folder_and_continued(standin, tmp_path):
     assert read_run(folder.path).health is None
 
 
-def test_a_run_without_recorded_health_says_nothing():
-    analysis = analyse(builders.gpu_run(trials=1))
-    assert analysis.health == ()
-    assert machine.verdict(analysis)[0] == ""
-
-
 def test_the_first_line_names_the_worst_finding():
     text, level = machine.verdict(analyse(special_runs.unhealthy_run()))
     assert "Xid 48" in text
@@ -214,3 +191,5 @@ def test_the_first_line_names_the_worst_finding():
     healthy = replace(builders.gpu_run(), health=special_runs.health())
     raise_for_health(analyse(healthy))
     assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")
+    unknown = analyse(builders.gpu_run(trials=1))
+    assert (unknown.health, machine.verdict(unknown)[0]) == ((), "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines import OUT_DIR, Mount
-from harness.engines.container_settings import accessible, check_readable
+from harness.engines.container_settings import accessible
 from harness.errors import BusyError, StoreError
 from harness.system.shared_files import (
     LOCK,
@@ -49,13 +49,20 @@ def test_lock_is_released_when_holder_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("strict_umask")
-def test_lock_file_is_writable_by_all_users(tmp_path: Path) -> None:
+def test_lock_file_is_writable_by_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "lock"
     with pytest.raises(RuntimeError), measuring(lock):
         raise RuntimeError
     assert stat.S_IMODE(lock.stat().st_mode) == 0o666
     with measuring(lock):
         pass  # released after the error
+    monkeypatch.setenv("TMPDIR", "/var/tmp")
+    monkeypatch.delenv(LOCK_ENV, raising=False)
+    assert default_path() == LOCK
+    # All users may create files, only the owner may remove them.
+    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777
+    monkeypatch.setenv(LOCK_ENV, "/srv/lock")
+    assert default_path() == Path("/srv/lock")
 
 
 @pytest.mark.parametrize("name", ["folder", "link", "/proc/lock"])
@@ -67,16 +74,6 @@ def test_unusable_lock_file_is_an_error(tmp_path: Path, name: str) -> None:
     assert LOCK_ENV in raised.value.hint
     assert ("chmod" in raised.value.hint) == (name != "folder")
     assert not (tmp_path / "elsewhere").exists(), "links are not followed"
-
-
-def test_default_path_does_not_depend_on_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", "/var/tmp")
-    monkeypatch.delenv(LOCK_ENV, raising=False)
-    assert default_path() == LOCK
-    # All users may create files, only the owner may remove them.
-    assert LOCK.parent.stat().st_mode & 0o1777 == 0o1777
-    monkeypatch.setenv(LOCK_ENV, "/srv/lock")
-    assert default_path() == Path("/srv/lock")
 
 
 def test_second_process_waits_for_the_cache(tmp_path: Path) -> None:
@@ -106,6 +103,10 @@ def test_folder_is_replaced_atomically(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["new"]
     assert list(folder.parent.iterdir()) == [folder]
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755, "readable by a container's user"
+    kept = Cached(tmp_path / "kept").folder
+    files = (path for path in kept.rglob("*.*") if path.is_file())
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (kept, kept / "cat")} == {0o755}
 
 
 FILES = {"x.npy": b"x" * 5_000, "cat/0.jpg": b"picture"}
@@ -179,11 +180,18 @@ def test_damaged_folder_is_made_again_and_said(cached: Cached, damage: Callable[
     assert list(cached.folder.parent.iterdir()) == [cached.folder]
 
 
-def test_damaged_record(cached: Cached) -> None:
+def test_damaged_record_or_anything_at_the_place_of_a_folder(cached: Cached, tmp_path: Path) -> None:
     for made, record in enumerate(("", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000), 2):
         (cached.folder / ".content").write_text(record)
         assert cached.keep().files.keys() == FILES.keys()
         assert cached.made == made, record[:20]
+    folder = tmp_path / "key"
+    for make in (folder.touch, lambda: folder.symlink_to("/nowhere"), lambda: os.mkfifo(folder)):
+        make()
+        Cached(folder)
+        with replacing(folder):
+            pass
+        folder.rmdir()
 
 
 def test_files_are_hashed_once_per_boot(cached: Cached) -> None:
@@ -202,16 +210,6 @@ def test_files_are_hashed_once_per_boot(cached: Cached) -> None:
     assert (cached.made, path.stat().st_ino != before) == (2, True), "hashed, found unchanged and recorded"
 
 
-@pytest.mark.usefixtures("strict_umask")
-def test_container_can_read_what_is_kept_under_any_umask(tmp_path: Path) -> None:
-    cached = Cached(tmp_path / "key")
-    assert {stat.S_IMODE(path.stat().st_mode) for path in cached.folder.rglob("*.*") if path.is_file()} == {
-        0o644
-    }
-    assert stat.S_IMODE((cached.folder / "cat").stat().st_mode) == 0o755
-    assert stat.S_IMODE(cached.folder.stat().st_mode) == 0o755
-
-
 def test_folder_of_killed_process_is_removed_at_the_next_start(tmp_path: Path) -> None:
     folder = tmp_path / "cache/data/key"
     command = [sys.executable, "-c", WORKER, folder]
@@ -225,16 +223,6 @@ def test_folder_of_killed_process_is_removed_at_the_next_start(tmp_path: Path) -
         remove_abandoned(tmp_path / "cache")
         assert list(folder.parent.iterdir()) == [own]
     assert list(folder.parent.iterdir()) == []
-
-
-def test_anything_at_the_place_of_a_folder_is_replaced(tmp_path: Path) -> None:
-    folder = tmp_path / "key"
-    for make in (folder.touch, lambda: folder.symlink_to("/nowhere"), lambda: os.mkfifo(folder)):
-        make()
-        Cached(folder)
-        with replacing(folder):
-            pass
-        folder.rmdir()
 
 
 def nest(folder: Path, depth: int, name: str = "d" * 100) -> None:
@@ -273,9 +261,3 @@ def test_owner_of_deeply_nested_folders_is_changed_and_restored(tmp_path: Path) 
         assert (tmp_path / "d/d").stat().st_uid == 10001
     assert (tmp_path / "d/d").stat().st_uid == own
     remove_tree(tmp_path)
-
-
-def test_dangling_link_beside_a_mounted_file_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / ".#train.py").symlink_to("user@host.1234:1")
-    tmp_path.chmod(0o755)
-    check_readable([Mount(container="/tfbench/file", host=tmp_path)])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse, compared
-from harness.analysis.capabilities import _SHEETS, data_sheet
+from harness.analysis.capabilities import data_sheet
 from harness.analysis.extract import extract
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
@@ -55,7 +55,9 @@ def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
 
 
 def test_values_are_medians_over_trials_beside_the_data_sheet():
-    gpu = able(analyse(special_runs.measured_machine_run()))
+    analysis = analyse(special_runs.measured_machine_run())
+    assert MACHINE not in {each.workload for each in analysis.summaries}
+    gpu = able(analysis)
     assert tuple(gpu) == GPU_CAPABILITIES
     half = gpu["fp16"]
     assert half.value.median == pytest.approx(7.23e14 * 1.004)
@@ -66,22 +68,6 @@ def test_values_are_medians_over_trials_beside_the_data_sheet():
     assert gpu["to-device-pinned"].sheet == pytest.approx(63e9, rel=0.01), "PCIe 5.0 x16 in one direction"
     assert gpu["launch"].sheet is None
     assert (half.mhz, half.power_w) == (pytest.approx(1980), pytest.approx(698, abs=5))
-
-
-def test_unknown_gpus_get_no_percentage():
-    run = special_runs.measured_machine_run()
-    unknown = replace(run.manifest.gpus[0], name="NVIDIA Rubin R100")
-    analysis = analyse(replace(run, manifest=replace(run.manifest, gpus=(unknown,))))
-    assert {each.sheet for each in analysis.capabilities if each.name in ("fp16", "memory")} == {None}
-    assert "%" not in machine.verdict(analysis)[0]
-
-
-def test_the_machine_is_no_workload():
-    keys, without = (
-        [each.key for each in analyse(run).summaries]
-        for run in (special_runs.measured_machine_run(), builders.gpu_run())
-    )
-    assert keys == without
 
 
 def test_normal_is_said_of_machines_of_the_same_kind_only():
@@ -121,6 +107,11 @@ def test_devices_alone_and_groups_together_are_planned():
         "gpu0+gpu1": GROUP_CAPABILITIES,
     }
     assert len(planned) == 4 * 3
+    planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
+    assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
+    assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]
+    spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
+    assert (spec.soak_s, spec.windows) == (600.0, 600)
 
 
 def test_comparisons_say_what_the_machines_explain() -> None:
@@ -152,16 +143,11 @@ def test_what_clouds_rent_is_known_and_other_names_are_not_guessed():
     assert [name for name in RENTED if data_sheet(name) is None] == []
     for name in ("NVIDIA H200 MIG 1g.18gb", "NVIDIA H100", "GeForce RTX 4090", ""):
         assert data_sheet(name) is None
-
-
-def test_rates_are_dense_and_consistent():
-    for name, sheet in _SHEETS.items():
-        assert sheet.source, name
-        assert sheet.bf16 in (0, sheet.fp16), name
-        # TF32 runs at half the rate of FP16; a sparse number among dense ones would break this.
-        assert sheet.tf32 in (0, pytest.approx(sheet.fp16 / 2, rel=0.02)), name
-        assert sheet.fp64 <= sheet.fp32 <= sheet.fp16, name
-        assert 300 <= sheet.memory <= 8000, name
+    run = special_runs.measured_machine_run()
+    unknown = replace(run.manifest.gpus[0], name="NVIDIA Rubin R100")
+    analysis = analyse(replace(run, manifest=replace(run.manifest, gpus=(unknown,))))
+    assert {each.sheet for each in analysis.capabilities if each.name in ("fp16", "memory")} == {None}
+    assert "%" not in machine.verdict(analysis)[0]
 
 
 def lowered(share: float, column: str, mhz: float) -> Run:
@@ -181,32 +167,24 @@ def lowered(share: float, column: str, mhz: float) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("column", "cause"),
+    ("share", "column", "mhz", "causes"),
     [
-        ("throttle_sw_power_cap", Cause.POWER),
-        ("throttle_sw_thermal", Cause.HEAT),
-        ("throttle_hw_thermal", Cause.HEAT),
-        ("throttle_hw_slowdown", Cause.HARDWARE),
+        (1.0, "throttle_sw_power_cap", 1200.0, {Cause.POWER: 1.0}),
+        (1.0, "throttle_sw_thermal", 1200.0, {Cause.HEAT: 1.0}),
+        (1.0, "throttle_hw_thermal", 1200.0, {Cause.HEAT: 1.0}),
+        (1.0, "throttle_hw_slowdown", 1200.0, {Cause.HARDWARE: 1.0}),
+        # A reason that costs nothing is not said.
+        (0.0, "throttle_sw_thermal", 1200.0, {}),
+        (1.0, "throttle_sw_power_cap", 1975.0, {}),
     ],
 )
-def test_every_variant_says_what_lowered_its_clock(column, cause):
-    analysis = analyse(lowered(1.0, column, 1200.0))
-    slowed = {each.variant: each for each in analysis.clocks if each.device == "gpu0"}
-    assert set(slowed) == set(builders.LAUNCH_BOUND)
-    for each in slowed.values():
-        assert each.slowed == {cause: 1.0}
-        assert each.share == pytest.approx(1200 / 1980)
-    said = [each.variant for each in analysis.caveats if each.kind is CaveatKind.THROTTLED]
-    assert set(said) == set(builders.LAUNCH_BOUND)
-
-
-@pytest.mark.parametrize(
-    ("share", "column", "mhz"), [(0.0, "throttle_sw_thermal", 1200.0), (1.0, "throttle_sw_power_cap", 1975.0)]
-)
-def test_a_reason_without_loss_is_not_said(share, column, mhz):
+def test_every_variant_says_what_lowered_its_clock(share, column, mhz, causes):
     analysis = analyse(lowered(share, column, mhz))
-    assert not any(each.slowed for each in analysis.clocks)
-    assert CaveatKind.THROTTLED not in {each.kind for each in analysis.caveats}
+    slowed = {each.variant: each for each in analysis.clocks if each.device == "gpu0"}
+    for each in slowed.values():
+        assert (each.slowed, each.share) == (causes, pytest.approx(mhz / 1980))
+    said = {each.variant for each in analysis.caveats if each.kind is CaveatKind.THROTTLED}
+    assert said == (set(builders.LAUNCH_BOUND) if causes else set())
 
 
 def test_a_device_that_heats_up_is_told_from_its_cold_self():
@@ -221,21 +199,10 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
     assert "(86\u202f%)" in machine.sustained(result)
     assert figures_of(analysis)["figure-soak-gpu0"].soak
-
-
-def test_steady_from_the_start_or_never_and_too_short_a_load_says_nothing():
     for speeds, steady_s in ((np.full(60, 500.0), 0), (np.linspace(700, 300, 60), None)):
         (result,) = analyse(special_runs.soaked_run(speeds)).endurance
         assert result.steady_s == steady_s
-    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == ()
-
-
-def test_devices_are_saturated_for_so_long_and_gpus_that_work_together_at_once():
-    planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
-    assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
-    assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]
-    spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
-    assert (spec.soak_s, spec.windows) == (600.0, 600)
+    assert analyse(special_runs.soaked_run(np.full(8, 500.0))).endurance == (), "too short a load"
 
 
 def test_times_have_units_and_other_times_are_refused():
@@ -278,22 +245,15 @@ def test_a_trial_in_a_slow_period_does_not_count_and_that_is_said() -> None:
     assert "30" in messages.caveat_lines([caveat], notes=False)[0][0]
 
 
-def test_slow_workloads_on_a_steady_host_count() -> None:
-    run = run_with([1.0, 1.0, 1.0, 1.0])
-    slower = tuple(
-        replace(each, samples=each.samples // 2) if position == 2 else each
-        for position, each in enumerate(run.trials[2].windows)
-    )
-    run = replace(run, trials=(*run.trials[:2], replace(run.trials[2], windows=slower), run.trials[3]))
-    assert slow_trials(run.trials) == {}
-
-
 @pytest.mark.parametrize(
     ("speeds", "left_out"),
     [([1.0, 0.7, 1.0], 0), ([1, 0.7, 0.6, 1, 1, 1], 2), ([1, 1, 1, 1, 0.6, 0.6, 0.6], 2), ([1.0, 0.5], 0)],
 )
-def test_enough_trials_remain(speeds: list[float], left_out: int) -> None:
+def test_enough_trials_remain_and_slow_workloads_on_a_steady_host_count(speeds, left_out) -> None:
     assert len(slow_trials(run_with(speeds).trials)) == left_out
+    *others, last = run_with([1.0] * 4).trials
+    slower = tuple(replace(each, samples=each.samples // 2) for each in last.windows)
+    assert slow_trials((*others, replace(last, windows=slower))) == {}
 
 
 def test_the_trial_is_repeated_at_most_twice() -> None:
@@ -374,7 +334,7 @@ def server(tmp_path: Path, lscpu: Path) -> Path:
     return write_files(tmp_path, files)
 
 
-def test_system_description(server: Path) -> None:
+def test_the_machine_is_described(server: Path) -> None:
     assert system_description(server).items() >= {
         "system_name": "Amazon EC2 p5en.48xlarge", "host_processors_per_node": "2",
         "host_processor_model_name": "AMD EPYC 9354 32-Core CPU", "host_processor_caches": "L1d 32 KiB (1 instance)",
@@ -382,6 +342,13 @@ def test_system_description(server: Path) -> None:
         "host_storage_capacity": "nvme0n1 953.9 GiB, sda 953.9 GiB",
         "host_networking": "2x 25 Gb/s, 1x unknown speed",
     }.items()  # fmt: skip
+    assert host_facts(server).items() >= {
+        "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
+        "mitigations": "1 mitigated, 1 not affected, 1 vulnerable", "numa_nodes": 2, "hypervisor": "KVM",
+    }.items()  # fmt: skip
+    (server / "sys/devices/system/cpu/cpufreq/boost").unlink()
+    write_files(server, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
+    assert host_facts(server)["turbo"] is True
 
 
 def test_unknown_values_are_empty_or_omitted(tmp_path: Path, lscpu: Path) -> None:
@@ -392,16 +359,6 @@ def test_unknown_values_are_empty_or_omitted(tmp_path: Path, lscpu: Path) -> Non
     } == {""}
     facts = {"turbo", "smt", "cpu_governor", "hypervisor", "mitigations", "numa_nodes"}
     assert not host_facts(tmp_path).keys() & facts
-
-
-def test_host_facts(server: Path) -> None:
-    assert host_facts(server).items() >= {
-        "cpu_governor": "powersave", "turbo": False, "smt": True, "transparent_hugepages": "madvise",
-        "mitigations": "1 mitigated, 1 not affected, 1 vulnerable", "numa_nodes": 2, "hypervisor": "KVM",
-    }.items()  # fmt: skip
-    (server / "sys/devices/system/cpu/cpufreq/boost").unlink()
-    write_files(server, {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"})
-    assert host_facts(server)["turbo"] is True
 
 
 def test_doctor_asks_for_capabilities_as_a_run_does():
@@ -432,16 +389,12 @@ def test_space_needed_on_each_disk(cache, images, to_build, needed):
     assert all(check.remedy.startswith(size or "") for check, size in zip(checks, needed, strict=True))
 
 
-@pytest.mark.parametrize("below", ["", "a/b"])
-def test_a_cache_that_is_a_file_has_no_space(tmp_path, below):
-    (tmp_path / "file").touch()
-    (check,) = disk_checks(tmp_path / "file" / below, None, ())
-    assert check.level is Level.FAIL
-    assert "TFBENCH_CACHE" in check.remedy
-
-
 def test_free_space_with_missing_cache_folder(tmp_path):
     no_engine = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     checks = examine(Paths(checkout=ROOT, cache=tmp_path / "not/there"), no_engine, Silent())
     (item,) = [check for check in checks if check.name == "Disk"]
     assert item.fact.endswith(f"free under {tmp_path}/not/there")
+    (tmp_path / "file").touch()
+    for cache in (tmp_path / "file", tmp_path / "file/a/b"):
+        (check,) = disk_checks(cache, None, ())
+        assert check.level is Level.FAIL and "TFBENCH_CACHE" in check.remedy

@@ -11,16 +11,13 @@ import pynvml
 import pytest
 
 from tests.commands import output_of
-from tests.nvml_standin import ONE_GPU, UUID, Standin
+from tests.nvml_standin import ONE_GPU, UUID, standin
 
+__all__ = ["standin"]
 OTHER = "GPU-99999999-8888-7777-6666-555555555555"
+ALL_BITS = (1 << 32) - 1
 LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 ALL_SOURCES = ("nvml", "nvml_slow", "gpm", "nvml_util")
-
-
-@pytest.fixture
-def standin(monkeypatch):
-    return Standin(monkeypatch)
 
 
 def test_every_metric_read_is_declared(standin):
@@ -42,15 +39,14 @@ def test_units_are_converted(standin):
     assert slow.values("mem_temperature_c") == [47]
     assert reading.values("temperature_c") == [63]
     assert reading.values("mem_used_bytes") == [5e9]
-
-
-def test_throttle_reasons_are_decoded(standin):
     bits = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonHwThermalSlowdown
-    reading = standin.read(ONE_GPU + f"value reasons {bits}\n", "nvml", reads=1)
-    values = reading.samples[0]["values"]
+    values = standin.read(ONE_GPU + f"value reasons {bits}\n", "nvml", reads=1).samples[0]["values"]
     raised = {name for name in values if name.startswith("throttle_") and values[name] == 1}
-    assert values["throttle_reasons"] == bits
-    assert raised == {"throttle_sw_power_cap", "throttle_hw_thermal"}
+    assert (values["throttle_reasons"], raised) == (bits, {"throttle_sw_power_cap", "throttle_hw_thermal"})
+    assert standin.read(ONE_GPU + "value xid 0 31 79 0 0\n", "nvml_slow", reads=2).values("xid_errors") == [
+        2,
+        2,
+    ]
 
 
 def test_unsupported_metrics_are_gaps_not_zeros(standin):
@@ -71,6 +67,9 @@ def test_lost_gpu_is_a_gap_and_others_are_still_read(standin):
     assert 0 < len(reading.values("sm_clock_mhz", "gpu0")) < 8
     assert reading.values("sm_clock_mhz", "gpu1") == [1980] * 8
     assert "fallen off the bus" in reading.reasons()["gpu0", "*"]
+    once = standin.read(ONE_GPU + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
+    assert once.values("sm_clock_mhz").count(None) == 1 and once.values("sm_clock_mhz")[-1] == 1980
+    assert "unknown" in once.reasons()["gpu0", "sm_clock_mhz"]
 
 
 def test_gpu_is_read_again_after_reset(standin):
@@ -81,13 +80,6 @@ def test_gpu_is_read_again_after_reset(standin):
     assert min(times) < min(lost) <= max(lost) < max(times)
     for source in ("gpm", "nvml_slow"):
         assert any(sample["source"] == source and sample["t_ns"] > max(lost) for sample in reading.samples)
-
-
-def test_unknown_error_is_a_temporary_gap(standin):
-    reading = standin.read(ONE_GPU + "fail nvmlDeviceGetClockInfo 999 4 6\n", "nvml", reads=5)
-    assert reading.values("sm_clock_mhz").count(None) == 1
-    assert reading.values("sm_clock_mhz")[-1] == 1980
-    assert "unknown" in reading.reasons()["gpu0", "sm_clock_mhz"]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +116,10 @@ def test_mig_instance_has_a_subset_of_metrics(standin):
     assert any("sm_util_pct" in sample["values"] for sample in reading.samples if sample["source"] == "gpm")
 
 
-def test_gpm_shows_duty_cycle(standin):
+def test_gpm_shows_duty_cycle_and_unsupported_metrics_are_gaps(standin):
     reading = standin.read(ONE_GPU + "value gpm2 97 97 0 0\n", "gpm", reads=8)
     assert reading.values("sm_util_pct") == [97, 97, 0, 0, 97, 97, 0, 0]
     assert reading.values("pcie_send_bytes_per_s") == [20 * 1024 * 1024] * 8
-
-
-def test_unsupported_gpm_metrics_are_gaps(standin):
     before_hopper = standin.read(ONE_GPU + "value gpm 0\n", "gpm")
     assert before_hopper.samples == []
     assert "not support" in before_hopper.reasons()["gpu0", "sm_util_pct"]
@@ -138,11 +127,6 @@ def test_unsupported_gpm_metrics_are_gaps(standin):
     assert without_links.values("nvlink_receive_bytes_per_s") == [None] * 3
     assert without_links.values("sm_util_pct") == [2, 2, 2]
     assert ("gpu0", "nvlink_receive_bytes_per_s") in without_links.reasons()
-
-
-def test_xid_errors_are_counted(standin):
-    reading = standin.read(ONE_GPU + "value xid 0 31 79 0 0\n", "nvml_slow", reads=2)
-    assert reading.values("xid_errors") == [2, 2]
 
 
 def test_foreign_process_is_counted(standin):
@@ -187,9 +171,13 @@ def test_discovery_replaces_gpu_by_its_mig_instances(standin):
         ("", 700.0, 0), (f"MIG-0-{OTHER}", 700.0, 1), (f"MIG-1-{OTHER}", 700.0, 1), ("", 700.0, 2),
     ]  # fmt: skip
     assert "has no instances" in reason
-
-
-ALL_BITS = (1 << 32) - 1
+    # Names may be any bytes, and numbers unknown.
+    script = "name " + b"NVIDIA H2\xff\x1b[31m00".hex() + "\n"
+    script += "".join(f"value {name} {ALL_BITS}\n" for name in ("limit", "max_gen", "max_clock1"))
+    (found, instance), reason = standin.discover(script + f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 1\n")
+    assert (found.name, reason) == ("NVIDIA H2\ufffd00", "")
+    assert instance.name == "NVIDIA H2\ufffd00 MIG 1g.18gb"
+    assert (found.power_limit_w, found.pcie_gen, found.clock_max_sm_mhz) == (None, None, None)
 
 
 @pytest.mark.parametrize("value", [ALL_BITS, 1e12, 1e18])
@@ -203,17 +191,5 @@ def test_impossible_values_are_gaps(standin, value):
     assert all(value < 1e13 for sample in reading.samples for value in sample["values"].values()), (
         "nothing beyond the plausible is recorded"
     )
-
-
-def test_counter_with_all_bits_set_is_a_gap(standin):
-    reading = standin.read(ONE_GPU + f"value width {ALL_BITS}\n", "nvml_slow")
-    assert set(reading.values("pcie_link_width")) == {None}
-
-
-def test_names_may_be_any_bytes_and_numbers_unknown(standin):
-    script = "name " + b"NVIDIA H2\xff\x1b[31m00".hex() + "\n"
-    script += "".join(f"value {name} {ALL_BITS}\n" for name in ("limit", "max_gen", "max_clock1"))
-    (found, instance), reason = standin.discover(script + f"gpu 0 {UUID} -1\ngpu 1 {OTHER} 1\n")
-    assert (found.name, reason) == ("NVIDIA H2\ufffd00", "")
-    assert instance.name == "NVIDIA H2\ufffd00 MIG 1g.18gb"
-    assert (found.power_limit_w, found.pcie_gen, found.clock_max_sm_mhz) == (None, None, None)
+    width = standin.read(ONE_GPU + f"value width {ALL_BITS}\n", "nvml_slow").values("pcie_link_width")
+    assert set(width) == {None}

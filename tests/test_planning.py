@@ -74,12 +74,9 @@ def test_unavailable_devices(wanted: str, gpus: int) -> None:
     assert repr(wanted) in caught.value.message
     assert "cpu" in caught.value.hint
     assert wanted != "gpu1" or "--gpus all" in caught.value.hint
-
-
-@pytest.mark.parametrize("wanted", ["gpu", "scaling", "gpu0", "gpu0+gpu1"])
-def test_without_a_gpu_the_reason_is_given(wanted: str) -> None:
-    with pytest.raises(GpuError, match=f"{wanted!r}.* no driver[.]".replace("+", "[+]")):
-        resolve_devices(wanted, 0, "no driver.")
+    for one in ("gpu", "scaling", "gpu0", "gpu0+gpu1"):
+        with pytest.raises(GpuError, match=f"{one!r}.* no driver[.]".replace("+", "[+]")):
+            resolve_devices(one, 0, "no driver.")
 
 
 def test_variants() -> None:
@@ -95,6 +92,20 @@ def test_variants() -> None:
     assert (without["mlp"], without["plain"]) == ((BASELINE, TUNED), (BASELINE,))
     named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
     assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16"), "plain": ("tuned",)}
+    for wanted in (
+        "batch:0",
+        "batch:",
+        "calls:x",
+        "fast",
+        "opt:fp8",
+        "opt:",
+        "stage:",
+        "stage:read",
+        "tuned,x",
+    ):
+        with pytest.raises(UsageError) as caught:
+            resolve_variants(wanted, True, [workload("resnet50")])
+        assert "opt:fp16" in caught.value.hint and "without:launch" in caught.value.hint
 
 
 def test_trees_wait_for_no_input() -> None:
@@ -109,18 +120,12 @@ def test_trees_wait_for_no_input() -> None:
         resolve_variants("tuned", True, [replace(trees, tuned="")])
 
 
-def test_copy_variants_run_only_on_gpus() -> None:
-    suite = [workload("a")]
-    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
-    on_gpu = {HOST_FED, WITHOUT_COPY}
-    assert [on_gpu & set(one.variants) for one in planned] == [set(), on_gpu]
-
-
 def test_beside_gpus_the_cpu_is_a_scale() -> None:
     suite = [workload("a"), workload("plain", tuned="")]
-    whole = resolve_variants("", True, suite)
-    planned = with_cpu_to_compare(plan_trials(suite, ("cpu", "gpu0"), SMOKE, whole, {}), suite)
-    found = {one.id: set(one.variants) for one in planned}
+    planned = plan_trials(suite, ("cpu", "gpu0"), SMOKE, resolve_variants("", True, suite), {})
+    copies = {HOST_FED, WITHOUT_COPY}
+    assert [copies & set(one.variants) for one in planned] == [set(), copies] * 2
+    found = {one.id: set(one.variants) for one in with_cpu_to_compare(planned, suite)}
     assert found["a.cpu.0"] == {BASELINE, TUNED}
     assert HOST_FED in found["a.gpu0.0"]
     assert STAGES in found["plain.cpu.0"], "its tuned is made of the remedies measured there"
@@ -137,17 +142,6 @@ def test_breakdown_variants_run_only_in_the_first_trial() -> None:
     assert by_name["resnet50.cpu.1"] == (BASELINE, "opt:fp16", TUNED)
     only = plan_trials(suite, ("cpu",), QUICK, resolve_variants("model-only", True, suite), {})
     assert {one.variants for one in only} == {("model-only",)}, "explicitly selected variants are repeated"
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    ["batch:0", "batch:", "calls:x", "fast", "opt:fp8", "opt:", "stage:", "stage:read", "baseline,tuned2"],
-)
-def test_unknown_variants(wanted: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        resolve_variants(wanted, True, [workload("resnet50")])
-    assert "opt:fp16" in caught.value.hint
-    assert "without:launch" in caught.value.hint
 
 
 def test_trials_are_interleaved_by_index() -> None:
@@ -177,19 +171,14 @@ def test_spec() -> None:
     )
     text = "BATCH_SIZE = 8\nFOLDER = '/d'\n"
     assert first.scripts == {
-        BASELINE: Script(
-            path="/script/resnet50.py", text=text
-        ),  # for its call, also where it is not measured
+        # For its call, also where it is not measured.
+        BASELINE: Script(path="/script/resnet50.py", text=text),
         "tuned": Script(path="/script/tuned.py", text=text),
         "opt:fp16": Script(path="/script/tuned.py", text=text),
     }
     assert (first.arguments, first.call, first.mounts, first.seed) == (("--fast",), 2, ("/data/x",), 7)
-    assert (first.device, first.gpus, first.data, first.requests) == (
-        "gpu",
-        2,
-        {"pictures": "/d"},
-        one.requests,
-    )
+    assert (first.device, first.gpus, first.data) == ("gpu", 2, {"pictures": "/d"})
+    assert first.requests == one.requests
     assert first.variants == variants["resnet50"]
     assert (first.windows, first.window_s, first.variant_s) == (full.windows, full.window_s, full.variant_s)
     assert first.analysis_variant_s == full.analysis_variant_s
@@ -218,6 +207,10 @@ def test_default_is_the_default_suite_and_all_is_everything() -> None:
     assert select(["all"]) == built_in()
     assert names(select([])) == ["cats-dogs", "cifar10-mlp", "cifar100-mlp", "fashion-mnist-mlp"]
     assert names(select([], on_gpus=True)) == ["cats-dogs", "cifar100-mlp", "gpt2", "resnet50"]
+    (example,) = (each.workload for each in select([str(ROOT / "examples/train.py")]))
+    assert len(example.scripts["train.py"].splitlines()) <= 40, "it is short"
+    assert example.params.keys() >= {"BATCH_SIZE", "EPOCHS"} and example.title != "train.py"
+    assert [data.name for data in example.datasets] == ["cifar10"]
 
 
 def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> None:
@@ -229,25 +222,25 @@ def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> 
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("my script (2).py", "my-script-2"), ("machine.py", "machine-script"), ("é.py", "script")],
+    [
+        ("my script (2).py", "my-script-2"),
+        ("machine.py", "machine-script"),
+        ("\u0442\u0435\u0441\u0442.py", "script"),
+    ],
 )
 def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> None:
-    path = tmp_path / file
-    path.write_text("import keras\n")
-    (entry,) = select([str(path)])
-    assert (entry.workload.name, entry.path) == (name, path)
+    (entry,) = select([str(write_files(tmp_path, {file: "STEPS = 1"}) / file)])
+    assert (entry.workload.name, entry.workload.title, entry.path) == (name, file, tmp_path / file)
 
 
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["cifar10-mlb"], "Unknown workload 'cifar10-mlb'", "cifar10-mlp"),
         (["train"], "Unknown workload 'train'", "the path of a script"),
-        (["none.py"], "none.py: No such file", "path"),
         (["other"], "Unknown workload 'other'", "all"),
         (["train.py", "other/train.py"], "both named train", "Rename"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_selected(folder: Path, words: list[str], message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         select(words)
@@ -294,23 +287,7 @@ def test_large_folders_are_hashed_by_their_scripts_or_sizes(
     assert folder_sha256(tmp_path)
 
 
-def test_the_example_is_a_short_script() -> None:
-    path = ROOT / "examples" / "train.py"
-    (entry,) = select([str(path)])
-    assert len(path.read_text().splitlines()) <= 40
-    assert entry.workload.params.keys() >= {"BATCH_SIZE", "EPOCHS"}
-    assert [data.name for data in entry.workload.datasets] == ["cifar10"]
-    assert replace(entry.workload, title="") != entry.workload, "it has metadata"
-
-
 CPU = Options(device="cpu")
-
-
-@pytest.mark.parametrize("path", ["nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"])
-def test_impossible_mounts(path: str) -> None:
-    with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
-        resolve(replace(CPU, mounts=(Path(path),)))
-    assert "Give " in caught.value.hint
 
 
 def test_options_override_the_profile() -> None:
@@ -323,24 +300,13 @@ def test_options_override_the_profile() -> None:
     assert set(VARIANTS) < set(resolved.planned[0].variants)
     assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
     assert resolved.targets == ("cpu",)
+    for path in ("nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"):
+        with pytest.raises(UsageError, match=f"--mount {path} ") as caught:
+            resolve(replace(CPU, mounts=(Path(path),)))
+        assert "Give " in caught.value.hint
 
 
-def test_params_of_a_script_without_constants(tmp_path: Path) -> None:
-    script = str(write_files(tmp_path, {"mine.py": "x = [print()]"}) / "mine.py")
-    with pytest.raises(UsageError, match=r"no constants in mine\.py") as caught:
-        resolve(replace(CPU, workloads=(script,), params={"rate": "0.5"}))
-    assert "BATCH_SIZE = 32" in caught.value.hint
-
-
-def test_run_ids_are_unique_and_sort_by_time() -> None:
-    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
-    ids = {new_run_id(then) for _ in range(20)}
-    assert len(ids) > 1
-    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
-    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids)
-
-
-def test_git_commit(tmp_path: Path) -> None:
+def test_git_commit_and_run_ids(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == ""
 
     def git(*words: str) -> str:
@@ -355,6 +321,11 @@ def test_git_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path) == head
     (tmp_path / "file").write_text("two", encoding="utf-8")
     assert git_commit(tmp_path) == f"{head}-dirty"
+    then = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    ids = {new_run_id(then) for _ in range(20)}
+    assert len(ids) > 1
+    assert all(re.fullmatch(r"20260102-030405-[0-9a-f]{4}", item) for item in ids)
+    assert new_run_id(then + datetime.timedelta(seconds=1)) > max(ids), "they sort by time"
 
 
 def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> None:
@@ -368,6 +339,9 @@ def test_sweep_plan_interleaves_the_grid_without_duplicates(tmp_path: Path) -> N
     assert {trial.variants for trial in planned} == {(BASELINE,)}
     assert planned[1].point == (("BATCH_SIZE", 32), ("XLA", True))
     assert planned[1].params == {"BATCH_SIZE": 32, "XLA": True, "EPOCHS": 2, "SIDES": (3, 4)}
+    Path(script).write_text("x = [print()]")
+    with pytest.raises(UsageError, match=r"no constants in mine\.py"):
+        resolve(replace(CPU, workloads=(script,), params={"rate": "0.5"}))
 
 
 def test_files_that_vanish_while_a_folder_is_hashed_do_not_count(
@@ -378,9 +352,3 @@ def test_files_that_vanish_while_a_folder_is_hashed_do_not_count(
     found = (tmp_path / "gone.tmp", tmp_path / "train.py")
     monkeypatch.setattr(catalogue, "_files", lambda folder: iter(found))
     assert folder_sha256(tmp_path) == expected
-
-
-def test_a_script_may_have_a_name_without_latin_letters(tmp_path: Path) -> None:
-    write_files(tmp_path, {"\u0442\u0435\u0441\u0442.py": "STEPS = 1"})
-    (entry,) = select([str(tmp_path / "\u0442\u0435\u0441\u0442.py")])
-    assert (entry.workload.name, entry.workload.title) == ("script", "\u0442\u0435\u0441\u0442.py")

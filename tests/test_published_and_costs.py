@@ -31,34 +31,19 @@ def test_the_factor_compares_speeds_even_for_published_times() -> None:
     assert each.factor.median == 4
     seconds = compared(run, unit="s", value=1e9)
     assert seconds.factor.median == 1e9 / seconds.measured.median, "less time means more speed"
-
-
-@pytest.mark.parametrize(("low", "high", "factor"), [(0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)])
-def test_a_published_range_is_compared_at_its_nearer_end(low: float, high: float, factor: float) -> None:
-    run = gpu_run()
     here = speed(run, "gpu0")
-    each = compared(run, value=here * low, upto=here * high)
-    assert each.factor.median == pytest.approx(factor)
-
-
-def test_the_baseline_is_used_if_the_published_settings_did_not_run() -> None:
-    each = compared(gpu_run(), variant="opt:no-augment")
-    assert (each.measured_variant, each.other_variant) == (BASELINE, True)
-    assert not compared(gpu_run()).other_variant
-
-
-@pytest.mark.parametrize("unit", ["accuracy", "utilisation"])
-def test_shares_have_no_factor(unit: str) -> None:
-    each = compared(gpu_run(), unit=unit, value=0.8)
-    assert each.factor is None
-    assert 0 <= each.measured.median <= 1
-
-
-@pytest.mark.parametrize("fields", [{"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}])
-def test_numbers_without_a_measurement_have_no_factor(fields: dict[str, str]) -> None:
-    each = compared(cpu_run(), **fields)
-    assert (each.measured, each.factor, each.other_variant) == (None, None, False)
-    assert each.measured_variant == BASELINE
+    for low, high, factor in ((0.9, 1.2, 1.0), (2.0, 3.0, 0.5), (0.25, 0.5, 2.0)):
+        nearer_end = compared(run, value=here * low, upto=here * high)
+        assert nearer_end.factor.median == pytest.approx(factor)
+    other = compared(run, variant="opt:no-augment")  # did not run
+    assert (other.measured_variant, other.other_variant, each.other_variant) == (BASELINE, True, False)
+    for unit in ("accuracy", "utilisation"):
+        share = compared(run, unit=unit, value=0.8)
+        assert share.factor is None and 0 <= share.measured.median <= 1
+    for fields in ({"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}):
+        unknown = compared(cpu_run(), **fields)
+        assert (unknown.measured, unknown.factor, unknown.other_variant) == (None, None, False)
+        assert unknown.measured_variant == BASELINE
 
 
 def test_gpu_numbers_are_compared_with_single_gpus_in_their_own_unit() -> None:
@@ -112,9 +97,6 @@ def test_costs_follow_from_speed_energy_and_prices():
         )
     kwh = summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
     assert cost.electricity.median == pytest.approx(0.3 * kwh)
-
-
-def test_inference_has_no_training_cost():
     run = builders.gpu_run()
     infer = replace(run, workloads=(replace(run.workloads[0], requests=Requests(batch_sizes=(1,))),))
     _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")
@@ -122,25 +104,14 @@ def test_inference_has_no_training_cost():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("0.526", Prices(machine=0.526)),
-        ("cpu=0.2,gpu=0.526", Prices(cpu=0.2, gpu=0.526)),
-        (
-            "each-gpu=3, electricity=0.3, currency=EUR",
-            Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR"),
-        ),
-    ],
-)
-def test_amounts(text: str, wanted: Prices) -> None:
-    assert read_prices(text) == wanted
-
-
-@pytest.mark.parametrize(
     "text",
     ["0,526", "cpu=1,cpu=2", "currency=EUR", "cheap", "gpu=-1", "gpu=nan", "tpu=1", "currency=", "prices.toml"],
 )  # fmt: skip
-def test_mistakes_name_what_to_try(text: str) -> None:
+def test_amounts_are_read_and_mistakes_name_what_to_try(text: str) -> None:
+    assert read_prices("0.526") == Prices(machine=0.526)
+    assert read_prices("cpu=0.2,gpu=0.526") == Prices(cpu=0.2, gpu=0.526)
+    several = Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR")
+    assert read_prices("each-gpu=3, electricity=0.3, currency=EUR") == several
     with pytest.raises(UsageError) as error:
         read_prices(text)
     assert error.value.hint

@@ -84,33 +84,19 @@ def test_a_quantity_has_one_value_in_all_formats(name: str, tmp_path: Path) -> N
             assert said in markdown
 
 
-def test_csv_escapes_formulas_and_keeps_plain_values() -> None:
-    for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):
-        assert cell(text)[0] in "'\ufffd"
-    assert [cell(value) for value in ("cpu", -1.5, None, True)] == ["cpu", -1.5, "", "yes"]
-
-
 @pytest.mark.parametrize("name", RUNS)
-def test_table_rows_have_equal_numbers_of_cells(name):
+def test_markdown_has_the_caveats_and_valid_tables(name):
     text = render_markdown(analysis(name))
+    for caveat, _ in caveat_lines(analysis(name).caveats, notes=False):
+        assert escape_markdown(caveat) in text
+    assert name == "hostile" or analysis(name).run.manifest.command in text
+    assert "None" not in text
     width = 0
     for line in text.splitlines():
         cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
         if width and cells:
             assert cells == width, line
         width = cells
-
-
-@pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
-def test_it_has_the_overview_the_caveats_and_the_command(name):
-    result = analysis(name)
-    text = render_markdown(result)
-    for row in rows(result):
-        assert f"**{speed(row.baseline)}**" in text
-    for caveat, _ in caveat_lines(result.caveats, notes=False):
-        assert escape_markdown(caveat) in text
-    assert result.run.manifest.command in text
-    assert "None" not in text
 
 
 def test_hostile_names_have_no_effect_in_markdown():
@@ -137,37 +123,24 @@ def test_hostile_names_have_no_effect_in_markdown():
 )
 def test_escapes(raw, escaped):
     assert escape_markdown(raw) == escaped
+    assert code_block("```\nx").startswith("````\n"), "longer than those in the code"
+    for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):  # formulas in CSV
+        assert cell(text)[0] in "'\ufffd"
+    assert [cell(value) for value in ("cpu", -1.5, None, True)] == ["cpu", -1.5, "", "yes"]
 
 
-def test_code_fences_are_longer_than_backticks_in_the_code():
-    assert code_block("```\nx").startswith("````\n")
+def schema(required: list[str], **properties: str) -> dict[str, object]:
+    """Return the schema of an object with properties of these types and no others."""
+    types = {name: {"type": kind} for name, kind in properties.items()}
+    return {"type": "object", "properties": types, "required": required, "additionalProperties": False}
 
 
-GITHUB = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "minLength": 1},
-            "unit": {"type": "string"},
-            "value": {"type": "number"},
-            "range": {"type": "string"},
-            "extra": {"type": "string"},
-        },
-        "required": ["name", "unit", "value"],
-        "additionalProperties": False,
-    },
-}
-_METRIC = {
-    "type": "object",
-    "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
-    "required": ["value"],
-    "additionalProperties": False,
-}
-BENCHER = {
-    "type": "object",
-    "additionalProperties": {"type": "object", "additionalProperties": _METRIC, "minProperties": 1},
-}
+GITHUB = {"type": "array", "items": schema(
+    ["name", "unit", "value"], name="string", unit="string", value="number", range="string", extra="string",
+)}  # fmt: skip
+METRIC = schema(["value"], value="number", lower_value="number", upper_value="number")
+MEASURES = {"type": "object", "additionalProperties": METRIC, "minProperties": 1}
+BENCHER = {"type": "object", "additionalProperties": MEASURES}
 
 
 @pytest.mark.slow
@@ -206,17 +179,13 @@ def test_junit_has_a_case_for_each_comparison(name: str) -> None:
     failed = [case for case in cases if case.find("failure") is not None]
     assert len(failed) == len(checked.failed) + others == int(suite.get("failures", ""))
     assert int(suite.get("tests", "")) == len(cases)
-
-
-@pytest.mark.slow
-def test_junit_is_read_by_its_consumers() -> None:
+    # Its consumers read it.
     junitparser = pytest.importorskip("junitparser")
     base = again(whole(3), 1, noise=0.001)
     for factor, noise, kind in ((1.0, 0.3, junitparser.Skipped), (0.5, 0.001, junitparser.Failure)):
         made = versus([base, again(whole(3), 2, factor=factor, noise=noise)], reference=0)
         (suite,) = junitparser.JUnitXml.fromstring(render_junit(made, gate(made)).encode())
-        for case in suite:
-            (result,) = case.result
+        for (result,) in (case.result for case in suite):
             assert isinstance(result, kind) and result.message
         assert suite.tests == len(base.speeds)
 
@@ -236,16 +205,13 @@ def test_every_run_has_a_summary_that_fits_the_width(name: str) -> None:
     assert text.strip()
     assert not {"…", "\u202e", numbers.SPACE} & set(text)
     assert max(len(line) for line in text.splitlines()) <= 80
-
-
-@pytest.mark.slow
-def test_the_default_suite_fits_in_25_lines() -> None:
-    text = text_of(analysis("suite"))
+    if name != "suite":
+        return
+    text = text_of(analysis(name))
     assert len(text.splitlines()) <= 25
-    for row in rows(analysis("suite")):
+    for row in rows(analysis(name)):
         (line,) = (line for line in text.splitlines() if line.startswith(f"{row.workload} ") and "/s" in line)
-        for number in (numbers.speed(row.cpu), numbers.speed(row.baseline)):
-            assert number in line
+        assert numbers.speed(row.cpu) in line and numbers.speed(row.baseline) in line
         assert numbers.factor(row.gain.median).replace("×", "x") in line
 
 
@@ -261,7 +227,7 @@ def test_a_workload_without_a_gpu_trial_is_listed_on_the_cpu() -> None:
     assert devices == ["GPU", "CPU"]
 
 
-def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
+def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds(monkeypatch):
     now, lines = [100.0], list[str]()
     task = LoggedTask(lines.append, "Trials", 4.0, clock=lambda: now[0])
     for _ in range(120):
@@ -274,13 +240,10 @@ def test_a_log_has_the_first_note_and_then_a_line_every_twenty_seconds():
         "Trials:  31 %   40 s  tuned, window 39.5",
         "Trials:  47 %   60 s  tuned, window 59.5",
     ]
-
-
-@pytest.mark.parametrize("forced", [False, True])
-def test_a_log_gets_no_control_characters_even_where_colour_is_forced(forced, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
-    file = io.StringIO()
-    with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as task:
-        task.note("mlp on cpu: as long as it is")
-        task.advance(1)
-    assert file.getvalue() == ("Trials:   0 %    0 s  mlp on cpu: as long as it is\n")
+    for forced in (False, True):  # no control characters even where colour is forced
+        monkeypatch.setenv("FORCE_COLOR", "1") if forced else monkeypatch.delenv("FORCE_COLOR", raising=False)
+        file = io.StringIO()
+        with Terminal(Console(file=file, width=20, stderr=True)).task("Trials", 2.0) as started:
+            started.note("mlp on cpu: as long as it is")
+            started.advance(1)
+        assert file.getvalue() == "Trials:   0 %    0 s  mlp on cpu: as long as it is\n"

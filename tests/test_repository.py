@@ -46,32 +46,16 @@ def test_exit_codes_are_unique_and_documented() -> None:
     assert codes <= set(map(int, re.findall(r"^\| (\d+) \|", read(ROOT / "docs/report.md"), re.MULTILINE)))
 
 
-class TestCompleteness:
-    def test_workloads_are_documented_and_have_a_source(self) -> None:
-        guides = (*(ROOT / name for name in DOCUMENTS), *(ROOT / "docs").glob("*.md"))
-        documentation = "\n".join(map(read, guides))
-        for workload in (entry.workload for entry in built_in()):
-            assert re.search(rf"(?<![\w-]){workload.name}(?![\w-])", documentation), workload.name
-            assert workload.title != workload.file and workload.source, "where it was published"
-            for rung in workload.ladder.values():
-                assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
-            variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
-            assert {number.variant for number in workload.published} <= variants
-
-    def test_all_packages_are_listed_in_pyproject(self) -> None:
-        listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
-        there = [
-            path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-            for top in ("harness", "workloads", "reports")
-            for path in (ROOT / top).rglob("__init__.py")
-        ]
-        assert sorted(listed) == sorted(there)
-
-
-def test_documents_only_reference_existing_files() -> None:
-    paths = re.compile(r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`")
-    named = {path for name in DOCUMENTS for path in paths.findall(read(ROOT / name))}
-    assert [path for path in named if not (ROOT / path).exists() and "/NAME/" not in path] == []
+def test_workloads_are_documented_and_have_a_source() -> None:
+    guides = (*(ROOT / name for name in DOCUMENTS), *(ROOT / "docs").glob("*.md"))
+    documentation = "\n".join(map(read, guides))
+    for workload in (entry.workload for entry in built_in()):
+        assert re.search(rf"(?<![\w-]){workload.name}(?![\w-])", documentation), workload.name
+        assert workload.title != workload.file and workload.source, "where it was published"
+        for rung in workload.ladder.values():
+            assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
+        variants = {BASELINE, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
+        assert {number.variant for number in workload.published} <= variants
 
 
 def test_make_bench_passes_all_variables() -> None:
@@ -84,16 +68,32 @@ def test_make_bench_passes_all_variables() -> None:
 
 
 class TestTrackedFiles:
+    def test_packages_are_listed_scripts_executable_and_what_documents_name_is_there(self) -> None:
+        listed = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["setuptools"]["packages"]
+        found = (
+            path.parent
+            for top in ("harness", "workloads", "reports")
+            for path in (ROOT / top).rglob("__init__.py")
+        )
+        assert sorted(listed) == sorted(path.relative_to(ROOT).as_posix().replace("/", ".") for path in found)
+        scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
+        assert scripts
+        assert [
+            path.name for path in scripts if not path.stat().st_mode & 0o111 or read(path)[:2] != "#!"
+        ] == []
+        paths = re.compile(r"`((?:harness|workloads|reports|images|tests|docs|examples)/[\w./-]+)`")
+        named = {path for name in DOCUMENTS for path in paths.findall(read(ROOT / name))}
+        assert [path for path in named if not (ROOT / path).exists() and "/NAME/" not in path] == []
+
     def test_file_names_in_harness_are_unique(self) -> None:
         # A command may have the name of the module that implements it.
         paths = [path for path in tracked() if path.is_relative_to(ROOT / "harness") and path.suffix == ".py"]
         names = [path.name for path in paths if path.name != "__init__.py"]
         assert {name for name in names if names.count(name) > 1} <= {"compare.py", "scaling.py"}
 
-    def test_no_ignored_file_is_tracked(self) -> None:
+    def test_no_file_is_large_ignored_or_names_a_package_registry_or_mirror(self) -> None:
         assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
-
-    def test_no_file_names_a_package_registry_or_mirror(self) -> None:
+        assert [path.name for path in tracked() if path.stat().st_size > 3 << 20] == []
         result = [
             f"{path.relative_to(ROOT)}: {match.group()}"
             for path in tracked()
@@ -101,10 +101,6 @@ class TestTrackedFiles:
             for match in HOSTS.finditer(read(path))
         ]
         assert result == []
-
-    def test_no_file_is_large(self) -> None:
-        large = [path.relative_to(ROOT) for path in tracked() if path.stat().st_size > 3 << 20]
-        assert large == []
 
     def test_lock_files_have_hashes_and_no_urls(self) -> None:
         for path in (one for one in tracked() if one.suffix == ".lock" and one.name != "base.lock"):
@@ -114,12 +110,6 @@ class TestTrackedFiles:
             pins = [block for block in re.split(r"\n(?=\S)", text) if block and not block.startswith("#")]
             assert pins, path
             assert [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin] == []
-
-    def test_scripts_are_executable(self) -> None:
-        scripts = [path for path in tracked() if path.suffix == ".sh" or path == ROOT / ".ci/run"]
-        assert scripts
-        assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
-        assert [path.name for path in scripts if not read(path).startswith("#!")] == []
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
@@ -166,7 +156,13 @@ def make(clone: Path, target: str, **surroundings: str) -> subprocess.CompletedP
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_installing_says_one_line_and_keeps_what_pip_said(clone: Path) -> None:
+def test_installing_says_one_line_unless_pip_fails_and_keeps_what_it_said(clone: Path) -> None:
+    done = make(clone, "install", PIP_FAILS="yes")
+    assert done.returncode == 2
+    for text in ("Location '/nowhere' is ignored", "ERROR: hashes differ", ".venv/pip.log"):
+        assert text in done.stderr
+    assert len((clone / ".venv/asked").read_text().splitlines()) == 1, "nothing goes on after it"
+    (clone / ".venv/asked").unlink()
     done = make(clone, "install")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Installing the harness into .venv\n"
@@ -174,13 +170,3 @@ def test_installing_says_one_line_and_keeps_what_pip_said(clone: Path) -> None:
     asked = (clone / ".venv/asked").read_text().splitlines()
     assert [line.split()[:2] for line in asked] == [["install", "--require-hashes"], ["install", "--no-deps"]]
     assert make(clone, "install").stdout.startswith("make: Nothing to be done"), "once is enough"
-
-
-def test_where_pip_fails_all_that_it_said_is_shown_and_nothing_counts_as_installed(clone: Path) -> None:
-    done = make(clone, "install", PIP_FAILS="yes")
-    assert done.returncode == 2
-    assert "Location '/nowhere' is ignored" in done.stderr
-    assert "ERROR: hashes differ" in done.stderr
-    assert ".venv/pip.log" in done.stderr
-    assert len((clone / ".venv/asked").read_text().splitlines()) == 1, "nothing goes on after it"
-    assert make(clone, "install").returncode == 0, "and the next time starts again"

@@ -63,28 +63,19 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
     assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
     assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
-
-
-def test_rerun_skips_trials_skipped_by_the_stopping_rule_but_not_interrupted_ones(tmp_path):
     run = recorded(builders.cpu_run(trials=5))
-    narrow = replace(run, trials=run.trials[:3])
+    narrow = replace(run, trials=run.trials[:3])  # the stopping rule skipped two
     assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
     last = replace(run.trials[1], status=Status.INTERRUPTED)
     cut = replace(run, trials=(run.trials[0], last), ended=False)
     assert resolve_here(cut, out=tmp_path).planned == run.planned
-
-
-def test_rerun_on_a_subset_of_devices(tmp_path):
+    run = with_options(replace(OPTIONS, price="cpu=0.12,currency=EUR"))
+    assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
+    assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
     both = recorded(builders.gpu_run(trials=2))
     assert {trial.device for trial in resolve_here(both, out=tmp_path, device="cpu").planned} == {"cpu"}
     with pytest.raises(UsageError, match="gpu1"):
         resolve_here(both, out=tmp_path, device="gpu1")
-
-
-def test_rerun_keeps_prices_unless_overridden(tmp_path):
-    run = recorded(options=replace(OPTIONS, price="cpu=0.12,currency=EUR"))
-    assert resolve_here(run, out=tmp_path).options.price == "cpu=0.12,currency=EUR"
-    assert resolve_here(run, out=tmp_path, price="0.40").options.price == "0.40"
 
 
 def test_scripts_of_the_run_are_found_by_name(tmp_path):
@@ -96,15 +87,10 @@ def test_scripts_of_the_run_are_found_by_name(tmp_path):
     options = rerun_options(run, Options(workloads=(str(here),)))
     assert options.workloads == ("cifar100-mlp", str(here))
     assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
-
-
-def test_scripts_are_repeated_with_their_arguments(tmp_path):
-    script = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
     given = Options(
-        workloads=(str(script),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
+        workloads=(str(here),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
     )
-    options = rerun_options(with_options(given), Options())
-    assert replace(options, engine="auto", device="auto") == given
+    assert replace(rerun_options(with_options(given), Options()), engine="auto", device="auto") == given
 
 
 def test_differences_are_found_before_anything_is_built(tmp_path):
@@ -113,17 +99,11 @@ def test_differences_are_found_before_anything_is_built(tmp_path):
     built = replace(builders.image(), lock_sha256=lock, contents="2" * 64)
     here = expected_run(recorded(), rerun_options(recorded(), Options()), paths, {"cpu": built})
     for images in ({}, {"cpu": built}):
-        assert (
-            differences_between(here, expected_run(here, rerun_options(here, Options()), paths, images)) == {}
-        )
-    elsewhere = replace(
-        here.manifest,
-        system={**here.manifest.system, "host_processor_model_name": "Another"},
-        images=tuple(
-            replace(image, lock_sha256="1" * 64, contents="3" * 64) for image in here.manifest.images
-        ),
-        gpus=(builders.gpu(),),
-    )
+        again = expected_run(here, rerun_options(here, Options()), paths, images)
+        assert differences_between(here, again) == {}
+    other = (replace(image, lock_sha256="1" * 64, contents="3" * 64) for image in here.manifest.images)
+    system = {**here.manifest.system, "host_processor_model_name": "Another"}
+    elsewhere = replace(here.manifest, system=system, images=tuple(other), gpus=(builders.gpu(),))
     differences = differences_between(replace(here, manifest=elsewhere), here)
     result = {name: values for (_, name), values in differences.items()}
     assert result["host_processor_model_name"][0] == "Another"
@@ -138,17 +118,24 @@ UNTRUSTED = replace(
 )  # fmt: skip
 
 
+def test_unsafe_trial_ids_are_rejected():
+    """Trial ids are folder names, and existing trial folders are deleted."""
+    text, _ = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)
+    document = msgspec.msgpack.decode(lzma.decompress(base64.b64decode(text)))
+    for name in ("/home", "../../elsewhere", "", "."):
+        document["analysis"]["run"]["planned"][0]["id"] = name
+        changed = lzma.compress(msgspec.msgpack.encode(document), preset=0)
+        with pytest.raises(StoreError, match=r"planned.*id"):
+            unpack(base64.b64encode(changed).decode())
+
+
 def test_settings_that_need_consent():
     assert requested_resources(recorded(), rerun_options(recorded(), Options())) == {}
     run = with_options(UNTRUSTED)
     assert requested_resources(run, rerun_options(run, Options())) == {
-        "--image": "cpu=evil.example/x",
-        "--mount": "/home/me",
-        "--gpus": "all",
-        "--cpus": "0",
-        "--cpu-quota": "0.5",
+        "--image": "cpu=evil.example/x", "--mount": "/home/me", "--gpus": "all", "--cpus": "0", "--cpu-quota": "0.5",
         "--memory": "1.5 GiB",
-    }
+    }  # fmt: skip
     bare = replace(run, manifest=replace(run.manifest, engine=replace(run.manifest.engine, isolated=False)))
     assert requested_resources(bare, rerun_options(bare, Options()))["--engine"] == "local"
     assert "--engine" not in requested_resources(bare, rerun_options(bare, Options(engine="docker")))
@@ -172,15 +159,11 @@ def rerun(folder: Path, run: Run, *arguments: str) -> Printed:
     return printed
 
 
-def test_nothing_runs_without_consent(tmp_path):
-    printed = rerun(tmp_path, with_options(UNTRUSTED))
-    assert printed.code == 2
-    assert "--image cpu=evil.example/x" in printed.err
-    assert "Allow this with --yes" in printed.err
-
-
-def test_check_prints_differences_and_what_needs_consent(tmp_path):
+def test_nothing_runs_without_consent_and_check_prints_what_needs_it(tmp_path):
     run = with_options(replace(UNTRUSTED, mounts=(tmp_path,)))
+    printed = rerun(tmp_path, run)
+    assert printed.code == 2
+    assert "--image cpu=evil.example/x" in printed.err and "Allow this with --yes" in printed.err
     elsewhere = {**run.manifest.system, "host_processor_model_name": "Another CPU"}
     changed = replace(run, manifest=replace(run.manifest, system=elsewhere, commit="0" * 40))
     printed = rerun(tmp_path, changed, "--check")
@@ -194,19 +177,6 @@ def test_check_prints_differences_and_what_needs_consent(tmp_path):
 def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
     printed = rerun(tmp_path, recorded(), "--check", given)
     assert printed.code == 2, printed.err
-
-
-def test_unsafe_trial_ids_are_rejected():
-    """Trial ids are folder names, and existing trial folders are deleted."""
-    made = lzma.decompress(
-        base64.b64decode(pack_for_page(analyse(builders.cpu_run(trials=1)), whole=True)[0])
-    )
-    document = msgspec.msgpack.decode(made)
-    for name in ("/home", "../../elsewhere", "", "."):
-        document["analysis"]["run"]["planned"][0]["id"] = name
-        changed = lzma.compress(msgspec.msgpack.encode(document), preset=0)
-        with pytest.raises(StoreError, match=r"planned.*id"):
-            unpack(base64.b64encode(changed).decode())
 
 
 class Environment:
@@ -240,11 +210,19 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     return made
 
 
-def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
+def test_containers_get_the_options_and_secrets_are_not_recorded(environment, monkeypatch):
+    with pytest.raises(StoreError, match="Cannot write /proc"):  # before anything is built
+        session.prepare(
+            resolve(replace(environment.options, out=Path("/proc/runs"))), environment.paths, Silent()
+        )
     given = {"API_TOKEN": "s3cr3t", "PROXY": "http://me:s3cr3t@host", "MODE": "fast"}
-    environment.options = replace(environment.options, environment=given)
+    more = {**given, "PYTHONPATH": "/data/lib"}
+    # Docker rejects spaces, which --cpus allows.
+    environment.options = replace(environment.options, environment=more, cpus=" 0-0, 0")
     prepared = environment.prepare()
-    assert prepared.manifest.options.environment == {"API_TOKEN": "***", "PROXY": "***", "MODE": "fast"}
+    assert {job.container.cpus for job in prepared.jobs} == {"0"}
+    assert prepared.jobs[0].container.environment["PYTHONPATH"] == "/tfbench:/data/lib"
+    assert prepared.manifest.options.environment == {**more, "API_TOKEN": "***", "PROXY": "***"}
     assert given.items() <= dict(prepared.jobs[0].container.environment).items()
     assert prepared.jobs[-1].spec.secrets == ("API_TOKEN", "PROXY")
     with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
@@ -254,11 +232,6 @@ def test_secrets_are_not_recorded_but_used(environment, monkeypatch):
         monkeypatch.setenv(name, value)
     again = session.resume(prepared.folder.path, environment.paths, Silent())
     assert given.items() <= dict(again.jobs[0].container.environment).items()
-
-
-def test_folders_of_modules_are_added_to_those_of_the_driver(environment):
-    environment.options = replace(environment.options, environment={"PYTHONPATH": "/data/lib"})
-    assert environment.prepare().jobs[0].container.environment["PYTHONPATH"] == "/tfbench:/data/lib"
 
 
 def test_resume_uses_the_stored_plan(environment):
@@ -273,18 +246,6 @@ def test_resume_uses_the_stored_plan(environment):
     assert again.resolved.profile == cut.profile
     assert again.jobs[0].spec.window_s == 0.5
     assert again.manifest.run_id == prepared.manifest.run_id
-
-
-def test_containers_get_a_plain_list_of_cpus(environment):
-    """Docker rejects spaces, which --cpus allows."""
-    prepared = environment.prepare(resolve(replace(environment.options, cpus=" 0-0, 0")))
-    assert {job.container.cpus for job in prepared.jobs} == {"0"}
-
-
-def test_a_new_run_needs_a_writable_folder_before_anything_is_built(environment):
-    options = replace(environment.options, out=Path("/proc/runs"))
-    with pytest.raises(StoreError, match="Cannot write /proc"):
-        session.prepare(resolve(options), environment.paths, Silent())
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def run_all(bench: Bench, *scripts: Script) -> tuple[Trial, ...]:
 
 
 def test_successful_trials(bench):
-    run_all(bench, Script())
+    begun, *others = good_events()
+    run_all(bench, Script(writes=(begun, line("variant", variant="\x1b[2J", params={}, changes=[]), *others)))
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
     assert bench.engine.left_behind == []
     run = bench.read()
@@ -105,29 +106,19 @@ def test_successful_trials(bench):
     assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
     assert bench.progress.lines == []
     assert [task.label for task in bench.progress.tasks] == ["Trial 1 of 3", "Trial 2 of 3", "Trial 3 of 3"]
-    assert {(task.total, task.done, task.notes[0]) for task in bench.progress.tasks} == {(2, 2, "mlp on cpu")}
-
-
-def test_progress_ignores_unplanned_variants(bench):
-    begun, *others = good_events()
-    strange = line("variant", variant="\x1b[2J", params={}, changes=[])
-    run_all(bench, Script(writes=(begun, strange, *others)), Script())
-    assert bench.progress.tasks[0].notes == [
-        "mlp on cpu", "mlp on cpu: baseline", "mlp on cpu: baseline, window 1", "mlp on cpu: baseline, window 2",
-    ]  # fmt: skip
+    notes = ["mlp on cpu", *(f"mlp on cpu: baseline{more}" for more in ("", ", window 1", ", window 2"))]
+    for task in bench.progress.tasks:
+        assert (task.total, task.done, task.notes) == (2, 2, notes), "unplanned variants are ignored"
 
 
 def test_a_soak_advances_by_seconds(bench):
-    """Four windows of half a second are the two seconds that were planned."""
     bench.variant = SOAK
     begun, *_ = good_events()
-    windows = [
-        line(
-            "window", variant=SOAK, index=index, start_ns=index * 10**9 // 2, end_ns=(index + 1) * 10**9 // 2,
-            steps=1, samples=1, wait_ns=-1,
-        )
+    half = {"variant": SOAK, "steps": 1, "samples": 1, "wait_ns": -1}  # a second
+    windows = (
+        line("window", index=index, start_ns=index * 10**9 // 2, end_ns=(index + 1) * 10**9 // 2, **half)
         for index in range(4)
-    ]  # fmt: skip
+    )
     run_all(bench, Script(writes=(begun, *windows)))
     assert (bench.progress.tasks[0].total, bench.progress.tasks[0].done) == (2, 2)
 
@@ -173,14 +164,11 @@ class TestTimeouts:
         [
             (SHORT_STALL, (start_line(),), "No event for 0.5 s; the trial was killed. Raise --stall"),
             (SHORT_STALL, ("garbage\n",) * 10_000, "No event for 0.5 s"),
-            (
-                replace(THREE, limit_s=0.5),
-                (start_line(), *[line("warning", message="still here")] * 10_000),
-                "Not finished after 0.5 s; the trial was killed. Measure less, e.g. with --variants",
-            ),
+            (replace(THREE, limit_s=0.5), (start_line(), *[line("warning", message="still here")] * 10_000),
+             "Not finished after 0.5 s; the trial was killed. Measure less, e.g. with --variants"),
         ],
         ids=["silence", "garbage", "chatter"],
-    )
+    )  # fmt: skip
     def test_hanging_trial_is_killed_and_the_others_run(self, bench, profile, writes, expected):
         bench.profile = profile
         records = run_all(bench, Script(writes=writes, code=None), Script())
@@ -366,11 +354,6 @@ def test_repeats_until_interval_is_narrow_or_budget_is_spent(values, seconds, tr
     assert run_trials(Stopping(PROFILE), values, seconds) == trials
 
 
-def test_as_many_long_trials_run_as_were_asked_for():
-    stopping = Stopping(replace(PROFILE, trials=3, max_trials=3))
-    assert run_trials(stopping, [1000, 2000, 500], 1e6) == 3
-
-
 def test_budget_is_shared_but_devices_stop_separately():
     stopping = Stopping(PROFILE)
     noisy = iter([500.0, 1500.0, 900.0, 3000.0, 700.0, 1200.0, 800.0])
@@ -385,16 +368,17 @@ def test_budget_is_shared_but_devices_stop_separately():
 
 
 @pytest.mark.parametrize("trials", [1, 3])
-def test_failed_trials_count_as_time_only(trials):
+def test_failed_long_and_other_trials(trials):
     stopping = Stopping(replace(PROFILE, trials=trials))
     for index in range(trials):
         assert stopping.should_run(planned(index))
         stopping.add(planned(index), trial(1000, status=Status.FAILED))
     assert not stopping.should_run(planned(trials)), "further trials would be wasted"
-
-
-def test_without_baseline_the_first_variant_decides():
+    stopping = Stopping(replace(PROFILE, trials=3, max_trials=3))
+    assert run_trials(stopping, [1000, 2000, 500], 1e6) == 3, "as many long ones as were asked for"
     stopping = Stopping(PROFILE)
     for index in range(3):
         stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
-    assert not stopping.should_run(planned(3, variants=(TUNED,)))
+    assert not stopping.should_run(planned(3, variants=(TUNED,))), (
+        "without baseline the first variant decides"
+    )

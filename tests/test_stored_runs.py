@@ -166,7 +166,12 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
 @pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
 def test_runs_round_trip_through_the_store(build, tmp_path):
     run = replace(build(), ended=True)
-    back = read_run(write_run(tmp_path / "run", run).path)
+    path = write_run(tmp_path / "run", run).path
+    for name in ("manifest.json", "plan.json"):
+        (tmp_path / f"s-{name}").mkdir()
+        shutil.copy(path / name, tmp_path / f"s-{name}")
+    assert newest_run(tmp_path) == path, "folders with half a run do not hide the others"
+    back = read_run(path)
     assert back.manifest == run.manifest
     assert (back.workloads, back.planned, back.ended) == (run.workloads, run.planned, True)
     assert len(back.trials) == len(run.trials)
@@ -181,14 +186,6 @@ def normalized(trial: Trial) -> Trial:
         return trial
     unknown = {"message": "", "started_ns": 0, "ended_ns": 0, "facts": {}, "sampling": {}}
     return replace(trial, metrics=(), warnings=(), gaps=(), **unknown)
-
-
-def test_folder_with_half_a_run_does_not_hide_the_others(tmp_path):
-    run = write_run(tmp_path / "1", RUN).path
-    for name in ("manifest.json", "plan.json"):
-        (tmp_path / f"2-{name}").mkdir()
-        shutil.copy(run / name, tmp_path / f"2-{name}")
-    assert newest_run(tmp_path) == run
 
 
 @pytest.mark.slow
@@ -262,15 +259,15 @@ def content() -> bytes:
         (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
         (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
         (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
-        (page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))), "schema version 99"),
+        (
+            page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))),
+            "schema version 99",
+        ),
         (page_with(packed_bytes(content()[:-8])), "damaged"),
         (page_with(packed_bytes(content().replace(b"\xa3<i8", b"\xa3<O8", 1))), "damaged"),
     ],
-    ids=[
-        "empty", "foreign", "two", "no xz", "cut off", "nested", "no run", "newer", "document cut off",
-        "array of objects",
-    ],
-)  # fmt: skip
+    ids=range(10),
+)
 def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
@@ -279,15 +276,6 @@ def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message
     assert message in error.value.message
     assert str(path) in error.value.message
     assert error.value.hint
-
-
-@pytest.mark.slow
-def test_decompression_is_limited() -> None:
-    text = base64.b64encode(lzma.compress(bytes(1 << 20))).decode()
-    with pytest.raises(StoreError, match="too large"):
-        unpack(text, max_bytes=1 << 19)
-    with pytest.raises(StoreError, match="damaged"):
-        unpack(text, max_bytes=1 << 21)
 
 
 @pytest.mark.slow
@@ -304,6 +292,9 @@ def test_decompression_is_limited() -> None:
 def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
     with pytest.raises(StoreError, match=f"damaged: .*{message}"):
         unpack(packed_bytes(document))
+    for limit, problem in ((1 << 19, "too large"), (1 << 21, "damaged")):
+        with pytest.raises(StoreError, match=problem):
+            unpack(packed_bytes(bytes(1 << 20)), max_bytes=limit)
 
 
 @pytest.mark.slow
@@ -319,24 +310,16 @@ def test_check_accepts_every_type_that_is_written() -> None:
         check_message_pack(content[:-10])
 
 
-def with_columns(series: dict, kind: str, content: bytes) -> None:
-    series["columns"] = {name: [kind, content] for name in series["columns"]}
-
-
-SERIES_DAMAGES = {
-    "shorter": lambda series: with_columns(series, "<f8", bytes(8)),
-    "huge": lambda series: with_columns(
-        series, "<f8", np.full(len(series["t_ns"][1]) // 8, 1.7e308).tobytes()
-    ),
-    "negative times": lambda series: series.update(t_ns=["<i8", b"\xff" * len(series["t_ns"][1])]),
-    "times of floats": lambda series: series.update(t_ns=["<f8", series["t_ns"][1]]),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", SERIES_DAMAGES.values(), ids=SERIES_DAMAGES)
-def test_telemetry_columns_have_one_length_and_a_plausible_range(damage) -> None:
+@pytest.mark.parametrize("damage", ["shorter", "huge", "negative times", "times of floats"])
+def test_telemetry_columns_have_one_length_and_a_plausible_range(damage: str) -> None:
     document = msgspec.msgpack.decode(content())
-    damage(document["analysis"]["run"]["trials"][0]["telemetry"][0])
+    series = document["analysis"]["run"]["trials"][0]["telemetry"][0]
+    times = series["t_ns"][1]
+    values = {"shorter": bytes(8), "huge": np.full(len(times) // 8, 1.7e308).tobytes()}
+    if damage in values:
+        series["columns"] = {name: ["<f8", values[damage]] for name in series["columns"]}
+    else:
+        series["t_ns"] = ["<i8", b"\xff" * len(times)] if damage == "negative times" else ["<f8", times]
     with pytest.raises(StoreError, match="damaged"):
         unpack(packed_bytes(msgspec.msgpack.encode(document)))

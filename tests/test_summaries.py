@@ -48,6 +48,8 @@ class TestSpeeds:
         result = summary(replace(run, trials=(replace(run.trials[0], windows=windows),)), "cpu", BASELINE)
         assert (result.throughput.median, result.throughput.n, result.batch_size) == (800 / 4, 1, 32)
         assert result.step_time.median == pytest.approx(4 / 80)
+        assert summary(cpu_run(), "cpu", BASELINE).wait_share == pytest.approx(0.04, rel=0.01)
+        assert summary(cpu_run(), "cpu", MODEL_ONLY).wait_share is None, "waiting is not observable"
 
     def test_only_successful_trials_count(self):
         run = gpu_run(trials=3)
@@ -55,6 +57,11 @@ class TestSpeeds:
         assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
         assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
         assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 1
+        # Windows outside their trial were measured by another clock.
+        later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
+        for trials, apart in ((run.trials, False), ((later, *run.trials[1:]), True)):
+            kinds = {each.kind for each in analyse(replace(run, trials=trials)).caveats}
+            assert (CaveatKind.CLOCKS_APART in kinds) is apart
 
 
 class TestTraining:
@@ -74,9 +81,8 @@ class TestTraining:
         assert result.training_s.median == 481.0
         assert not result.training_projected
         fewer = replace(run.manifest, options=replace(run.manifest.options, params={"EPOCHS": "5"}))
-        assert summary(replace(run, manifest=fewer), "cpu", BASELINE).training_s is None, (
-            "not the published epochs"
-        )
+        result = summary(replace(run, manifest=fewer), "cpu", BASELINE)
+        assert result.training_s is None, "not the published epochs"
 
     def test_cold_start_has_shared_phases_then_those_of_the_variant(self):
         cold_start = dict(summary(gpu_run(), "gpu0", TUNED).cold_start)
@@ -99,11 +105,6 @@ class TestTraining:
             run = replace(run, trials=tuple(replace(trial, metrics=metrics) for trial in run.trials))
         assert summary(run, "cpu", BASELINE).accuracy_ok is learned
         assert summary(run, "cpu", TUNED).accuracy_ok is None
-
-
-def test_wait_share_is_none_if_waiting_is_not_observable():
-    assert summary(cpu_run(), "cpu", BASELINE).wait_share == pytest.approx(0.04, rel=0.01)
-    assert summary(cpu_run(), "cpu", MODEL_ONLY).wait_share is None
 
 
 class TestTelemetry:
@@ -149,8 +150,6 @@ class TestTelemetry:
             t_ns * SECOND_NS, np.array([10.0, 20, 0, 10]), starts_s * SECOND_NS, ends_s * SECOND_NS
         )
         assert result.tolist() == pytest.approx([math.nan, 10.0, math.nan, 10.0, math.nan], nan_ok=True)
-
-    def test_times_near_the_limit_of_float_stay_exact(self):
         origin = 10**18  # 31 years of uptime: float64 rounds these to 128 ns
         t_ns = origin + np.arange(4, dtype=np.int64) * 1000
         start, end = (np.array([origin + nanoseconds], dtype=np.int64) for nanoseconds in (500, 1500))
@@ -193,14 +192,6 @@ class TestEnergy:
         assert result.energy_j_per_sample.median == pytest.approx(150 / 100)
 
 
-def test_windows_outside_their_trial_were_measured_by_another_clock() -> None:
-    run = cpu_run(trials=1)
-    later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
-    for trials, apart in ((run.trials, False), ((later,), True)):
-        kinds = {each.kind for each in analyse(replace(run, trials=trials)).caveats}
-        assert (CaveatKind.CLOCKS_APART in kinds) is apart
-
-
 def only(run: Run) -> Sweep:
     (result,) = sweeps(run)
     return result
@@ -210,16 +201,13 @@ def point_at(sweep: Sweep, **values: int) -> SweepPoint:
     return next(each for each in sweep.points if dict(each.point) == values)
 
 
-def test_the_speed_of_a_point_uses_only_its_own_trials() -> None:
-    each = point_at(only(sweep_run(noise=0.0)), batch_size=128, steps_per_execution=10)
-    assert each.throughput.median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
-    assert each.throughput.n == 3
-
-
 def test_the_best_point_its_ties_and_failures() -> None:
     sweep = only(sweep_run())
     assert dict(sweep.best.point)["batch_size"] == 128
     assert [each.tied for each in sweep.points] == [False, False, True, True, None, None]
+    each = point_at(only(sweep_run(noise=0.0)), batch_size=128, steps_per_execution=10)
+    assert each.throughput.median == pytest.approx(128 / (0.001 + 0.000002 + 128 * 2e-5), rel=0.01)
+    assert each.throughput.n == 3, "of its own trials only"
     assert point_at(sweep, batch_size=32, steps_per_execution=1).over_best.high < 1
     failed = point_at(sweep, batch_size=4096, steps_per_execution=1)
     assert (failed.status, failed.throughput) == (Status.OUT_OF_MEMORY, None)
@@ -240,18 +228,10 @@ def test_sweep_points_appear_only_in_sweeps() -> None:
     assert result.summaries == result.comparisons == result.published == result.findings == result.costs == ()
     assert result.step_times == result.pipelines == ()
     assert analyse(builders.gpu_run()).sweeps == ()
-
-
-def test_running_out_of_memory_is_a_result_of_a_sweep_not_a_failure() -> None:
-    result = analyse(sweep_run())
+    # Running out of memory is a result of a sweep and no failure.
     assert any(trial.status is Status.OUT_OF_MEMORY for trial in result.run.trials)
     assert CaveatKind.FAILED_TRIALS not in {each.kind for each in result.caveats}
     assert not [text for text in banners(result.run) if "failed" in text]
-
-
-def test_each_device_and_variant_is_a_separate_sweep() -> None:
-    cpu, gpu = sweep_run(), sweep_run(device="gpu0")
-    both = replace(cpu, planned=cpu.planned + gpu.planned, trials=cpu.trials + gpu.trials)
-    assert [(each.device, each.variant, len(each.points)) for each in sweeps(both)] == [
-        ("cpu", "baseline", 6), ("gpu0", "baseline", 6),
-    ]  # fmt: skip
+    gpu = sweep_run(device="gpu0")
+    both = replace(gpu, planned=result.run.planned + gpu.planned, trials=result.run.trials + gpu.trials)
+    assert [(each.device, len(each.points)) for each in sweeps(both)] == [("cpu", 6), ("gpu0", 6)]

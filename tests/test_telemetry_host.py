@@ -90,11 +90,9 @@ def test_cpu_shares_are_since_last_read_and_counters_cumulative(root):
     }  # fmt: skip
     assert set(host.values) == set(columns["host"])
     source.stop()
-
-
-def test_unavailable_metrics_are_gaps(root):
     shutil.rmtree(root / "sys/block/nvme0n1")
     shutil.rmtree(root / "proc/pressure")
+    write_files(root, {"proc/self/net/dev": ""})
     columns, gaps = start(HostSource(root))
     reasons = {metric: reason for _, metric, reason in gaps}
     without_psi = {metric for metric, reason in reasons.items() if "psi=1" in reason}
@@ -118,16 +116,10 @@ def test_clocks_are_mean_minimum_and_maximum(tmp_path):
     assert set(columns["host"]) == set(sample.values)
     assert gaps == []
     source.stop()
-
-
-def test_hidden_clocks_and_energy_are_gaps(tmp_path):
-    source = FrequencySource(tmp_path, lambda: [0.0, 0.0])
+    source = FrequencySource(tmp_path / "hidden", lambda: [0.0, 0.0])
     _, gaps = start(source)
     assert list(source.read()) == []
     assert {gap[1] for gap in gaps} >= {"cpu_freq_mhz", "cpu_throttle_events"}
-    columns, gaps = start(RaplSource(tmp_path))
-    assert columns == {}
-    assert [gap[:2] for gap in gaps] == [("*", "*")]
 
 
 def rapl(root: Path, zone: str, name: str, energy: int) -> None:
@@ -136,6 +128,8 @@ def rapl(root: Path, zone: str, name: str, energy: int) -> None:
 
 
 def test_rapl_energy_handles_counter_overflow(tmp_path):
+    columns, gaps = start(RaplSource(tmp_path))
+    assert (columns, [gap[:2] for gap in gaps]) == ({}, [("*", "*")])
     rapl(tmp_path, "intel-rapl:0", "package-0", 900)
     rapl(tmp_path, "intel-rapl:0:0", "dram", 0)
     source = RaplSource(tmp_path)
@@ -248,14 +242,14 @@ def test_both_versions_give_same_metrics(tmp_path, make):
     assert set(columns["container"]) == set(EXPECTED)
     assert gaps == []
     source.stop()
-
-
-def test_cgroup_is_located_below_mounted_root(tmp_path):
-    v2(tmp_path, own="/pod/self", path="/pod/trial", mounted="/pod")
-    assert locate(tmp_path, PID).folders[""] == tmp_path / "sys/fs/cgroup/trial"
+    source = ProcessSource(tmp_path)  # for processes without a cgroup of their own
+    columns, gaps = start(source)
+    assert (columns, gaps, list(source.read())) == ({}, [], [])
 
 
 def test_missing_files_are_gaps(tmp_path):
+    v2(tmp_path / "pod", own="/pod/self", path="/pod/trial", mounted="/pod")
+    assert locate(tmp_path / "pod", PID).folders[""] == tmp_path / "pod/sys/fs/cgroup/trial"
     v2(tmp_path)
     folder = tmp_path / f"sys/fs/cgroup{DOCKER}"
     for name in ("memory.peak", "io.stat", "io.pressure"):
@@ -332,10 +326,3 @@ def test_process_source_sums_over_process_tree():
         os.kill(child, signal.SIGKILL)
         process.wait()
         assert list(source.read()) == []
-
-
-def test_process_source_ignores_process_with_own_cgroup(tmp_path):
-    v2(tmp_path)
-    source = ProcessSource(tmp_path)
-    columns, gaps = start(source)
-    assert (columns, gaps, list(source.read())) == ({}, [], [])

@@ -11,10 +11,9 @@ from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, planted_loss, utilisation
-from benchmarks.truth.recordings import archive, unpack
 from benchmarks.truth.running import Settings, run_case, script_of
 from benchmarks.truth.standin_cases import plant
-from benchmarks.truth.suites import SUITES
+from benchmarks.truth.suites import SUITES, archive, unpack
 from harness.analysis import analyse
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
@@ -40,8 +39,6 @@ class TestCases:
             # The copy to a GPU is no stage of the script.
             stages = ("", "copy", *re.findall(r"def (\w+)\(", workload.scripts[workload.file]))
             assert case.stage in stages, case.name
-
-    def test_a_control_is_the_same_workload_without_bottleneck(self):
         for case in (each for each in CASES if each.control):
             (control,) = (each for each in CASES if each.name == case.control)
             assert control.script == case.script, case.name
@@ -63,8 +60,6 @@ class TestJudging:
         step_s = (10 + 5 * batch) / 1e6
         assert utilisation(simulated, analysis) == pytest.approx(step_s / written.step_time.median)
 
-
-class TestPlanting:
     def test_planted_readings_replace_recorded_ones(self, tmp_path):
         readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
         plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)

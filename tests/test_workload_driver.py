@@ -44,10 +44,9 @@ Run = Callable[..., Mapping[str, Any]]
 def run(tmp_path: Path) -> Run:
     """Run a text as home/train.py; return what it put into `seen`."""
 
-    def execute(text: str, *arguments: str, path: str = "train.py") -> Mapping[str, Any]:
+    def execute(text: str, *arguments: str, **seen: Any) -> Mapping[str, Any]:
         (tmp_path / "home").mkdir(exist_ok=True)
-        seen: dict[str, Any] = {}
-        script.run(Script(path=str(tmp_path / "home" / path), text=text), arguments, {"seen": seen})
+        script.run(Script(path=str(tmp_path / "home/train.py"), text=text), arguments, {"seen": seen})
         return seen
 
     return execute
@@ -91,6 +90,11 @@ def test_a_script_is_main_with_its_arguments(run: Run) -> None:
         "--rate", "0.5",
     )  # fmt: skip
     assert (seen["rate"], seen["main"], Path(seen["file"]).name) == (0.5, True, "train.py")
+    # The end of a measurement passes except clauses.
+    seen = run(
+        "try:\n    raise seen['END']\nexcept Exception:\n    seen['caught'] = 1\nseen['on'] = 1", END=Taken
+    )
+    assert seen == {"END": Taken}
 
 
 def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_path: Path) -> None:
@@ -106,19 +110,8 @@ def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_pa
         "seen['cwd'] = os.getcwd()"
     )
     assert seen["read"] == ["1", "2", "1"]
-    assert sorted(path.name for path in home.iterdir() if path.name != "__pycache__") == [
-        "a.csv",
-        "data",
-        "helper.py",
-    ]
+    assert {path.name for path in home.iterdir()} - {"__pycache__"} == {"a.csv", "data", "helper.py"}
     assert (Path(seen["cwd"]) / "model.txt").read_text() == "x"
-
-
-def test_the_end_of_a_measurement_passes_except_clauses(tmp_path: Path) -> None:
-    text = "def fit():\n    raise END\ntry:\n    fit()\nexcept Exception:\n    seen['caught'] = 1\nseen['on'] = 1"
-    seen: dict[str, Any] = {}
-    script.run(Script(path=str(tmp_path / "train.py"), text=text), (), {"END": Taken, "seen": seen})
-    assert seen == {}
 
 
 @pytest.mark.parametrize(
@@ -264,9 +257,7 @@ def test_remedies_are_applied_alone_and_together():
     other = Fix(edits=(Edit(start=3, end=7, text="x"),), answers="input")
     with pytest.raises(ValueError, match="same place"):
         ladder.applied(TEXT, [RENAMED, other])
-
-
-def test_remedies_that_gained_are_combined_from_the_largest_gain_on():
+    # Those that gained are combined from the largest gain on.
     fixes = {"fix:a": XLA, "fix:b": SEVERAL, "fix:c": RENAMED, "fix:batch": Fix(edits=(), answers="batch")}
     times = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert ladder.candidates(fixes, times) == ["fix:b", "fix:a"]
@@ -289,6 +280,10 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
         measure_each(tuple(failures), measure, EventWriter(file))
     assert ran == [name for name, failure in failures.items() if not failure]
     assert list(read_log(tmp_path / "events").left_out.values()) == ["ValueError: no", "ValueError: nor this"]
+    with (tmp_path / "events").open("w") as file:
+        report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
+    assert read_log(tmp_path / "events").error["message"].startswith("first")
+    assert (tmp_path / "events").stat().st_size < 30_000, "the event of an error is short"
 
 
 class Result:
@@ -319,21 +314,8 @@ def test_the_device_is_idle_after_its_last_result() -> None:
         assert completions.idle_ns(now, now + 30) == 30
         assert 0 < completions.idle_ns(began, now) < now - began
         assert completions.idle_ns(began - 30, began) == 0, "the batch arrived while the device was busy"
-
-
-def test_the_error_of_a_result_is_raised_by_the_next_call() -> None:
-    failed, succeeding = Result(ValueError("no kernel")), Result()
-    failed.done.set()
-    succeeding.done.set()
-    with closing(Completions()) as completions:
+        failed = Result(ValueError("no kernel"))
+        failed.done.set()
         completions.follow(failed)
         with pytest.raises(ValueError, match="no kernel"):
-            completions.follow(succeeding)
-
-
-def test_the_event_of_an_error_is_short(tmp_path: Path) -> None:
-    with (tmp_path / "events.jsonl").open("w", encoding="utf-8") as file:
-        report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
-    message = read_log(tmp_path / "events.jsonl").error["message"]
-    assert len((tmp_path / "events.jsonl").read_text()) < 30_000
-    assert message.startswith("first")
+            completions.follow(first)

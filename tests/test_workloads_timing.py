@@ -90,9 +90,6 @@ def test_phases_are_in_order_and_windows_have_their_full_length(tmp_path):
         assert window["steps"] == window["wait_ns"] == 250
     assert done.meter.samples == 32 * done.meter.steps
     assert not done.of("warning")
-
-
-def test_windows_wait_for_an_asynchronous_device(tmp_path):
     # The host launches a 20 ms step in 1 ms, so its clock alone would report 20 times the speed.
     machine = Machine(MS, 20 * MS)
     for window in measure(tmp_path, machine, spec_of(window_s=1.0, windows=2)).windows:
@@ -122,11 +119,9 @@ def test_warm_up_lasts_until_the_step_time_has_settled(tmp_path):
     assert done.warm_up_ns >= 3 * BLOCK_NS
     assert machine.host_ns < 7 * MS
     assert not done.of("warning")
-
-
-def test_an_unsettled_step_time_is_a_warning(tmp_path):
-    machine = Machine(lambda machine: 5 * MS * (1 + machine.syncs % 2))
-    assert len(measure(tmp_path, machine, spec_of(window_s=0.1, warmup_s=2, windows=1)).of("warning")) == 1
+    unsettled = Machine(lambda machine: 5 * MS * (1 + machine.syncs % 2))
+    done = measure(tmp_path, unsettled, spec_of(window_s=0.1, warmup_s=2, windows=1))
+    assert len(done.of("warning")) == 1
 
 
 @pytest.mark.parametrize("ready", [4, 14])
@@ -141,10 +136,7 @@ def test_a_non_finite_loss_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
     with pytest.raises(LossError, match="loss is nan after"):
         measure(tmp_path, Machine(MS), spec_of(steps=10, windows=5), loss=lambda: next(losses))
-
-
-def test_a_window_that_ends_with_an_epoch_has_no_loss(tmp_path):
-    readings = iter([2.5, 1.5, None])
+    readings = iter([2.5, 1.5, None])  # a window that ends with an epoch has no loss
     spec = spec_of(steps=2, warmup_s=0.1, windows=2)
     measure(tmp_path, Machine(100 * MS), spec, loss=lambda: next(readings))
     assert next(readings, "all read") == "all read"
@@ -172,13 +164,10 @@ def test_a_whole_training_has_consecutive_windows_and_is_timed_from_its_first_st
     assert all(a["end_ns"] == b["start_ns"] for a, b in itertools.pairwise(done.windows))
     steady = [(event["start_ns"], event["end_ns"]) for event in done.of("phase") if event["name"] == "steady"]
     assert steady == [(10 * MS, 4500 * MS)]
-
-
-def test_a_whole_training_shorter_than_a_window_is_one_window(tmp_path):
-    done = measure(tmp_path, Machine(10 * MS), spec_of(window_s=1), full=40)
-    (window,) = done.windows
+    short = measure(tmp_path, Machine(10 * MS), spec_of(window_s=1), full=40)
+    (window,) = short.windows
     assert (window["steps"], window["samples"], length(window)) == (39, 39 * 32, 390 * MS)
-    assert done.trained_s == pytest.approx(0.4)
+    assert short.trained_s == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("hours", "ends"), [(2, False), (4, True)])

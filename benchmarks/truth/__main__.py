@@ -18,12 +18,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.truth import peers, scoring
+from benchmarks.truth import scoring
 from benchmarks.truth.case import Case
 from benchmarks.truth.judging import Judged, judge
-from benchmarks.truth.recordings import pack_runs, packed_answers, unpack
 from benchmarks.truth.running import Settings, finished_run, run_case
-from benchmarks.truth.suites import ABLATIONS, SUITES
+from benchmarks.truth.suites import ABLATIONS, SUITES, pack_runs, packed_answers, unpack
 from harness.errors import TfbenchError
 
 
@@ -61,13 +60,13 @@ def main(
     sys.exit(0 if all(succeeded) else 5)
 
 
-def tables(judged: Sequence[Judged], answers: peers.Answers, *, replayed: bool) -> Iterator[str]:
+def tables(judged: Sequence[Judged], answers: scoring.Answers, *, replayed: bool) -> Iterator[str]:
     """Yield all tables as Markdown; the score comes first and again at the end, where a terminal shows it."""
     if not judged:
         yield "No case has been run."
         return
     parts = [scoring.summary(judged), scoring.by_cause(judged), scoring.cases_table(judged)]
-    for part in (*parts, peers.peers_table(judged, answers)) if answers else parts:
+    for part in (*parts, scoring.peers_table(judged, answers)) if answers else parts:
         yield from (*part, "")
     runs = "Recorded runs (benchmarks/truth/recordings), evaluated again." if replayed else "Evaluated runs."
     yield f"{runs} Wrong answers are bold; AU is MLPerf Storage's accelerator utilisation. See docs/truth.md."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.truth.case import INPUT_BOUND, Case
 from harness.analysis import analyse
-from harness.model.analysis import Analysis, Cause, Finding, Part
+from harness.model.analysis import Analysis, Cause, Part
 from harness.run.store import read_run
 from workloads.protocol import BASELINE, MODEL_ONLY
 
@@ -67,6 +67,7 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
     """Judge a run folder by the first finding of the current analysis."""
     analysis = analyse(read_run(folder))
     first = analysis.findings[0] if analysis.findings else None
+    ablation = first.ablation if first else None
     time = next((each for each in analysis.step_times if each.variant == BASELINE), None)
     return Judged(
         case=case,
@@ -75,14 +76,9 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
         share=first.share.median if first and first.share else None,
         planted=planted_loss(case, analysis, analyse(read_run(control)) if control else None),
         unexplained=time.share(Part.UNEXPLAINED) if time else None,
-        prediction=_prediction(first),
+        prediction=ablation.predicted.median / ablation.gain.median if ablation else None,
         utilisation=utilisation(case, analysis),
     )
-
-
-def _prediction(finding: Finding | None) -> float | None:
-    ablation = finding.ablation if finding else None
-    return ablation.predicted.median / ablation.gain.median if ablation else None
 
 
 def planted_loss(case: Case, analysis: Analysis, control: Analysis | None) -> float | None:
@@ -105,13 +101,7 @@ def utilisation(case: Case, analysis: Analysis) -> float | None:
     summary = next((each for each in analysis.summaries if each.variant == BASELINE), None)
     if actual is None or summary is None:
         return None
-    compute = simulated_step_s(case, summary.batch_size) or step_s(analysis, MODEL_ONLY)
+    sample_us = case.params.get("SAMPLE_US")  # of the simulated accelerator
+    simulated_us = case.params.get("STEP_US", 0) + sample_us * summary.batch_size if sample_us else 0
+    compute = simulated_us / 1e6 or step_s(analysis, MODEL_ONLY)
     return min(1.0, compute / actual) if compute else None
-
-
-def simulated_step_s(case: Case, batch: int) -> float | None:
-    """Return the step time of the simulated accelerator; None for a real device."""
-    sample_us = case.params.get("SAMPLE_US")
-    if sample_us is None:
-        return None
-    return float(case.params.get("STEP_US", 0) + sample_us * batch) / 1e6

@@ -39,19 +39,9 @@ class Settings:
 
 # A short quick profile: all variants that the analysis needs, in one trial.
 PROFILE = replace(
-    PROFILES["quick"],
-    name="truth",
-    trials=1,
-    max_trials=1,
-    windows=3,
-    window_s=0.5,
-    warmup_s=1.5,
-    analysis_windows=3,
-    analysis_window_s=0.4,
-    analysis_warmup_s=1.0,
-    stall_s=120.0,
-    limit_s=300.0,
-)
+    PROFILES["quick"], name="truth", trials=1, max_trials=1, windows=3, window_s=0.5, warmup_s=1.5,
+    analysis_windows=3, analysis_window_s=0.4, analysis_warmup_s=1.0, stall_s=120.0, limit_s=300.0,
+)  # fmt: skip
 
 
 def finished_run(name: str, settings: Settings) -> Path | None:
@@ -72,17 +62,10 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
         TfbenchError: as for `tfbench bench`.
     """
     options = Options(
-        engine=settings.engine,
-        device=case.device,
-        gpus=settings.gpus,
-        workloads=(str(script_of(case)),),
-        params={name: str(value) for name, value in case.params.items()},
-        trials=1,
-        machine=False,
-        out=settings.folder,
-        cpus=case.environment.cpus,
-        cpu_quota=case.environment.cpu_quota,
-    )
+        engine=settings.engine, device=case.device, gpus=settings.gpus, workloads=(str(script_of(case)),),
+        params={name: str(value) for name, value in case.params.items()}, trials=1, machine=False,
+        out=settings.folder, cpus=case.environment.cpus, cpu_quota=case.environment.cpu_quota,
+    )  # fmt: skip
     prepared = prepare(replace(resolve(options), profile=PROFILE), paths_here(), Silent())
     return replace(
         prepared,

@@ -67,7 +67,7 @@ def test_container_is_isolated(run_it, make_spec, tmp_path):
     assert observed["cpus"] == [0]
 
 
-def test_output_owner_and_mode_are_restored(run_it, make_spec):
+def test_output_owner_and_mode_are_restored(engine, run_it, make_spec):
     code = "import os; os.mkdir('/tfbench/out/sub'); open('/tfbench/out/sub/events', 'w').write('e')"
     spec = make_spec("python3", "-c", code)
     before = spec.out.stat()
@@ -78,6 +78,10 @@ def test_output_owner_and_mode_are_restored(run_it, make_spec):
         assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid())
         assert not path.stat().st_mode & stat.S_IWOTH
     assert spec.out.stat().st_mode == before.st_mode
+    missing = replace(spec.image, reference="tfbench/none:0", digest="")
+    with pytest.raises(EngineError, match=r"could not start trial a-trial: .*tfbench/none:0"):
+        engine.start(make_spec("true", image=missing))
+    assert spec.out.stat().st_uid == os.getuid()
 
 
 @pytest.mark.parametrize(
@@ -134,21 +138,10 @@ def test_kill_and_remove_are_idempotent(engine, make_spec):
     assert container.log() == ""
     with pytest.raises(NotFound):
         engine.client.api.inspect_container(container.id)
-
-
-def test_container_removed_by_another_process_has_ended(engine, make_spec):
     container = engine.start(make_spec("sleep", "1000"))
-    engine.client.api.remove_container(container.id, force=True)
+    engine.client.api.remove_container(container.id, force=True)  # by another process
     assert wait_for(container).code == 137
     container.remove()
-
-
-def test_missing_image_is_an_error_and_output_owner_is_restored(engine, make_spec):
-    spec = make_spec("true")
-    missing = replace(spec.image, reference="tfbench/none:0", digest="")
-    with pytest.raises(EngineError, match=r"could not start trial a-trial: .*tfbench/none:0"):
-        engine.start(make_spec("true", image=missing))
-    assert spec.out.stat().st_uid == os.getuid()
 
 
 def test_a_path_without_python_is_told(engine, make_spec):

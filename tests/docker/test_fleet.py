@@ -18,10 +18,8 @@ from tests.folders import write_files
 
 # Detect dead nodes within a few seconds; Ray's default is about half a minute.
 HEALTH_CHECKS = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_failure_threshold": 4,
-}
+    "health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4,
+}  # fmt: skip
 STORE_BYTES = 80 * 2**20
 
 

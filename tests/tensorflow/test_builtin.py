@@ -1,7 +1,5 @@
 """The built-in scripts: they run as they stand, learn, and have the published models."""
 
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -216,16 +214,3 @@ def test_transfer_learning_trains_only_the_head_of_the_same_network(execute, ser
     assert frozen["parameters"] == whole["parameters"] == 2_257_984 + 12_810
     assert frozen["trainable"] == 2
     assert whole["trainable"] > 100
-
-
-@pytest.mark.parametrize("name", ["imdb-pooled", "cats-dogs", "resnet50"])
-def test_scripts_import_nothing_of_tfbench(tf_python, tmp_path, name):
-    """As a user copies them: with the components beside them."""
-    entry = next(each for each in built_in() if each.workload.name == name)
-    components = (entry.path.parents[1] / "components").glob("[!_]*.py")
-    for path in (*entry.path.parent.glob("*.py"), *components):
-        shutil.copy(path, tmp_path)
-    imports = "import ast\nfor n in ast.parse(open('tuned.py').read()).body:\n    if 'names' in n._fields: "
-    command = [tf_python, "-c", imports + "exec(ast.unparse(n))"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

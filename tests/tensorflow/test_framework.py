@@ -71,65 +71,48 @@ def test_plain_fit_has_no_framework_metrics_and_needs_no_ablation(drive):
     assert 100e6 < done.metric(BASELINE, HOST_MEMORY) < 100e9
 
 
-def test_callbacks_are_timed_and_removed_by_the_ablation(drive):
-    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], CALLBACK_MS=30)
+def test_python_in_and_around_a_step_is_timed_and_callbacks_are_removed_by_the_ablation(drive):
+    done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], CALLBACK_MS=30, PYTHON_MS=4)
+    assert 0.004 <= done.metric(BASELINE, PYTHON_IN_STEP) < 0.03  # a busy machine sleeps longer
     assert 0.03 <= done.metric(BASELINE, CALLBACKS) < 0.15  # a busy machine sleeps longer
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
               for event in done.of("window")}  # fmt: skip
     assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.015
 
 
-def test_python_functions_in_the_step_are_timed(drive):
-    done = run(drive, PYTHON_MS=4)
-    assert 0.004 <= done.metric(BASELINE, PYTHON_IN_STEP) < 0.03  # a busy machine sleeps longer
-
-
-def test_eager_steps_are_reported_and_compiled_by_the_ablation(drive):
+def test_eager_steps_and_retracing_are_reported_and_compiled_by_the_ablation(drive):
     done = run(drive, [BASELINE, WITHOUT_FRAMEWORK], EAGER=True)
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
     assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
+    # The last batch of an epoch is short, and XLA compiles it apart.
+    assert run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True).metric(CUSTOM_LOOP, RETRACING) > 0
 
 
-def test_retracing_is_timed(drive):
-    """The last batch of an epoch is short, and XLA compiles it apart."""
-    done = run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True)
-    assert done.metric(CUSTOM_LOOP, RETRACING) > 0
-
-
-CALLBACK_KINDS = """
-import json
+STOPWATCH = """
+import json, time
 from workloads.driver.python_calls import Stopwatch
 def timed(callback):
     stopwatch = Stopwatch()
     stopwatch.callbacks([callback])
     return stopwatch.wrapped
-kinds = tf.keras.callbacks
-print(json.dumps([timed(kinds.LambdaCallback(on_train_batch_end=print)), timed(kinds.LambdaCallback()),
-                  timed(kinds.TerminateOnNaN()), timed(kinds.EarlyStopping())]))
-"""
-
-
-RARE_CALLS = """
-import json, time
-from workloads.driver.python_calls import Stopwatch
 def watched(durations):
     stopwatch, waits = Stopwatch(), iter(durations)
     call = stopwatch.timed(lambda: time.sleep(next(waits)))
     for _ in durations:
         call()
     return stopwatch.rare_ns / stopwatch.total_ns
-print(json.dumps([watched([0.002] * 9 + [0.2]), watched([0.02] * 5)]))
+kinds = tf.keras.callbacks
+made = [kinds.LambdaCallback(on_train_batch_end=print), kinds.LambdaCallback(), kinds.TerminateOnNaN(),
+        kinds.EarlyStopping()]
+print(json.dumps([watched([0.002] * 9 + [0.2]), watched([0.02] * 5), list(map(timed, made))]))
 """
 
 
 def test_calls_that_save_now_and_then_are_told_from_equal_ones(execute):
-    saving, equal = execute(RARE_CALLS)
+    saving, equal, timed = execute(STOPWATCH)
     assert saving > 0.7 and equal < 0.3
-
-
-def test_callbacks_made_of_functions_are_timed(execute):
-    assert execute(CALLBACK_KINDS) == [True, False, True, False]
+    assert timed == [True, False, True, False], "callbacks made of functions are timed"
 
 
 HOST_FED_STEPS = """

@@ -56,12 +56,3 @@ def test_trial_processes_end_with_the_harness(tmp_path, environment, number):
     assert code == (130 if number == signal.SIGINT else -signal.SIGKILL)
     assert "Traceback" not in err
     assert bench.statuses == {"good.cpu.0": Status.INTERRUPTED}
-
-
-def test_the_local_engine_rejects_images(tmp_path, environment):
-    arguments = options(tmp_path, "", "--image", "cpu=mine:1")
-    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
-        code, _, err = bench.finish()
-    assert code == 2
-    assert "local engine" in err
-    assert list((tmp_path / "tmp").iterdir()) == []

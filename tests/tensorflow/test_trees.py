@@ -72,27 +72,21 @@ def test_facts_and_changes_of_tuned(outcome):
     assert "+    train = xgboost.QuantileDMatrix" in script["diff"]
 
 
-def test_a_script_may_close_its_streams(boosted):
+def test_a_script_may_close_its_streams_and_run_its_own_rounds(boosted):
     closed = "import os, sys\nsys.stdout.close()\nos.close(2)\nprint = str\n"
     done = boosted(change=lambda text: f"{closed}{text}".replace(', evals=[(test, "test")]', ""), steps=3)
     assert done.of("window")
     failed = boosted(change=lambda text: f"{closed}raise KeyError('mine')\n{text}", code=1)
     assert "KeyError: 'mine'" in failed.message
+    whole = boosted(change=lambda text: text.replace("ROUNDS = 100", "ROUNDS = 7"), full=True)
+    assert whole.metric(BASELINE, SAMPLES_TRAINED) == 7 * ROWS
+    assert whole.metric(BASELINE, "training_s") > 0
 
 
-def test_a_whole_training_has_the_scripts_rounds(boosted):
-    done = boosted(change=lambda text: text.replace("ROUNDS = 100", "ROUNDS = 7"), full=True)
-    assert done.metric(BASELINE, SAMPLES_TRAINED) == 7 * ROWS
-    assert done.metric(BASELINE, "training_s") > 0
-
-
-def test_a_gpu_trial_without_a_gpu_is_an_error(boosted):
+def test_a_script_without_training_and_a_missing_gpu_are_errors(boosted):
+    done = boosted(change=lambda text: text.partition("booster = ")[0], code=1)
+    assert "ended without a call of xgboost.train" in done.message
     done = boosted(device="gpu", gpus=1, code=NO_GPU_EXIT)
     assert done.of("window") == []
     (error,) = done.of("error")
     assert error["type"] == "NoGpuError"
-
-
-def test_a_script_without_training_is_an_error(boosted):
-    done = boosted(change=lambda text: text.partition("booster = ")[0], code=1)
-    assert "ended without a call of xgboost.train" in done.message

@@ -2,8 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from networks import convolutional
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator, convolutional
 
 ROUNDS = 4
 BATCH_SIZE = 8
@@ -17,7 +16,6 @@ images = np.random.default_rng(1).integers(0, 256, (64, 128, 128, 3), np.uint8)
 
 
 def augment(image: tf.Tensor) -> tuple:
-    """Return a randomly changed image with its label."""
     image = tf.cast(image, tf.float32) / 255.0
     for _ in range(ROUNDS):
         image = tf.image.random_flip_left_right(image)

@@ -7,8 +7,7 @@ from collections import OrderedDict
 
 import numpy as np
 import tensorflow as tf
-from pictures import picture
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator, picture
 
 SAMPLES = 64
 CAPACITY = 48
@@ -22,7 +21,6 @@ cache: OrderedDict[int, np.ndarray] = OrderedDict()
 
 
 def get(index: np.ndarray) -> np.ndarray:
-    """Return an image from the cache, or decode it."""
     image = cache.pop(int(index), None)
     if image is None:
         image = tf.image.resize(tf.io.decode_jpeg(data, channels=3), (64, 64)).numpy()
@@ -33,7 +31,6 @@ def get(index: np.ndarray) -> np.ndarray:
 
 
 def decode(index: tf.Tensor) -> tuple:
-    """Return an image with its label."""
     image = tf.numpy_function(get, [index], tf.float32)
     image.set_shape((64, 64, 3))
     return image, 0

@@ -18,10 +18,7 @@ tf.keras.config.set_dtype_policy(PRECISION)
 
 
 class DenseOnCpu(layers.Dense):
-    """A dense layer whose operations are placed on the CPU."""
-
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the layer's output."""
         with tf.device("/CPU:0"):
             return super().call(x)
 
@@ -33,7 +30,6 @@ class Table(layers.Layer):
     """
 
     def build(self, shape: tuple) -> None:
-        """Create the table."""
         del shape
         self.table = self.add_weight(shape=(ROWS, COLUMNS), initializer="ones", trainable=True)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator
 
 DATA = ""
 DROP = True
@@ -33,7 +33,6 @@ if not DROP:
 
 
 def read() -> Iterator[tuple]:
-    """Yield the records of the file again and again."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     blocks = (os.fstat(descriptor).st_size - HEADER) // block

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator
 
 BATCH_SIZE = 8
 SIDE = 32
@@ -25,19 +25,13 @@ layers = tf.keras.layers
 
 
 class SleepingCallback(tf.keras.callbacks.Callback):
-    """Sleep after every batch."""
-
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Sleep."""
         del batch, logs
         time.sleep(CALLBACK_MS / 1e3)
 
 
 class PythonLayer(layers.Layer):
-    """Sleep in a Python function and return the input."""
-
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the input."""
         return x + tf.stop_gradient(pause(x))
 
 
@@ -45,13 +39,11 @@ class WaitingAccelerator(SimulatedAccelerator):
     """A simulated accelerator with a Python function in its step."""
 
     def train_step(self, data: tuple) -> dict:
-        """Run the Python function, then the simulated device."""
         x, y = data
         return super().train_step((x + pause(x) if PYTHON_MS else x, y))
 
 
 def wait(touched: np.ndarray) -> np.float32:
-    """Return 0 after a while."""
     del touched
     time.sleep(PYTHON_MS / 1e3)
     return np.float32(0.0)
@@ -65,7 +57,6 @@ def pause(x: tf.Tensor) -> tf.Tensor:
 
 
 def sequences() -> Iterator[tuple]:
-    """Yield batches of sequences with changing lengths."""
     random, y = np.random.default_rng(), np.zeros(BATCH_SIZE, np.int32)
     while True:
         yield random.random((BATCH_SIZE, int(random.integers(16, LONGEST)), 8), np.float32), y

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
-from networks import dense
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator, dense
 
 FIELDS = 1000
 BATCH_SIZE = 8
@@ -19,7 +18,6 @@ line = ",".join(f"{number:.6f}" for number in np.random.default_rng(1).random(FI
 
 
 def generate() -> Iterator[tuple]:
-    """Yield 64 numbers of the line, parsed again each time."""
     while True:
         fields = [float(field) for field in line.split(",")]
         yield np.resize(np.asarray(fields, np.float32), 64), np.int32(0)

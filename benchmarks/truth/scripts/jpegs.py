@@ -1,15 +1,12 @@
-"""JPEG or PNG files decoded and resized, by THREADS threads or one after the other."""
+"""JPEG files decoded and resized, by THREADS threads or one after the other."""
 
 import tempfile
 from pathlib import Path
 
 import tensorflow as tf
-from networks import convolutional
-from pictures import picture
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator, convolutional, picture
 
 SIDE = 1024
-PNG = False
 BATCH_SIZE = 8
 THREADS = 0  # 0: one image after the other
 PREFETCH = 2
@@ -19,23 +16,20 @@ STEPS = 100_000
 
 folder = Path(tempfile.mkdtemp())
 files = [str(folder / f"{number}.img") for number in range(4)]
-encode = tf.io.encode_png if PNG else tf.io.encode_jpeg
+
 for number, file in enumerate(files):
-    tf.io.write_file(file, encode(picture(SIDE, noise=6, seed=number)))
+    tf.io.write_file(file, tf.io.encode_jpeg(picture(SIDE, noise=6, seed=number)))
 
 
 def read(file: tf.Tensor) -> tf.Tensor:
-    """Return a file's bytes."""
     return tf.io.read_file(file)
 
 
 def decode(data: tf.Tensor) -> tf.Tensor:
-    """Return the picture in a file."""
-    return tf.io.decode_jpeg(data, channels=3)  # PNG files too
+    return tf.io.decode_jpeg(data, channels=3)
 
 
 def resize(image: tf.Tensor) -> tuple:
-    """Return a small picture with its label."""
     return tf.image.resize(image, (96, 96)), 0
 
 

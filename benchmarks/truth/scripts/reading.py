@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
-from simulated import SimulatedAccelerator
+from parts import SimulatedAccelerator
 
 BATCH_SIZE = 8
 STORE_BYTES_PER_S = 1e6
@@ -45,20 +45,17 @@ store = Store()
 
 
 def read() -> Iterator[tuple]:
-    """Yield the record again and again, as fast as the store allows."""
     while True:
         store.take(record.nbytes)
         yield record, np.int32(0)
 
 
 def wait(x: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Return x after a while."""
     time.sleep(float(seconds))
     return x
 
 
 def copy(x: tf.Tensor, y: tf.Tensor) -> tuple:
-    """Copy a batch over the bus."""
     if BUS_BYTES_PER_S == 0:
         return x, y
     seconds = tf.cast(tf.size(x) * 4, tf.float64) / BUS_BYTES_PER_S

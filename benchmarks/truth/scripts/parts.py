@@ -1,4 +1,4 @@
-"""A simulated accelerator: a Keras model whose training step takes a known time and no CPU."""
+"""A simulated accelerator, real networks for the cases on a GPU, and pictures with the detail of photographs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import tensorflow as tf
 
 # Imported before the driver starts timing such functions: this one simulates the device, not Python code.
 from tensorflow import numpy_function as simulate
+
+layers = tf.keras.layers
 
 
 class SimulatedAccelerator(tf.keras.Model):
@@ -45,3 +47,32 @@ class SimulatedAccelerator(tf.keras.Model):
         while (left := end - time.monotonic()) > 0:
             time.sleep(left)
         return np.float32(0.0)
+
+
+def convolutional(width: int) -> tf.keras.Model:
+    """Return five convolutions with `width` filters for pictures of any size, 10 classes."""
+    same = (layers.Conv2D(width, 3, padding="same", activation="relu") for _ in range(4))
+    return tf.keras.Sequential(
+        [
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(width, 3, strides=2, activation="relu"),
+            *same,
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def dense(width: int) -> tf.keras.Model:
+    """Return four dense layers of `width` units, 10 classes."""
+    inner = (layers.Dense(width, activation="relu") for _ in range(4))
+    return tf.keras.Sequential([*inner, layers.Dense(10, activation="softmax")])
+
+
+def picture(side: int, *, noise: float, seed: int) -> tf.Tensor:
+    """Return a picture of `side` x `side` pixels; more noise makes its files larger."""
+    random = np.random.default_rng(seed)
+    coarse = random.integers(0, 256, (side // 8, side // 8, 3)).astype(np.float32)
+    smooth = tf.image.resize(coarse, (side, side))
+    pixels = smooth + noise * random.standard_normal((side, side, 3), np.float32)
+    return tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)
