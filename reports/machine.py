@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
-from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Endurance, PeakUse
+from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Cause, Endurance, PeakUse
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
@@ -17,7 +17,8 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
     """Return the machine's card and its level: "good", "notice" or "alert"; "" without anything to say."""
     parts = list(_verdict(analysis))
     levels = {item.level for item in analysis.health}
-    level = "alert" if Level.FAIL in levels else "notice" if Level.ATTENTION in levels else "good"
+    attention = Level.ATTENTION in levels or _contended(analysis)
+    level = "alert" if Level.FAIL in levels else "notice" if attention else "good"
     return ("Machine: " + "; ".join(parts) if parts else ""), level
 
 
@@ -29,13 +30,17 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         what = "failing" if worst[0].level is Level.FAIL else "needs attention"
         yield f"{what} ({where}{health(worst[0])}{more})"
     elif analysis.health:
-        yield "healthy"
+        yield "healthy, but others used its CPUs" if _contended(analysis) else "healthy"
     yield from _able(analysis)
     # One link for all: another one would be a finding.
     links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
     yield from dict.fromkeys(map(health, links))
     if slow := clock(analysis):
         yield slow
+
+
+def _contended(analysis: Analysis) -> bool:
+    return any(each.cause in (Cause.OTHER_PROGRAMS, Cause.STEAL) for each in analysis.findings)
 
 
 def clock(analysis: Analysis) -> str:

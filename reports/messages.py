@@ -257,11 +257,13 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         return "1 trial each, so accuracy is unknown: repeat with --trials 3", "notice"
     within = sum(width <= RELIABLE_WIDTH for width in widths.values())
     limit = f"{100 * RELIABLE_WIDTH:.0f}{numbers.SPACE}%"
-    text = f"{within} of {counted(len(speeds), 'speed')} within ±{limit}"
-    if within == len(speeds):
-        return text, "good"
+    text = f"{within} of {counted(len(widths), 'speed')} within ±{limit}"
     worst = max(widths, key=lambda name: widths[name])
-    return f"{text}; widest {numbers.spread(speeds[worst])}: {worst}", "notice"
+    if within < len(widths):
+        text += f"; widest {numbers.spread(speeds[worst])}: {worst}"
+    if single := len(speeds) - len(widths):
+        text += f"; {counted(single, 'speed')} from one trial"
+    return text, "good" if within == len(speeds) else "notice"
 
 
 def banners(run: Run) -> Iterator[str]:

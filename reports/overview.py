@@ -22,7 +22,7 @@ from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
 from reports import numbers
-from reports.messages import limiting_part
+from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of, variant_name
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
@@ -161,10 +161,12 @@ def _limits(overview: Sequence[Row]) -> Iterator[str]:
     )
     if not parts:
         return
+    if len(overview) == 1:
+        yield f"{overview[0].name}: {limit(overview[0].finding, overview[0].step_time)}"
+        return
     (first, count), *others = parts.most_common()
-    are = f"{count} of {len(overview)} workloads {'is' if count == 1 else 'are'}"
-    what = are if len(overview) > 1 else f"{overview[0].name} is"
-    yield ", ".join([f"{what} limited by {first}", *(f"{number} by {part}" for part, number in others)])
+    what = f"{count} of {len(overview)} workloads {'is' if count == 1 else 'are'} limited by {first}"
+    yield ", ".join([what, *(f"{number} by {part}" for part, number in others)])
 
 
 def _gains(overview: Sequence[Row]) -> Iterator[str]:
@@ -187,7 +189,7 @@ def _peak(analysis: Analysis) -> Iterator[str]:
     }
     if shares[BASELINE]:
         tuned = f", tuned {_range(shares[TUNED], numbers.percent)}" if shares[TUNED] else ""
-        yield f"the code as written uses {_range(shares[BASELINE], numbers.percent)} of the GPU's peak{tuned}"
+        yield f"the code as written uses {_range(shares[BASELINE], numbers.percent)} of the GPU's measured peak{tuned}"
 
 
 def _beside_cpu(overview: Sequence[Row]) -> Iterator[str]:
@@ -211,11 +213,11 @@ def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
         rates: dict[float, list[str]] = {}
         for each in analysis.capacities:
             if (each.workload, each.device) == (row.workload, row.device) and each.rate_per_s:
-                rate = numbers.speed(each.rate_per_s).removesuffix("/s")
-                rates.setdefault(each.bound_s, []).append(f"{rate} ({variant_name(each.variant)})")
-        within = (f"{', '.join(each)} within {numbers.duration(bound)}" for bound, each in rates.items())
+                rate = f"{numbers.speed(each.rate_per_s)} ({variant_name(each.variant)})"
+                rates.setdefault(each.bound_s, []).append(rate)
+        within = (f"within {numbers.duration(bound)} {', '.join(each)}" for bound, each in rates.items())
         if rates:
-            yield f"{row.name}, requests/s at the 99th percentile: {', '.join(within)}"
+            yield f"{row.name} answers 99{numbers.SPACE}% of requests {'; '.join(within)}"
 
 
 def _range(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -23,7 +23,8 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels: dict[str, dict[str, StepTime]] = {}
     for time in analysis.step_times:
-        label = f"{devices[time.device]} {variant_name(time.variant)}, batch {time.batch:,}"
+        alone = ", one at a time" if analysis.serves(time.workload) else ""
+        label = f"{devices[time.device]} {variant_name(time.variant)}, batch {time.batch:,}{alone}"
         panels.setdefault(titles[time.workload], {})[label] = time
     return breakdown_figure(panels, "Shares of one step; milliseconds at the end of each bar")
 
