@@ -279,7 +279,7 @@ def trial_outcome(
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.code != 0:
         number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
-        name = {each: f" ({each.name})" for each in signal.Signals}.get(number, "")
+        name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
         return (
             Status.FAILED,
             f"The workload exited with code {exit_.code}{name}. See log.txt for its last output.",
