@@ -210,6 +210,8 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "interrupted during this trial"),
         (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
+        (ended(-11), GOOD, None, Status.FAILED, "exited with code -11 (SIGSEGV)"),
+        (ended(9), GOOD, None, Status.FAILED, "exited with code 9."),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (ended(1), raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
          None, Status.FAILED, "raised ValueError: OSError: no disk. See"),

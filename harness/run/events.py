@@ -49,6 +49,8 @@ MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.
 MAX_WARNINGS = 100
+# Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
+FIRST_SIGNAL = 128
 # Event fields that are lists of durations.
 _ARRAYS = ("step_ns", "latency_ns")
 # Event kind -> name of the list in EventLog, and the type of its items.
@@ -273,8 +275,8 @@ def _failed(exit_: Exit, log: EventLog, memory_bytes: int | None) -> tuple[Statu
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.code == 0:
         return None
-    # Shells and engines add 128 to the number of the signal.
-    name = {128 + each: f" ({each.name})" for each in signal.Signals}.get(exit_.code, "")
+    number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
+    name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output."
     return Status.FAILED, result
 

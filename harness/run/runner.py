@@ -21,7 +21,7 @@ from harness.errors import EngineError, Interrupted
 from harness.model.device import gpu_names
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from harness.progress import Progress, Task
-from harness.run.events import EventTail, read_log, trial_outcome
+from harness.run.events import FIRST_SIGNAL, EventTail, read_log, trial_outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
@@ -123,7 +123,7 @@ class Runner:
         if status is Status.TIMEOUT and (place := _PLACE.search(log_text)):
             where = f"{place[1]} stood in line {place[2]}"
             message = f"{where}. {_GOES_ON if log.variants else 'It came to no call of fit.'} {message}"
-        if status is Status.FAILED and not (log.error or stopped or cause):
+        if status is Status.FAILED and exit_ and 0 < exit_.code < FIRST_SIGNAL and not (log.error or stopped):
             message = f"{message} {_last_line(log_text)}".rstrip()
         if status is Status.ENGINE_LOST and not lost:
             status = Status.FAILED

@@ -1,5 +1,7 @@
 """What fit accepts is measured as it is: every kind of input, counted exactly."""
 
+import re
+
 import pytest
 
 from tests.tensorflow.texts import HEAD, piped
@@ -231,3 +233,28 @@ def test_a_whole_training_is_counted_exactly(drive, text, steps, samples):
 
 def test_a_whole_training_on_an_endless_pipeline_requires_its_steps(drive):
     assert "Give steps_per_epoch" in drive(piped("range(400).repeat()"), full=True, code=1).message
+
+
+def test_every_step_of_an_endless_generator_counts(drive):
+    """Its seven steps an epoch are fewer than those that make one call without launches."""
+    text = HEAD + (
+        "def endless():\n    while True:\n        yield x[:8], y[:8]\n"
+        "model = made()\ntold = lambda *_: print('DONE', int(model.optimizer.iterations))\n"
+        "model.fit(endless(), steps_per_epoch=7, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=told)])\n"
+    )
+    done = drive(text, steps=40)
+    (trained,) = done.of("metric", name=SAMPLES_TRAINED)
+    # The last step may not be finished.
+    assert trained["value"] / 8 == pytest.approx(int(re.findall(r"DONE (\d+)", done.log)[-1]), abs=1)
+    assert drive(text, variants=[BASELINE, WITHOUT_LAUNCH], steps=40).per_step()[WITHOUT_LAUNCH] == 8
+
+
+def test_a_generator_that_ends_leaves_out_its_stages(drive):
+    text = HEAD + (
+        "ended = []\ndef batches():\n    while not ended:\n        yield x[:8], y[:8]\n"
+        "end = keras.callbacks.LambdaCallback(on_train_end=ended.append)\n"
+        "made().fit(batches(), steps_per_epoch=7, callbacks=[end])\n"
+    )
+    done = drive(text, variants=[BASELINE, STAGES])
+    assert len(done.of("window", variant=BASELINE)) == 2
+    assert [each["variant"] for each in done.of("left-out")] == [STAGES]

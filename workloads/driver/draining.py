@@ -19,6 +19,7 @@ from workloads.driver.call import chain, rows
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.python_calls import profile
+from workloads.driver.script import ScriptError
 from workloads.driver.timing import Meter
 from workloads.driver.variants import factor
 from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
@@ -53,6 +54,8 @@ def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
             (loader[index] for index in range(loader.num_batches or 1000)) if job.call.is_loader else loader
         )
         costs = profile(iter(made), rows(job.call.batch), job.meter.spec.window_s)
+        if not costs:
+            raise ScriptError("The generator has ended: no batch is left to profile.")
         for name, seconds in costs.items():
             job.events.metric(INPUT_ONLY, f"{STAGE_PREFIX}{name}", seconds)
         return

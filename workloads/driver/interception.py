@@ -139,7 +139,7 @@ class Interception:
         try:
             # What measures may warn where the script alone does not, and the script may make warnings errors.
             with warnings.catch_warnings():
-                warnings.simplefilter("default")
+                warnings.simplefilter("ignore")
                 result = self._measure(call)
         except BaseException as error:
             self.failure = error

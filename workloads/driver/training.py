@@ -255,11 +255,12 @@ def _callbacks(call: Call) -> list[Any]:
 
 
 def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:
-    """Return the input's epoch; an input of unknown length is repeated where Keras could not count its steps."""
+    """Return the input's epoch; a pipeline of unknown length is repeated where Keras could not count its steps."""
     epoch = call.epoch
-    unknown = epoch.ends and epoch.batches is None and call.is_pipeline
-    if unknown and (call.steps_per_epoch or (stride > 1 and not whole)):
-        call.arguments["x"] = call.arguments["x"].repeat()
+    unknown = epoch.ends and epoch.batches is None
+    if unknown and (call.steps_per_epoch or (call.is_pipeline and stride > 1 and not whole)):
+        if call.is_pipeline:
+            call.arguments["x"] = call.arguments["x"].repeat()
         return Epoch(epoch.batch, None, 0, ends=False, exact=epoch.exact)
     return epoch
 
@@ -359,13 +360,12 @@ def ablation(job: Job) -> None:
     call.restore_state()
     settings = {name: getattr(model, name) for name in ("steps_per_execution", "run_eagerly")}
     changes: dict[str, Any] = {}
-    epoch, callbacks = call.epoch, _callbacks(call)
+    callbacks = _callbacks(call)
     try:
         if job.variant == WITHOUT_LAUNCH:
             model.steps_per_execution = steps_per_call(job)
-            epoch = _counted(call, model.steps_per_execution, whole=False)
-            changes["x"] = call.arguments["x"]
-        elif job.variant == WITHOUT_FRAMEWORK:
+        epoch = _counted(call, int(model.steps_per_execution), whole=False)
+        if job.variant == WITHOUT_FRAMEWORK:
             model.run_eagerly, callbacks = False, []
         elif job.variant == WITHOUT_COPY:
             ahead = tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2)
