@@ -19,6 +19,7 @@ from harness.system.shared_files import (
     filling,
     keep,
     measuring,
+    read_once,
     remove_abandoned,
     replacing,
     working_folder,
@@ -208,6 +209,20 @@ def test_files_are_hashed_once_per_boot(cached: Cached) -> None:
     before = path.stat().st_ino
     cached.keep()
     assert (cached.made, path.stat().st_ino != before) == (2, True), "hashed, found unchanged and recorded"
+
+
+def test_data_are_read_once_within_a_limit(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(3 << 20))
+    (tmp_path / "gone").symlink_to("nowhere")
+
+    def read(limit: int) -> int:
+        before = int(Path("/proc/self/io").read_text().split()[1])
+        read_once([tmp_path, tmp_path / "none"], limit)
+        return (int(Path("/proc/self/io").read_text().split()[1]) - before) >> 20
+
+    assert (read(1 << 40), read(4 << 20)) == (9, 4)
 
 
 def test_folder_of_killed_process_is_removed_at_the_next_start(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
 from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
-from harness.system.shared_files import default_path, measuring, remove_abandoned
+from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
 
 
@@ -187,21 +187,23 @@ def execute(
             if not prepared.folder.exists():
                 files = {f"sbom-{target}.cdx.json": text for target, text in prepared.sboms.items()}
                 prepared.folder.create(prepared.run, files)
-            with watching(_health_watch(prepared), prepared.folder.health(), prepared.folder.write_health):
+            data = _data_folders(prepared)
+            read_once(data, psutil.virtual_memory().available // 2)
+            watch = HealthWatch(
+                prepared.manifest.gpus,
+                prepared.manifest.options.cpus,
+                next(iter(data), prepared.folder.path),
+            )
+            with watching(watch, prepared.folder.health(), prepared.folder.write_health):
                 return runner.run(prepared.jobs)
     finally:
         prepared.engine.close()
 
 
-def _health_watch(prepared: Prepared) -> HealthWatch:
-    mounts = (
-        each
-        for job in prepared.jobs
-        for each in job.container.mounts
-        if each.container.startswith(f"{DATA_DIR}/")
-    )
-    data = next((each.host for each in mounts), prepared.folder.path)
-    return HealthWatch(prepared.manifest.gpus, prepared.manifest.options.cpus, data)
+def _data_folders(prepared: Prepared) -> list[Path]:
+    """Return the folders of the data sets, each once, in the order of the trials."""
+    mounts = (each for job in prepared.jobs for each in job.container.mounts)
+    return list(dict.fromkeys(each.host for each in mounts if each.container.startswith(f"{DATA_DIR}/")))
 
 
 def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:

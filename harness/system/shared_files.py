@@ -13,7 +13,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +35,18 @@ LOCK = Path("/tmp/tfbench.lock")  # noqa: S108
 LOCK_ENV = "TFBENCH_LOCK"
 # The first user creates the file for all users, regardless of the umask.
 _LOCK_MODE = 0o666
+
+
+def read_once(folders: Iterable[Path], limit_bytes: int) -> None:
+    """Read all files, at most so many bytes, so that the first trial finds them in memory as later ones do."""
+    buffer = bytearray(1 << 20)
+    for path in (path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        with (
+            suppress(OSError),
+            path.open("rb", buffering=0) as file,
+        ):  # who needs a file says what is wrong with it
+            while limit_bytes > 0 and (count := file.readinto(buffer)):
+                limit_bytes -= count
 
 
 def file_sha256(path: Path) -> str:
