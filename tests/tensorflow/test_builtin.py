@@ -115,7 +115,9 @@ def described(layer):
 models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
-    took = Interception(number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    took = Interception(
+        number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False, stall_s=0.0
+    )  # fmt: skip
     with took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})
     model = getattr(took.call.model, "network", took.call.model)

@@ -21,7 +21,9 @@ from workloads.driver.flops import count_flops
 from workloads.driver.interception import Interception
 from workloads.driver.script import Script
 def taken(path, text):
-    took = Interception(number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False)
+    took = Interception(
+        number=1, predicts=False, first=False, replicas=1, measure=print, evaluate=None, goes_on=False, stall_s=0.0
+    )  # fmt: skip
     with took.active():
         script.run(Script(path=path, text=text), (), {})
     return took.call.model

@@ -207,6 +207,8 @@ class Trial:
                     f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
                     "Leave that out."
                 ) from took.failure
+            if isinstance(took.failure, (ImportError, OSError)):
+                raise ScriptError(script.explained(took.failure, Path(text.path))) from took.failure
             raise took.failure
         call = took.call
         if call is None and took.other is not None and measured:
