@@ -59,7 +59,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
         name = cause  # its share is the time lost, not all of compute
     detail = ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
-    if time and limiting_part(finding, time) is Part.COMPUTE is not finding.parts[0]:
+    if time and limiting_part(finding, time) is not finding.parts[0]:
         return f"compute {numbers.percent(time.share(Part.COMPUTE))}, then {text}"
     return text
 

@@ -83,10 +83,9 @@ def percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
         return MISSING
     value = share * 100
-    if 0.0 < value < 0.05:
-        return f"<0.1{SPACE}%"
-    text = _fixed(value, 0 if abs(value) >= 9.95 else 1) if value else "0"
-    return f"{text}{SPACE}%"
+    if abs(value) < 0.05:
+        return f"{'<0.1' if value > 0.0 else '0'}{SPACE}%"
+    return f"{_fixed(value, 0 if abs(value) >= 9.95 else 1)}{SPACE}%"
 
 
 def duration(seconds: float) -> str:

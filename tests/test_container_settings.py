@@ -17,10 +17,10 @@ import psutil
 import pytest
 from psutil import _psutil_linux
 
-from harness.engines import FILE_DIR, GpuAccess, Mount, docker_client
+from harness.engines import FILE_DIR, GpuAccess, Mount
 from harness.engines.container_settings import check_readable, environment, host_options, identity_for
 from harness.engines.docker import DockerEngine
-from harness.engines.docker_client import Daemon, connect_first, describe, endpoints
+from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
 from harness.model.platform import EngineInfo
@@ -114,7 +114,7 @@ def dripping() -> Iterator[bytes]:
     [
         ("200 OK\r\nContent-Length: 1000", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nX:", dripping, "no whole answer in 0.3 s"),
-        ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(b" " * 5_000), "more than 0 MiB"),
+        ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(bytes(1 << 20)), "more than 64 MiB"),
         ("200 OK\r\nContent-Length: 20", lambda: [b'{"ApiVersion":"abc"}'], "invalid literal"),
         (
             "403 Forbidden\r\nContent-Length: 32",
@@ -124,11 +124,10 @@ def dripping() -> Iterator[bytes]:
     ],
     ids=["drips", "drips a header", "large", "strange", "forbids"],
 )
-def test_reason_of_an_unusual_engine_is_told(head, body, reason, monkeypatch):
-    monkeypatch.setattr(docker_client, "CONNECT_S", 0.3)
-    monkeypatch.setattr(docker_client, "MAX_ANSWER_BYTES", 20_000)
+def test_reason_of_an_unusual_engine_is_told(head, body, reason):
+    timeout_s = 0.3 if body is dripping else CONNECT_S
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
-        connect_first({socket: "Docker"})
+        connect_first({socket: "Docker"}, timeout_s)
     assert reason in raised.value.message
 
 

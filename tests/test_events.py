@@ -1,3 +1,4 @@
+import io
 import math
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from harness.model.run import Status, Window
 from harness.run import events
 from harness.run.events import EventLog, EventTail, read_log, trial_outcome
 from tests.fakes import error_line, good_events, line, start_line, window_line
-from workloads.protocol import BASELINE, LONGEST_REASON, NO_GPU_EXIT, TUNED, EventWriter
+from workloads.protocol import BASELINE, LONGEST_REASON, NO_GPU_EXIT, TUNED, EventWriter, ProtocolError
 
 HUGE = b"1" + b"0" * 30
 
@@ -35,6 +36,13 @@ def test_messages_have_no_secrets(file):
     log = read_log(file)
     assert log.left_out == {"tuned": "no access for ***"}
     assert log.error["message"] == "token=***"
+
+
+def test_fields_that_a_kind_of_event_does_not_have_are_not_written():
+    written = io.StringIO()
+    with pytest.raises(ProtocolError, match="wall_ns"):
+        EventWriter(written).write("start", wall_ns=1)
+    assert written.getvalue() == ""
 
 
 def test_every_kind_of_event_is_read(file):

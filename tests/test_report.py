@@ -22,6 +22,7 @@ from reports.page import figures_of, render_html
 from tests import builders
 from tests import report_pages as pages
 from tests.report_pages import RUNS, analysis, page
+from workloads.protocol import BASELINE
 
 pytestmark = pytest.mark.slow
 
@@ -139,6 +140,15 @@ def test_the_overview_has_a_row_for_each_workload_and_device(name):
         assert (row.scaling is None) == (row.tuned_scaling is None) == ("+" not in row.device)
         assert numbers.speed(row.baseline) in shown
         assert numbers.factor(row.gain.median) in shown
+
+
+def test_the_overview_leaves_out_what_was_not_measured():
+    whole = analysis("suite")
+    kept = [each for each in whole.summaries if each.variant != BASELINE or each.workload != "cats-dogs"]
+    partial = replace(whole, summaries=tuple(kept))
+    assert {row.baseline is None for row in rows(partial)} == {True, False}
+    head = render_html(partial, code="").partition("<header>")[2].partition("</header>")[0]
+    assert "None" not in head
 
 
 def test_limits_and_legends_agree_with_the_charts():

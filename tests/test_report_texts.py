@@ -248,6 +248,8 @@ def test_missing_values_are_not_shown_as_zero() -> None:
         (numbers.percent, 0.0099999999, "1.0 %"),
         (numbers.percent, 0.834, "83 %"),
         (numbers.percent, 0.0, "0 %"),
+        (numbers.percent, 0.0002, "<0.1 %"),
+        (numbers.percent, -0.0002, "0 %"),
         (numbers.percent, -0.12, "\u221212 %"),
         (numbers.factor, 0.6531, "0.65×"),
         (numbers.factor, 6.2331, "6.2×"),

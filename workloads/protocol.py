@@ -321,6 +321,8 @@ class EventWriter:
         Raises:
             ProtocolError: the fields do not match `kind`.
         """
+        if unknown := sorted(fields.keys() - EVENTS.get(kind, {}).keys()):
+            raise ProtocolError(f"event {kind!r}: fields {unknown} unknown")
         event = {"kind": kind, "t_ns": time.monotonic_ns(), **fields}
         check(event)
         for name in event.keys() & {"message", "reason"}:

@@ -145,7 +145,11 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def measure_of(trial: Trial, variant: str, between_s: float = 0.0) -> Measure | None:
-    """Return the measure of one variant in a trial; None without steady-state windows."""
+    """Return the measure of one variant in a trial; None without steady-state windows.
+
+    Args:
+        between_s: seconds per step that ends of epochs take.
+    """
     windows = [window for window in trial.windows if window.variant == variant]
     steps = sum(window.steps for window in windows)
     time_ns = sum(_length_ns(window, between_s) for window in windows)

@@ -29,7 +29,12 @@ _Samples = Mapping[Key, Sample]
 
 
 def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIABLE_WIDTH) -> Versus:
-    """Compare runs."""
+    """Compare runs.
+
+    Args:
+        reference: position of the reference run.
+        limit: the smallest relative loss of speed that matters, as a share.
+    """
     runs = _with_unique_labels(runs)
     samples = [
         {each.key: logs for each in run.speeds if (logs := sample(each.throughput, adaptive=run.adaptive))}

@@ -190,8 +190,8 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
     }
 
 
-def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
-    """Return a client for the first socket that responds.
+def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> docker.DockerClient:
+    """Return a client for the first socket that responds in time.
 
     Raises:
         EngineError: none responds; the message gives the reason for each.
@@ -201,7 +201,7 @@ def connect_first(sockets: Mapping[Path, str]) -> docker.DockerClient:
         try:
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
-            client = _Client(f"{_UNIX}{socket}", CONNECT_S)
+            client = _Client(f"{_UNIX}{socket}", timeout_s)  # type: ignore[arg-type]  # the stubs know whole seconds only
         except AttributeError as error:  # the docker package expects an object in its configuration
             raise EngineError(
                 "Docker's config.json is damaged: it holds no JSON object.",

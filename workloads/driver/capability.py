@@ -96,6 +96,7 @@ def products(name: str, device: str, shape: Shape) -> Work:
     The matrices are random: zeros draw less power and let GPUs clock higher than under real load.
     """
     rows, inner, columns = shape
+    tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
     dtype = {"fp64": "float64", "bf16": "bfloat16", "fp16": "float16"}.get(name, "float32")
     with tf.device(device):
         left = tf.cast(tf.random.normal((rows, inner)), dtype)
@@ -109,7 +110,6 @@ def fastest_shape(name: str, device: str, seconds: float) -> Shape:
         capability = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
         if name in ("tf32", "bf16") and capability.get("compute_capability", (8, 0)) < (8, 0):
             raise UnavailableError("Only GPUs from Ampere on have this precision.")
-    tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
     speeds: dict[Shape, float] = {}
     for shape in SHAPES if device.startswith("GPU") else CPU_SHAPES:
         # A GPU without FP64 units would take minutes for the larger shapes.

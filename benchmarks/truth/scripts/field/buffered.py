@@ -26,12 +26,14 @@ def load(path):
 files = tf.data.Dataset.list_files(f"{folder}/*.png").repeat()
 dataset = files.map(load).batch(16).prefetch(200)
 
-model = keras.Sequential([
-    layers.Input((64, 64, 3)),
-    layers.Conv2D(32, 3, strides=2, activation="relu"),
-    layers.Conv2D(64, 3, activation="relu"),
-    layers.GlobalAveragePooling2D(),
-    layers.Dense(10, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((64, 64, 3)),
+        layers.Conv2D(32, 3, strides=2, activation="relu"),
+        layers.Conv2D(64, 3, activation="relu"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(10, activation="softmax"),
+    ]
+)
 model.compile("adam", "sparse_categorical_crossentropy")
 model.fit(dataset, epochs=100, steps_per_epoch=1000, verbose=2)

@@ -28,11 +28,13 @@ def encode(text, label):
 dataset = tf.data.Dataset.from_tensor_slices((texts, rng.integers(0, 2, 500))).repeat()
 dataset = dataset.map(encode, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf.data.AUTOTUNE)
 
-model = keras.Sequential([
-    layers.Input((LENGTH,)),
-    layers.Embedding(5000, 32),
-    layers.LSTM(64),
-    layers.Dense(1, activation="sigmoid"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((LENGTH,)),
+        layers.Embedding(5000, 32),
+        layers.LSTM(64),
+        layers.Dense(1, activation="sigmoid"),
+    ]
+)
 model.compile("adam", "binary_crossentropy")
 model.fit(dataset, epochs=50, steps_per_epoch=1000, verbose=2)

@@ -12,11 +12,13 @@ dataset = keras.utils.timeseries_dataset_from_array(
     series[:-24].astype("float32")[:, None], series[24:].astype("float32"), 24, batch_size=BATCH_SIZE
 )
 
-model = keras.Sequential([
-    layers.Input((24, 1)),
-    layers.LSTM(UNITS, return_sequences=True),
-    layers.LSTM(UNITS),
-    layers.Dense(1),
-])
+model = keras.Sequential(
+    [
+        layers.Input((24, 1)),
+        layers.LSTM(UNITS, return_sequences=True),
+        layers.LSTM(UNITS),
+        layers.Dense(1),
+    ]
+)
 model.compile("adam", "mse")
 model.fit(dataset, epochs=50, verbose=2)

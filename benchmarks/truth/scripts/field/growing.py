@@ -28,13 +28,15 @@ small = tf.data.TFRecordDataset([f"{folder}/part-{i:02d}.tfrecord" for i in rang
 large = tf.data.TFRecordDataset([f"{folder}/part-{i:02d}.tfrecord" for i in range(SMALL_FILES, 8)])
 dataset = small.concatenate(large.repeat()).map(decode, num_parallel_calls=1).batch(16).prefetch(2)
 
-model = keras.Sequential([
-    layers.Input((64, 64, 3)),
-    layers.Conv2D(24, 3, activation="relu"),
-    layers.MaxPooling2D(),
-    layers.SeparableConv2D(48, 3, activation="relu"),
-    layers.GlobalAveragePooling2D(),
-    layers.Dense(2, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((64, 64, 3)),
+        layers.Conv2D(24, 3, activation="relu"),
+        layers.MaxPooling2D(),
+        layers.SeparableConv2D(48, 3, activation="relu"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(2, activation="softmax"),
+    ]
+)
 model.compile("adam", "sparse_categorical_crossentropy")
 model.fit(dataset, epochs=50, steps_per_epoch=2000, verbose=2)

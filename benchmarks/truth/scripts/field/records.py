@@ -31,13 +31,15 @@ def parse(record):
 dataset = tf.data.TFRecordDataset(file).map(parse, num_parallel_calls=PARALLEL)
 dataset = dataset.shuffle(100).repeat().batch(32).prefetch(1)
 
-model = keras.Sequential([
-    layers.Input((32, 32, 3)),
-    layers.Conv2D(16, 3, activation="relu"),
-    layers.MaxPooling2D(),
-    layers.Conv2D(32, 3, activation="relu"),
-    layers.GlobalAveragePooling2D(),
-    layers.Dense(5, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((32, 32, 3)),
+        layers.Conv2D(16, 3, activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Conv2D(32, 3, activation="relu"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(5, activation="softmax"),
+    ]
+)
 model.compile("adam", "sparse_categorical_crossentropy")
 model.fit(dataset, epochs=100, steps_per_epoch=2000, verbose=2)

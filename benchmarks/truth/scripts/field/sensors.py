@@ -30,12 +30,14 @@ if IN_MEMORY:
     dataset = dataset.cache()
 dataset = dataset.repeat().shuffle(1000).batch(64).prefetch(2)
 
-model = keras.Sequential([
-    layers.Input((128, 1)),
-    layers.Conv1D(32, 7, activation="relu"),
-    layers.Conv1D(32, 7, activation="relu"),
-    layers.GlobalAveragePooling1D(),
-    layers.Dense(1, activation="sigmoid"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((128, 1)),
+        layers.Conv1D(32, 7, activation="relu"),
+        layers.Conv1D(32, 7, activation="relu"),
+        layers.GlobalAveragePooling1D(),
+        layers.Dense(1, activation="sigmoid"),
+    ]
+)
 model.compile("adam", "binary_crossentropy")
 model.fit(dataset, epochs=100, steps_per_epoch=2000, verbose=2)

@@ -27,13 +27,15 @@ class Pictures(keras.utils.PyDataset):
         return batch, labels[chosen]
 
 
-model = keras.Sequential([
-    layers.Input((32, 32, 3)),
-    layers.Conv2D(32, 3, activation="relu"),
-    layers.MaxPooling2D(),
-    layers.Conv2D(64, 3, activation="relu"),
-    layers.GlobalAveragePooling2D(),
-    layers.Dense(10, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        layers.Input((32, 32, 3)),
+        layers.Conv2D(32, 3, activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Conv2D(64, 3, activation="relu"),
+        layers.GlobalAveragePooling2D(),
+        layers.Dense(10, activation="softmax"),
+    ]
+)
 model.compile("adam", "sparse_categorical_crossentropy")
 model.fit(Pictures(workers=4), epochs=20, verbose=2)

@@ -16,12 +16,14 @@ pairs = tf.data.Dataset.from_tensor_slices((texts, labels))
 pairs = pairs.take(SHORT).concatenate(pairs.skip(SHORT).repeat())
 train = pairs.map(lambda text, label: (vectorize(text), label)).batch(20).prefetch(tf.data.AUTOTUNE)
 
-model = tf.keras.Sequential([
-    tf.keras.Input(shape=(64,), dtype="int64"),
-    tf.keras.layers.Embedding(2002, 48),
-    tf.keras.layers.SeparableConv1D(64, 5, activation="relu"),
-    tf.keras.layers.GlobalAveragePooling1D(),
-    tf.keras.layers.Dense(3, activation="softmax"),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input(shape=(64,), dtype="int64"),
+        tf.keras.layers.Embedding(2002, 48),
+        tf.keras.layers.SeparableConv1D(64, 5, activation="relu"),
+        tf.keras.layers.GlobalAveragePooling1D(),
+        tf.keras.layers.Dense(3, activation="softmax"),
+    ]
+)
 model.compile(optimizer="rmsprop", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 model.fit(train, steps_per_epoch=5000, epochs=20, verbose=2)

@@ -30,12 +30,14 @@ def events():
 signature = (tf.TensorSpec((50, 2), tf.float32), tf.TensorSpec((), tf.int32))
 train = tf.data.Dataset.from_generator(events, output_signature=signature).batch(16).prefetch(4)
 
-model = tf.keras.Sequential([
-    tf.keras.Input(shape=(50, 2)),
-    tf.keras.layers.Conv1D(32, 3, activation="relu"),
-    tf.keras.layers.Conv1D(32, 3, activation="relu"),
-    tf.keras.layers.GlobalMaxPooling1D(),
-    tf.keras.layers.Dense(1, activation="sigmoid"),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input(shape=(50, 2)),
+        tf.keras.layers.Conv1D(32, 3, activation="relu"),
+        tf.keras.layers.Conv1D(32, 3, activation="relu"),
+        tf.keras.layers.GlobalMaxPooling1D(),
+        tf.keras.layers.Dense(1, activation="sigmoid"),
+    ]
+)
 model.compile(optimizer="adam", loss="binary_crossentropy")
 model.fit(train, steps_per_epoch=2000, epochs=20, verbose=2)

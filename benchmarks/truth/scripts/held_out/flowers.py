@@ -23,13 +23,15 @@ if AUGMENT:
 else:
     train = train.cache()
 
-model = tf.keras.Sequential([
-    tf.keras.Input((64, 64, 3)),
-    tf.keras.layers.Rescaling(1 / 255),
-    tf.keras.layers.Conv2D(16, 3, strides=2, activation="relu"),
-    tf.keras.layers.Conv2D(32, 3, strides=2, activation="relu"),
-    tf.keras.layers.Flatten(),
-    tf.keras.layers.Dense(3, activation="softmax"),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input((64, 64, 3)),
+        tf.keras.layers.Rescaling(1 / 255),
+        tf.keras.layers.Conv2D(16, 3, strides=2, activation="relu"),
+        tf.keras.layers.Conv2D(32, 3, strides=2, activation="relu"),
+        tf.keras.layers.Flatten(),
+        tf.keras.layers.Dense(3, activation="softmax"),
+    ]
+)
 model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 model.fit(train.repeat(), steps_per_epoch=2000, epochs=50, verbose=2)

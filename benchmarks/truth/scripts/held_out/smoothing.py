@@ -22,13 +22,15 @@ class Smooth(tf.keras.callbacks.Callback):
             self.average = average
 
 
-model = tf.keras.Sequential([
-    tf.keras.Input((16, 16, 1)),
-    tf.keras.layers.Conv2D(24, 3, activation="relu"),
-    tf.keras.layers.Flatten(),
-    tf.keras.layers.Dense(64, activation="relu"),
-    tf.keras.layers.Dense(10, activation="softmax"),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input((16, 16, 1)),
+        tf.keras.layers.Conv2D(24, 3, activation="relu"),
+        tf.keras.layers.Flatten(),
+        tf.keras.layers.Dense(64, activation="relu"),
+        tf.keras.layers.Dense(10, activation="softmax"),
+    ]
+)
 model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
 train = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).cache().repeat().prefetch(2)
 model.fit(train, steps_per_epoch=4000, epochs=50, verbose=2, callbacks=[Smooth()])

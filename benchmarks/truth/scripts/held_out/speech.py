@@ -20,11 +20,13 @@ train = tf.data.Dataset.from_tensor_slices((clips, words)).map(spectrogram)
 train = train.padded_batch(20, padded_shapes=([SAMPLES // 128, 129], []))
 train = train.cache() if CACHE else train
 
-model = tf.keras.Sequential([
-    tf.keras.Input((SAMPLES // 128, 129)),
-    tf.keras.layers.Conv1D(64, 5, activation="relu"),
-    tf.keras.layers.GRU(48),
-    tf.keras.layers.Dense(6, activation="softmax"),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.Input((SAMPLES // 128, 129)),
+        tf.keras.layers.Conv1D(64, 5, activation="relu"),
+        tf.keras.layers.GRU(48),
+        tf.keras.layers.Dense(6, activation="softmax"),
+    ]
+)
 model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
 model.fit(train.repeat(), steps_per_epoch=2000, epochs=100, verbose=2)
