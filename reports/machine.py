@@ -54,10 +54,16 @@ def clock(analysis: Analysis) -> str:
 
 def _able(analysis: Analysis) -> Iterator[str]:
     """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
-    for each in analysis.normality:
-        width = "" if each.normal else f"; within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal"
-        kind = f"{each.kind} ({counted(each.machines, 'machine')}{width})"
-        yield f"{numbers.percent(each.ratio)} of the speed of its kind, {kind}"
+    for kind in dict.fromkeys(each.kind for each in analysis.normality):
+        own = [each for each in analysis.normality if each.kind == kind]
+        width = (
+            ""
+            if all(each.normal for each in own)
+            else f"; within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal"
+        )
+        ratios = dict.fromkeys(numbers.percent(each.ratio) for each in sorted(own, key=lambda one: one.ratio))
+        speeds = " and ".join(ratios)
+        yield f"{speeds} of the speed of its kind, {kind} ({counted(own[0].machines, 'machine')}{width})"
     compared = {each.device for each in analysis.normality}
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
@@ -122,12 +128,16 @@ def use(each: PeakUse) -> str:
 
 
 def abilities_line(measured: Sequence[Capability]) -> str:
-    """Return capabilities in one line; "" for none."""
-    texts = {each.name: f"{capability_name(each.name)} {capability(each)}" for each in measured}
+    """Return capabilities in one line, with shares of the data sheet; "" for none."""
+    texts = {}
+    for each in measured:
+        rate = numbers.rate(each.value.median, each.value.unit)
+        sheet = f" ({numbers.percent(each.value.median / each.sheet)})" if each.sheet else ""
+        texts[each.name] = f"{capability_name(each.name)} {rate}{sheet}"
     for each in measured:
         both = texts.get(kind := each.name.removesuffix(CORE_SUFFIX))
         if kind != each.name and both:
-            texts[kind] = f"{both} ({capability(each)} on one core)"
+            texts[kind] = f"{both} ({numbers.rate(each.value.median, each.value.unit)} on one core)"
             del texts[each.name]
     return "; ".join(texts.values())
 

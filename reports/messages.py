@@ -17,7 +17,6 @@ from harness.model.analysis import (
     Estimate,
     Finding,
     Part,
-    PublishedComparison,
     StepTime,
 )
 from harness.model.device import is_gpu
@@ -254,7 +253,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         return "Nothing was measured.", "alert"
     widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}
     if not widths:
-        return "1 trial each, so accuracy is unknown: repeat with --trials 3", "notice"
+        return f"1 trial each, so accuracy is unknown. Repeat with --trials {MIN_TRIALS}.", "notice"
     within = sum(width <= RELIABLE_WIDTH for width in widths.values())
     limit = f"{100 * RELIABLE_WIDTH:.0f}{numbers.SPACE}%"
     text = f"{within} of {counted(len(widths), 'speed')} within ±{limit}"
@@ -263,7 +262,9 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         text += f"; widest {numbers.spread(speeds[worst])}: {worst}"
     if single := len(speeds) - len(widths):
         text += f"; {counted(single, 'speed')} from one trial"
-    return text, "good" if within == len(speeds) else "notice"
+    if within == len(speeds):
+        return text, "good"
+    return f"{text}. Free the machine, or add --trials.", "notice"
 
 
 def banners(run: Run) -> Iterator[str]:
@@ -312,13 +313,6 @@ def _caveat(group: Sequence[Caveat]) -> str:
     texts: Mapping[CaveatKind, str] = {
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
         CaveatKind.FAILED_TRIALS: f"{counted(round(sum(each.value for each in group)), 'trial')} {first.text}",
-        CaveatKind.FEW_TRIALS: (
-            f"{counted(count, 'speed')} from fewer than {MIN_TRIALS} trials. Repeat with --trials {MIN_TRIALS}."
-        ),
-        CaveatKind.WIDE_INTERVAL: (
-            f"{counted(count, 'interval')} wider than ±{100 * RELIABLE_WIDTH:.0f} % (worst ±{percent}). "
-            "Free the machine, add --trials."
-        ),
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
@@ -336,12 +330,6 @@ def _caveat(group: Sequence[Caveat]) -> str:
 def no_rate(capacity: Capacity) -> str:
     """Return in how many trials some rate met the bound, for a capacity without a rate."""
     return f"met in {capacity.kept} of {counted(capacity.trials, 'trial')}"
-
-
-def published_note(each: PublishedComparison) -> str:
-    """Return the article's note on its number, and how the measurement here differs."""
-    difference = f"measured here as {variant_name(each.measured_variant)}" if each.other_variant else ""
-    return "; ".join(filter(None, (each.number.note, difference)))
 
 
 TERMS: Mapping[str, str] = {

@@ -115,7 +115,7 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
                 each
                 for each in analysis.published
                 if (each.workload, each.device) == (workload, device)
-                and each.measured_variant == BASELINE
+                and each.number.variant == BASELINE
                 and each.factor is not None
                 and each.number.unit in ("samples/s", "s")
             ),

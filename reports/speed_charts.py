@@ -37,7 +37,6 @@ from reports.charts import (
     span,
     stacked,
 )
-from reports.messages import published_note
 from reports.step_time_charts import shown_pipelines
 from reports.text import device_name, devices_of, titles_of, variant_name
 from workloads.protocol import (
@@ -156,8 +155,11 @@ def _published_record(each: PublishedComparison, title: str, device: str) -> dic
     assert each.factor is not None
     what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}
     number = numbers.published(each.number)
+    of = what.get(each.number.unit, device)
+    if each.number.variant != BASELINE:
+        of += f" {variant_name(each.number.variant)}"
     return {
-        "row": f"{each.workload} {what.get(each.number.unit, device)} {number}, {each.number.system.split(',')[0]}",
+        "row": f"{each.workload} {of} {number}, {each.number.system.split(',')[0]}",
         **span(each.factor),
         "text": numbers.quantity(each.factor),
         "name": f"{each.number.system}, {each.number.source}",
@@ -165,7 +167,7 @@ def _published_record(each: PublishedComparison, title: str, device: str) -> dic
         "where": f"{title}, {device}",
         "number": number,
         "here": numbers.quantity(each.measured),
-        "note": published_note(each),
+        "note": each.number.note,
     }
 
 

@@ -1,4 +1,4 @@
-"""The summary of a run for the terminal, in about twenty lines."""
+"""The summary of a run for the terminal, in under thirty lines."""
 
 from __future__ import annotations
 

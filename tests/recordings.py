@@ -18,18 +18,17 @@ DATA = Path(__file__).resolve().parent / "data"
 SUFFIX, EXPECTED = ".tar.xz", ".expected.json"
 # Whole runs on one GPU.
 NAMES = ("h200-launch-bound", "h200-compute-bound", "h200-input-bound", "h200-inference")
-# The default suite on the CPU and a GPU, with all variants for the breakdown; the report and logs are left
-# out.
-SUITE = "h200-default"
+# The default suite on the CPU and a GPU, with its two large models on the GPU.
+SUITE = "h100-default"
+# A default workload and the machine's trials on each GPU and on both, with a soak.
+TWO_GPUS = "h100-two-gpus"
 # One, two and four GPUs; stopped by Ctrl-C during the last trial.
 SEVERAL = "h200-four-gpus"
 # An article's workload as published; stopped by Ctrl-C during the CPU trial.
 PUBLISHED = "h200-cats-dogs"
 # The default suite with remedies and the machine's own trials, on a GPU alone.
 MACHINE_RUN = "h200-machine"
-# The default suite of GPUs, with its two large models.
-LARGE = "h200-large-models"
-ALL = (*NAMES, SUITE, SEVERAL, PUBLISHED, MACHINE_RUN, LARGE)
+ALL = (*NAMES, SUITE, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN)
 
 
 def unpack(archive: Path, into: Path) -> Path:

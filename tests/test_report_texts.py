@@ -78,11 +78,11 @@ def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
 
 
 def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
-    readings = (("WIDE_INTERVAL", 0.06, ""), ("WIDE_INTERVAL", 0.28, ""), ("WIDE_INTERVAL", 0.1, ""),
+    readings = (("SLOW_PERIOD", 0.06, ""), ("SLOW_PERIOD", 0.28, ""), ("SLOW_PERIOD", 0.1, ""),
                 ("FAILED_TRIALS", 2, "failed. boom"), ("FAILED_TRIALS", 1, "timeout."))  # fmt: skip
     caveats = [Caveat(kind=CaveatKind[kind], source=str(n), value=n, text=text) for kind, n, text in readings]
     first, second, third = caveat_lines(caveats, notes=False)
-    assert "3 intervals" in first[0] and "±28 %" in plain(first[0])
+    assert "3 trials" in first[0] and "28 %" in plain(first[0])
     assert first[1] == "0.06, 0.28, 0.1"
     # Separate, because the reasons differ.
     assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout.")
@@ -142,7 +142,7 @@ def test_explanations_have_the_variants_and_numbers() -> None:
 def test_counts_of_narrow_intervals_and_trials() -> None:
     assert trust(analysis("empty"))[1] == "alert"
     assert trust(analysis("bare")) == (
-        "1 trial each, so accuracy is unknown: repeat with --trials 3",
+        "1 trial each, so accuracy is unknown. Repeat with --trials 3.",
         "notice",
     )
     text, level = trust(analysis("cpu"))

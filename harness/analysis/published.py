@@ -10,7 +10,7 @@ from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.device import device_kind, positions
 from harness.model.run import Run
 from harness.model.workload import Published, Workload
-from workloads.protocol import BASELINE, TUNED
+from workloads.protocol import TUNED
 
 # Units in which higher and lower is better. Numbers in other units (shares) get no factor.
 SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")
@@ -20,8 +20,8 @@ TIMES = ("s",)
 def published_comparisons(run: Run, cases: Sequence[Case]) -> tuple[PublishedComparison, ...]:
     """Return each published number with the corresponding measurement.
 
-    A number for a GPU is compared with each single GPU. Without a matching device `measured` is None. If the
-    variant with the published settings did not run, the baseline is used.
+    A number for a GPU is compared with each single GPU. If its variant did not run on such a device, `measured`
+    is None.
     """
     return tuple(
         compared
@@ -36,19 +36,17 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
         case
         for case in cases
         if case.name == workload.name
-        and BASELINE in case.variants
+        and number.variant in case.variants
         and device_kind(case.device) == number.device
         and len(positions(case.device)) < 2
     ]
     for case in matches or (None,):
-        variant = number.variant if case is None or number.variant in case.variants else BASELINE
-        measured = _in_unit(number, case, variant) if case else None
+        measured = _in_unit(number, case, number.variant) if case else None
         yield PublishedComparison(
             workload=workload.name,
             device=case.device if case else number.device,
             number=number,
             measured=measured,
-            measured_variant=variant,
             factor=_factor(number, measured),
         )
 

@@ -10,8 +10,6 @@ from dataclasses import replace
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import slow_trials
 from harness.model.analysis import (
-    MIN_TRIALS,
-    RELIABLE_WIDTH,
     Cause,
     Caveat,
     CaveatKind,
@@ -143,9 +141,7 @@ MAX_MISSED_TICKS = 0.01
 
 def caveats(run: Run, summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> tuple[Caveat, ...]:
     """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks."""
-    groups = (
-        _setup(run), _trials(run), _intervals(summaries), _telemetry(run), _clocks(summaries, clocks),
-    )  # fmt: skip
+    groups = (_setup(run), _trials(run), _telemetry(run), _clocks(summaries, clocks))
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
 
@@ -184,20 +180,6 @@ def _trials(run: Run) -> Iterator[Caveat]:
             for window in trial.windows
         ):
             yield replace(place, kind=CaveatKind.CLOCKS_APART)
-
-
-def _intervals(summaries: Sequence[Summary]) -> Iterator[Caveat]:
-    for summary in summaries:
-        if summary.variant not in (BASELINE, TUNED):
-            continue
-        width = summary.throughput.half_width
-        if summary.throughput.n < MIN_TRIALS:
-            kind, value = CaveatKind.FEW_TRIALS, float(summary.throughput.n)
-        elif width is not None and width > RELIABLE_WIDTH:
-            kind, value = CaveatKind.WIDE_INTERVAL, width
-        else:
-            continue
-        yield Caveat(kind=kind, **summary.key._asdict(), value=value)
 
 
 def _telemetry(run: Run) -> Iterator[Caveat]:

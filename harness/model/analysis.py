@@ -186,7 +186,7 @@ class PublishedComparison:
     """A published number and the measured value in the same unit.
 
     Attributes:
-        measured: result of `measured_variant`; None if nothing matches.
+        measured: result of the number's variant; None if it did not run.
         factor: measured speed (or ratio) / published; for a published range, against its nearer end, and 1
             inside it. None if nothing was measured or a ratio is meaningless in this unit.
     """
@@ -195,13 +195,7 @@ class PublishedComparison:
     device: str
     number: Published
     measured: Estimate | None
-    measured_variant: str
     factor: Estimate | None = None
-
-    @property
-    def other_variant(self) -> bool:
-        """Whether the baseline is shown because the published settings were not run."""
-        return self.measured is not None and self.measured_variant != self.number.variant
 
 
 class Part(StrEnum):
@@ -478,8 +472,6 @@ class CaveatKind(StrEnum):
 
     PARAMETERS = "parameters"
     FAILED_TRIALS = "failed trials"
-    FEW_TRIALS = "few trials"
-    WIDE_INTERVAL = "wide interval"
     SLOW_PERIOD = "slow period"
     DATA = "data"
     MISSED_TICKS = "missed ticks"

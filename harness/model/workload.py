@@ -26,7 +26,7 @@ class Published:
             or "utilisation" of the GPU, both 0 to 1.
         note: caveats for a comparison, or "".
         upto: the upper end of a published range, 0 for a single number.
-        variant: the equivalent variant: "baseline" or an "opt:NAME".
+        variant: what it is compared with: "baseline", "tuned" or an "opt:NAME".
     """
 
     system: str

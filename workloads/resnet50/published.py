@@ -14,8 +14,7 @@
 # device = "gpu"
 # value = 909.0
 # unit = "samples/s"
-# variant = "opt:xla-tf32"
-# note = "TF32 with XLA"
+# note = "TF32 with XLA; here without"
 #
 # [[published]]
 # source = "NVIDIA, TensorFlow 1 ResNet-50 v1.5"
@@ -23,7 +22,7 @@
 # device = "gpu"
 # value = 2375.0
 # unit = "samples/s"
-# variant = "opt:xla"
+# variant = "tuned"
 # note = "mixed precision with XLA"
 #
 # [[published]]
@@ -32,8 +31,7 @@
 # device = "gpu"
 # value = 412.0
 # unit = "samples/s"
-# variant = "opt:xla-tf32"
-# note = "FP32 with XLA"
+# note = "FP32 with XLA; here without"
 #
 # [[published]]
 # source = "NVIDIA, TensorFlow 1 ResNet-50 v1.5"
@@ -41,26 +39,8 @@
 # device = "gpu"
 # value = 1270.0
 # unit = "samples/s"
-# variant = "opt:xla"
+# variant = "tuned"
 # note = "mixed precision with XLA"
-#
-# [[published]]
-# source = "PyTorch ResNet-50"
-# system = "V100"
-# device = "gpu"
-# value = 833.0
-# unit = "samples/s"
-# variant = "opt:fp16"
-# note = "PyTorch, not TensorFlow: fp16; a cross-framework anchor"
-#
-# [[published]]
-# source = "PyTorch ResNet-50"
-# system = "A100"
-# device = "gpu"
-# value = 1582.0
-# unit = "samples/s"
-# variant = "opt:fp16"
-# note = "PyTorch, not TensorFlow: fp16; a cross-framework anchor"
 #
 # [[published]]
 # source = "PyTorch ResNet-50"
@@ -68,7 +48,7 @@
 # device = "gpu"
 # value = 2790.0
 # unit = "samples/s"
-# variant = "opt:fp16"
+# variant = "tuned"
 # note = "PyTorch, not TensorFlow: fp16; a cross-framework anchor"
 #
 # [[published]]
@@ -77,7 +57,7 @@
 # device = "gpu"
 # value = 3079.0
 # unit = "samples/s"
-# variant = "opt:fp16"
+# variant = "tuned"
 # note = "PyTorch, not TensorFlow: fp16; a cross-framework anchor"
 #
 # [ladder.fp16]
