@@ -56,14 +56,12 @@ def _able(analysis: Analysis) -> Iterator[str]:
     """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
     for kind in dict.fromkeys(each.kind for each in analysis.normality):
         own = [each for each in analysis.normality if each.kind == kind]
-        width = (
-            ""
-            if all(each.normal for each in own)
-            else f"; within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal"
-        )
+        usual = f" (within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal)"
         ratios = dict.fromkeys(numbers.percent(each.ratio) for each in sorted(own, key=lambda one: one.ratio))
-        speeds = " and ".join(ratios)
-        yield f"{speeds} of the speed of its kind, {kind} ({counted(own[0].machines, 'machine')}{width})"
+        beside = (
+            f"{' and '.join(ratios)} of the speed of {counted(own[0].others, 'other')} of its kind, {kind}"
+        )
+        yield beside if all(each.normal for each in own) else beside + usual
     compared = {each.device for each in analysis.normality}
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:

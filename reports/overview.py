@@ -153,7 +153,11 @@ def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
 
 
 def _limits(overview: Sequence[Row]) -> Iterator[str]:
-    """Yield how many workloads each part limits: "2 of 4 workloads are limited by input, 2 by compute"."""
+    """Yield how many workloads each part limits: "2 of 4 workloads are limited by input, 2 by compute".
+
+    Several GPUs count only without a row for one; the efficiency is another sentence.
+    """
+    overview = [row for row in overview if len(positions(row.device)) < 2] or overview
     parts = Counter(
         SHORT_PARTS.get(part, part.value)
         for row in overview

@@ -76,13 +76,13 @@ def test_normal_is_said_of_machines_of_the_same_kind_only():
         compared(analyse(special_runs.measured_machine_run(scale=0.85)), others).normality,
         key=lambda each: each.device == "cpu",
     )
-    assert (gpu.machines, gpu.kind) == (2, "NVIDIA H200")
+    assert (gpu.others, gpu.kind) == (2, "NVIDIA H200")
     assert gpu.ratio == pytest.approx(0.85, rel=0.001)
     assert not gpu.normal
     assert cpu.kind == "AMD EPYC 9354, 16 vCPU"
     same = compared(analyse(special_runs.measured_machine_run(scale=0.95)), others)
     assert all(each.normal for each in same.normality)
-    assert "95\u202f% of the speed of its kind, NVIDIA H200 (2 machines)" in machine.verdict(same)[0]
+    assert "95\u202f% of the speed of 2 others of its kind, NVIDIA H200" in machine.verdict(same)[0]
     foreign = [
         replace(each, capabilities=[replace(one, kind="x") for one in each.capabilities]) for each in others
     ]

@@ -100,7 +100,7 @@ def normality(measured: Sequence[Capability]) -> tuple[Normality, ...]:
                     device=device,
                     kind=own[0].kind,
                     ratio=geometric_mean(each.value.median / median(each.references) for each in own),
-                    machines=max(len(each.references) for each in own),
+                    others=max(len(each.references) for each in own),
                 )
             )
     return tuple(result)

@@ -413,13 +413,13 @@ class Normality:
 
     Attributes:
         ratio: geometric mean over the capabilities that both have.
-        machines: number of reference machines.
+        others: number of reference devices.
     """
 
     device: str
     kind: str
     ratio: float
-    machines: int
+    others: int
 
     @property
     def normal(self) -> bool:
