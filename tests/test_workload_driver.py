@@ -15,7 +15,7 @@ from harness.run.events import read_log
 from tests.folders import write_files
 from workloads.driver import ladder, script
 from workloads.driver.__main__ import report
-from workloads.driver.ladder import measure_each
+from workloads.driver.ladder import Needless, measure_each
 from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Completions
 from workloads.driver.variants import applies, skipped, worth_trying
@@ -284,6 +284,22 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
         report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
     assert read_log(tmp_path / "events").error["message"].startswith("first")
     assert (tmp_path / "events").stat().st_size < 30_000, "the event of an error is short"
+
+
+def test_a_needless_variant_takes_no_time(tmp_path, monkeypatch):
+    collected: list[str] = []
+    monkeypatch.setattr(ladder.gc, "collect", lambda: collected.append(ran[-1]))
+    ran: list[str] = []
+
+    def measure(name: str) -> None:
+        if name == "idle":
+            raise Needless("nothing to gain")
+        ran.append(name)
+
+    with (tmp_path / "events").open("w") as file:
+        measure_each((BASELINE, "idle", "last"), measure, EventWriter(file))
+    assert ran == collected == [BASELINE, "last"]
+    assert read_log(tmp_path / "events").needless == {"idle"}
 
 
 class Result:
