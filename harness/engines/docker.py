@@ -23,10 +23,8 @@ from harness.engines.container_settings import (
     OWNER,
     accessible,
     container_options,
-    current_owner,
     host_options,
     identity_for,
-    owner_has_ended,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -40,6 +38,7 @@ from harness.engines.docker_client import (
     signal_start,
     timeout,
 )
+from harness.engines.owner import current_owner, owner_has_ended
 from harness.errors import EngineError
 
 # Only a process that is stuck in a driver takes longer to end.

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
+from harness.engines.owner import boot_id
 from harness.errors import BusyError, StoreError
 from harness.progress import Progress
 from harness.untrusted import read_file, remove_tree
-from workloads.protocol import boot_id
 
 _RECORD, _PARTIAL = ".content", ".partial-"
 # A record of 25,000 pictures takes 3 MB.
