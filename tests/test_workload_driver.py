@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import sys
@@ -262,6 +263,12 @@ def test_remedies_are_applied_alone_and_together():
     times = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert ladder.candidates(fixes, times) == ["fix:b", "fix:a"]
     assert ladder.together(["fix:b", "fix:a"]) == "fix:b+a"
+
+
+def test_the_limit_of_file_sizes_is_not_taken_for_a_missing_mount():
+    text = script.explained(OSError(errno.EFBIG, "File too large", "/tmp/weights.h5"), Path("/tmp/train.py"))
+    assert "ulimit -f" in text
+    assert "--mount" not in text
 
 
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
