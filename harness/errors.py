@@ -135,9 +135,10 @@ def on_disk(path: Path) -> Iterator[None]:
     """Convert OSError while writing below `path` to StoreError."""
     try:
         yield
-    except FileExistsError as error:
+    except (FileExistsError, NotADirectoryError) as error:
+        why = "exists already" if isinstance(error, FileExistsError) else "is not in a folder"
         raise StoreError(
-            f"{error.filename or path} exists already.", hint="Choose another folder with --out."
+            f"{error.filename or path} {why}.", hint="Choose another folder with --out."
         ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,5 +1,6 @@
 import importlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -130,7 +131,7 @@ class TestUsageErrors:
         assert not (tmp_path / "runs").exists()
 
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
-    @pytest.mark.parametrize("out", ["x.html", "notes"])
+    @pytest.mark.parametrize("out", ["x.html", "notes", "/dev/null"])
     def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out):
         (tmp_path / "notes").write_text("mine")
         done = tfbench(command, "--out", out)
@@ -274,6 +275,28 @@ class TestReport:
         assert [item.name for item in (tmp_path / path).parent.iterdir()] == [Path(path).name]
         assert not (folder / "report.html").exists()
 
+    def test_out_may_be_a_pipe_or_a_device(self, tfbench, folder, tmp_path):
+        pipe, null = tmp_path / "pipe", Path("/dev/null")
+        os.mkfifo(pipe)
+        # Opened for both, so that nobody waits; a pipe takes 64 KiB.
+        with os.fdopen(os.open(pipe, os.O_RDWR), "rb", buffering=0) as reader:
+            assert tfbench("report", folder, "-f", "csv", "-o", pipe).code == 0
+            assert reader.read(4) == b"run,"
+        assert pipe.is_fifo()
+        assert tfbench("report", folder, "-o", null).code == 0
+        assert null.is_char_device()
+        printed = tfbench("report", folder, "-f", "csv", "-o", "/dev/stdout")
+        assert printed.out == tfbench("report", folder, "-f", "csv", "-o", "-").out
+
+    @pytest.mark.parametrize("name", ["results.json", "trials"])
+    def test_part_of_a_run_stands_for_the_run(self, tfbench, folder, tmp_path, name):
+        own = shutil.copytree(folder, tmp_path / "run")
+        (own / "results.json").write_text("{}")
+        assert tfbench("report", own / name, "-f", "csv").code == 0
+        assert (own / "summary.csv").exists()
+        (tmp_path / "results.json").write_text("{}")
+        assert "Give a run folder" in tfbench("report", tmp_path / "results.json").err
+
     @pytest.mark.parametrize(
         ("options", "code", "printed"),
         [
@@ -283,6 +306,8 @@ class TestReport:
             (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
             (("--out", "{run}/manifest.json"), 2, "part of a run"),
             (("--out", "{run}/trials", "-f", "json"), 2, "part of a run"),
+            (("--out", "/dev/null/x"), 6, "not in a folder"),
+            (("--out", "/dev/null", "-f", "md,csv"), 2, "does not match --format md,csv"),
             (("--out", "x.pdf"), 2, "no format has files with .pdf"),
             (("--out", "x.htm", "-f", "html"), 2, "no format has files with .htm"),
             (("--out", ""), 2, "--out is empty"),

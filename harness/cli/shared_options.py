@@ -79,7 +79,7 @@ def _seconds(text: str) -> float:
 
 
 def _folder(path: Path) -> Path:
-    if path.is_dir() or not (path.is_file() or path.suffix == ".html"):
+    if path.is_dir() or not (path.exists() or path.suffix == ".html"):
         return path
     raise UsageError(
         f"--out {path} is a file, not a folder.",
