@@ -104,7 +104,16 @@ class TestUsageErrors:
             ("fleet none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
             ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),
-            ("bench --resume none --trials 3", 2, "keeps its original options", "new run"),
+            ("bench --resume none --trials 3", 2, "keeps its original options", "Leave out --trials or --resume"),
+            ("bench --resume none -p quick", 2, "--profile would have no effect", "--profile"),
+            ("bench --resume none gpt2", 2, "With --resume, workloads would have", "workloads"),
+            ("bench --resume none --no-machine", 2, "--no-machine would have", "--no-machine"),
+            ("bench -d cpu --gpus all", 2, "With --device cpu, --gpus would have", "--gpus"),
+            ("bench --variants tuned --machine", 2, "With --variants, --machine would have", "--machine"),
+            ("bench --no-analysis --machine", 2, "With --no-analysis, --machine would have", "--machine"),
+            ("bench higgs-trees -d cpu --soak 1m", 2, "--soak would have no effect", "tfbench list"),
+            ("fleet --resume none --nodes all", 2, "With --resume, --nodes would have", "--nodes"),
+            ("report --verify none -f csv", 2, "With --verify, --format would have", "--format"),
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip
@@ -120,7 +129,9 @@ class TestUsageErrors:
         ("words", "code", "printed"),
         [
             ("bench -d cpu -e docker -o runs", 3, "none.sock"),
-            ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "The local engine"),
+            ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "With the local engine, --image"),
+            ("bench -d cpu -e local --memory 4 -o runs", 2, "With the local engine, --memory"),
+            ("bench -d cpu -e local --cpu-quota 1 -o runs", 2, "With the local engine, --cpu-quota"),
         ],
     )
     def test_no_run_folder_without_a_run(self, tfbench, monkeypatch, tmp_path, words, code, printed):

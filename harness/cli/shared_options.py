@@ -97,19 +97,6 @@ Resume = Annotated[
 ]
 
 
-def check_resume(options: Options) -> None:
-    """Reject options beside --resume, which would have no effect.
-
-    Raises:
-        UsageError: an option was given.
-    """
-    if options != Options():
-        raise UsageError(
-            "A resumed run keeps its original options.",
-            hint="Leave out all options but --resume, or start a new run with them.",
-        )
-
-
 # For commands that read finished runs.
 Formats = Annotated[
     str | None,
