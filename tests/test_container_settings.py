@@ -185,7 +185,15 @@ MISSING = ("404 Not Found", '{"message": "no such image"}')
     [
         *(
             (existing, {"/images/": (OK, text)})
-            for text in ("[]", "null", "{", "{}", '{"Id": 1, "RootFS": {}}', '{"Id": "a", "RootFS": [1]}')
+            for text in (
+                "[]",
+                "null",
+                "{",
+                "{}",
+                '{"a":' * 100_000,
+                '{"Id": 1, "RootFS": {}}',
+                '{"Id": "a", "RootFS": [1]}',
+            )
         ),
         (existing, {"/images/": (OK, '{"Id": "a", "RootFS": {}, "Config": {"Env": 7}}')}),
         *((existing, {"/images/": ("404 Not Found", text)}) for text in ("[]", "{}")),

@@ -86,7 +86,7 @@ def _reading() -> Iterator[None]:
     """Convert what the docker package raises while it reads an unexpected answer to UnreadableError."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError, StreamParseError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, StreamParseError) as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
 
 

@@ -93,7 +93,7 @@ def keep(folder: Path, fill: Callable[[Path], str], progress: Progress) -> Conte
     if os.path.lexists(folder):
         try:
             return _proved(folder)
-        except (OSError, StoreError, ValueError) as error:
+        except (OSError, StoreError, ValueError, RecursionError) as error:
             reason = getattr(error, "message", error)
             progress.line(f"{folder} is damaged and is made again: {str(reason).rstrip('.')}.")
     with replacing(folder) as target:
