@@ -123,22 +123,31 @@ def last_lines(output: str) -> str:
     return "\n".join(output.strip().splitlines()[-10:])
 
 
+def writing_hint(error: OSError, otherwise: str) -> str:
+    """Return what to try after a file could not be written: `otherwise`, except if its size is limited."""
+    if error.errno != errno.EFBIG:
+        return otherwise
+    return "The size of files is limited: run `ulimit -f unlimited` first, or choose a folder on another file system."
+
+
 @contextmanager
 def on_disk(path: Path) -> Iterator[None]:
     """Convert OSError while writing below `path` to StoreError."""
     try:
         yield
-    except FileExistsError as error:
+    except (FileExistsError, NotADirectoryError) as error:
+        why = "exists already" if isinstance(error, FileExistsError) else "is not in a folder"
         raise StoreError(
-            f"{error.filename or path} exists already.", hint="Choose another folder with --out."
+            f"{error.filename or path} {why}.", hint="Choose another folder with --out."
         ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "The disk is full" if full else str(error.strerror)
-        hint = "Free some space, or choose another disk with --out; finished trials are kept."
-        raise StoreError(
-            f"Cannot write {error.filename or path}: {reason}.",
-            hint=hint
+        hint = (
+            "Free some space, or choose another disk with --out; finished trials are kept."
             if full
-            else "Change its permissions, or choose another folder: --out for runs, TFBENCH_CACHE for the cache.",
+            else "Change its permissions, or choose another folder: --out for runs, TFBENCH_CACHE for the cache."
+        )
+        raise StoreError(
+            f"Cannot write {error.filename or path}: {reason}.", hint=writing_hint(error, hint)
         ) from error

@@ -61,7 +61,9 @@ def read_file(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
             if os.fstat(file.fileno()).st_size <= max_bytes:
                 return file.read(max_bytes)
     except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror}.", hint="Check the path.") from error
+        raise StoreError(
+            f"Cannot read {path}: {error.strerror}.", hint="Check the path, or save it to a file first."
+        ) from error
     raise StoreError(f"{path} is larger than {max_bytes >> 20} MiB.", hint="Give a file written by tfbench.")
 
 

@@ -24,12 +24,12 @@ from workloads.protocol import BASELINE
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
 
-def line(kind: str, t_ns: int = 0, **fields: Any) -> str:
-    return json.dumps({"kind": kind, "t_ns": t_ns or time.monotonic_ns(), **fields}) + "\n"
+def line(kind: str, **fields: Any) -> str:
+    return json.dumps({"kind": kind, **fields}) + "\n"
 
 
 def start_line() -> str:
-    return line("start", t_ns=time.monotonic_ns())
+    return line("start")
 
 
 def window_line(samples_per_s: float, index: int = 0, variant: str = BASELINE) -> str:

@@ -1,5 +1,6 @@
 import importlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -103,7 +104,16 @@ class TestUsageErrors:
             ("fleet none", 2, "Unknown workload 'none'", "cifar10-mlp"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),
             ("fleet --variants tunde", 2, "Unknown variant 'tunde'", "tuned"),
-            ("bench --resume none --trials 3", 2, "keeps its original options", "new run"),
+            ("bench --resume none --trials 3", 2, "keeps its original options", "Leave out --trials or --resume"),
+            ("bench --resume none -p quick", 2, "--profile would have no effect", "--profile"),
+            ("bench --resume none gpt2", 2, "With --resume, workloads would have", "workloads"),
+            ("bench --resume none --no-machine", 2, "--no-machine would have", "--no-machine"),
+            ("bench -d cpu --gpus all", 2, "With --device cpu, --gpus would have", "--gpus"),
+            ("bench --variants tuned --machine", 2, "With --variants, --machine would have", "--machine"),
+            ("bench --no-analysis --machine", 2, "With --no-analysis, --machine would have", "--machine"),
+            ("bench higgs-trees -d cpu --soak 1m", 2, "--soak would have no effect", "tfbench list"),
+            ("fleet --resume none --nodes all", 2, "With --resume, --nodes would have", "--nodes"),
+            ("report --verify none -f csv", 2, "With --verify, --format would have", "--format"),
             ("bench --resume none", 6, "none is not a run", "runs/"),
         ],
     )  # fmt: skip
@@ -119,7 +129,9 @@ class TestUsageErrors:
         ("words", "code", "printed"),
         [
             ("bench -d cpu -e docker -o runs", 3, "none.sock"),
-            ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "The local engine"),
+            ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "With the local engine, --image"),
+            ("bench -d cpu -e local --memory 4 -o runs", 2, "With the local engine, --memory"),
+            ("bench -d cpu -e local --cpu-quota 1 -o runs", 2, "With the local engine, --cpu-quota"),
         ],
     )
     def test_no_run_folder_without_a_run(self, tfbench, monkeypatch, tmp_path, words, code, printed):
@@ -130,7 +142,7 @@ class TestUsageErrors:
         assert not (tmp_path / "runs").exists()
 
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
-    @pytest.mark.parametrize("out", ["x.html", "notes"])
+    @pytest.mark.parametrize("out", ["x.html", "notes", "/dev/null"])
     def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out):
         (tmp_path / "notes").write_text("mine")
         done = tfbench(command, "--out", out)
@@ -274,6 +286,28 @@ class TestReport:
         assert [item.name for item in (tmp_path / path).parent.iterdir()] == [Path(path).name]
         assert not (folder / "report.html").exists()
 
+    def test_out_may_be_a_pipe_or_a_device(self, tfbench, folder, tmp_path):
+        pipe, null = tmp_path / "pipe", Path("/dev/null")
+        os.mkfifo(pipe)
+        # Opened for both, so that nobody waits; a pipe takes 64 KiB.
+        with os.fdopen(os.open(pipe, os.O_RDWR), "rb", buffering=0) as reader:
+            assert tfbench("report", folder, "-f", "csv", "-o", pipe).code == 0
+            assert reader.read(4) == b"run,"
+        assert pipe.is_fifo()
+        assert tfbench("report", folder, "-o", null).code == 0
+        assert null.is_char_device()
+        printed = tfbench("report", folder, "-f", "csv", "-o", "/dev/stdout")
+        assert printed.out == tfbench("report", folder, "-f", "csv", "-o", "-").out
+
+    @pytest.mark.parametrize("name", ["results.json", "trials"])
+    def test_part_of_a_run_stands_for_the_run(self, tfbench, folder, tmp_path, name):
+        own = shutil.copytree(folder, tmp_path / "run")
+        (own / "results.json").write_text("{}")
+        assert tfbench("report", own / name, "-f", "csv").code == 0
+        assert (own / "summary.csv").exists()
+        (tmp_path / "results.json").write_text("{}")
+        assert "Give a run folder" in tfbench("report", tmp_path / "results.json").err
+
     @pytest.mark.parametrize(
         ("options", "code", "printed"),
         [
@@ -283,6 +317,8 @@ class TestReport:
             (("--out", "-", "-f", "md,csv"), 2, "does not match --format md,csv"),
             (("--out", "{run}/manifest.json"), 2, "part of a run"),
             (("--out", "{run}/trials", "-f", "json"), 2, "part of a run"),
+            (("--out", "/dev/null/x"), 6, "not in a folder"),
+            (("--out", "/dev/null", "-f", "md,csv"), 2, "does not match --format md,csv"),
             (("--out", "x.pdf"), 2, "no format has files with .pdf"),
             (("--out", "x.htm", "-f", "html"), 2, "no format has files with .htm"),
             (("--out", ""), 2, "--out is empty"),

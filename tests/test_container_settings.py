@@ -5,13 +5,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
+from socket import SHUT_WR
 from socketserver import BaseRequestHandler, ThreadingUnixStreamServer
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import psutil
 import pytest
@@ -23,10 +24,13 @@ from harness.engines.docker import DockerEngine
 from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
+from harness.images.builder import ImageBuilder
 from harness.model.platform import EngineInfo
 from harness.system.gpus import check_driver, select_gpus
 from tests.builders import container_spec, gpu
 from tests.commands import output_of
+from tests.conftest import ROOT
+from tests.fakes import RecordingProgress
 from tests.folders import write_files
 
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
@@ -81,14 +85,23 @@ def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
 
 
 @contextmanager
-def engine_that_answers(head: str, body: Iterable[bytes]) -> Iterator[Path]:
-    """An engine's socket that answers each request alike."""
+def engine_that_answers(
+    head: str, body: Iterable[bytes], others: Mapping[str, tuple[str, str]] = MappingProxyType({})
+) -> Iterator[Path]:
+    """An engine's socket that answers each request alike, but for others by part of their path."""
 
     end = "" if head.endswith(":") else "\r\n\r\n"
 
     class Answer(BaseRequestHandler):
         def handle(self) -> None:
-            self.request.recv(1 << 16)
+            asked = self.request.recv(1 << 16).split()[1].decode()
+            for path, (status, text) in others.items():
+                if path in asked:
+                    self.request.sendall(f"HTTP/1.1 {status}\r\n\r\n{text}".encode())
+                    self.request.shutdown(SHUT_WR)
+                    while self.request.recv(1 << 16):  # unread data would reset the connection
+                        pass
+                    return
             with suppress(OSError):
                 for part in chain([f"HTTP/1.1 {head}{end}".encode()], body):
                     self.request.sendall(part)
@@ -131,18 +144,72 @@ def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     assert reason in raised.value.message
 
 
-def test_an_engine_that_describes_itself_strangely_is_an_error():
-    machine = {
-        "Name": platform.node(),
-        "KernelVersion": platform.release(),
-        "MemTotal": psutil.virtual_memory().total,
-    }
-    text = json.dumps({"ApiVersion": "1.41", "Components": 7, **machine}).encode()
+MACHINE = {
+    "Name": platform.node(),
+    "KernelVersion": platform.release(),
+    "MemTotal": psutil.virtual_memory().total,
+}
+
+
+@contextmanager
+def engine_described(description: object, **others: tuple[str, str]) -> Iterator[DockerEngine]:
+    text = json.dumps({"ApiVersion": "1.41", **MACHINE, **description}).encode()
+    with engine_that_answers(f"200 OK\r\nContent-Length: {len(text)}", [text], others) as socket:
+        yield DockerEngine.connect({"DOCKER_HOST": f"unix://{socket}"})
+
+
+@pytest.mark.parametrize("description", [{"Components": 7}, {"SecurityOptions": [7]}, {"DockerRootDir": []}])
+def test_an_engine_that_describes_itself_strangely_is_an_error(description):
+    with pytest.raises(EngineError, match="Expected"), engine_described(description):
+        pass
+
+
+def existing(engine: DockerEngine) -> object:
+    return ImageBuilder(ROOT, ROOT, engine.client, RecordingProgress()).existing("cpu")
+
+
+def custom(engine: DockerEngine) -> object:
+    return ImageBuilder(ROOT, ROOT, engine.client, RecordingProgress()).custom("cpu", "name:tag")
+
+
+def start(engine: DockerEngine) -> object:
+    return engine.start(SPEC)
+
+
+OK, CREATED = "200 OK", ("200 OK", '{"Id": "0123"}')
+MISSING = ("404 Not Found", '{"message": "no such image"}')
+
+
+@pytest.mark.parametrize(
+    ("call", "others"),
+    [
+        *(
+            (existing, {"/images/": (OK, text)})
+            for text in (
+                "[]",
+                "null",
+                "{",
+                "{}",
+                '{"a":' * 100_000,
+                '{"Id": 1, "RootFS": {}}',
+                '{"Id": "a", "RootFS": [1]}',
+            )
+        ),
+        (existing, {"/images/": (OK, '{"Id": "a", "RootFS": {}, "Config": {"Env": 7}}')}),
+        *((existing, {"/images/": ("404 Not Found", text)}) for text in ("[]", "{}")),
+        *((custom, {"/images/create": (OK, text), "/images/": MISSING}) for text in ("[]", "7", "{")),
+        *((DockerEngine.remove_stale, {"/containers/json": (OK, text)}) for text in ("{}", '[{"Id": "a"}]')),
+        (start, {"/containers/create": (OK, '{"id": "a"}')}),
+        (start, {"/containers/create": CREATED, "/attach": ("200 OK\r\nContent-Length: 0", "")}),
+    ],
+)
+def test_an_answer_of_another_form_is_an_error_of_the_engine(call, others):
     with (
-        engine_that_answers(f"200 OK\r\nContent-Length: {len(text)}", [text]) as socket,
-        pytest.raises(EngineError, match="cannot be read"),
+        engine_described({"SecurityOptions": ["name=rootless"]}, **others) as engine,
+        pytest.raises(EngineError, match="answer cannot be read") as raised,
     ):
-        DockerEngine.connect({"DOCKER_HOST": f"unix://{socket}"})
+        call(engine)
+    assert "check what answers at its socket" in raised.value.hint
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 import json
 import os
+import resource
 import shutil
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -165,6 +167,19 @@ class TestWheels:
         with pytest.raises(ImageError, match="DO NOT MATCH THE HASHES"):
             fetch(lock, tmp_path / "cache")
         assert list((tmp_path / "cache").rglob("*.whl")) == []
+
+    def test_limit_of_file_sizes_is_told(self, tmp_path, index):
+        wheel = make_wheel(index, "alpha")
+        with zipfile.ZipFile(wheel, "a") as archive:
+            archive.writestr("data", bytes(1 << 20))
+        lock, limits = write_lock(tmp_path / "x.lock", [wheel]), resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, limits[1]))
+        try:
+            with pytest.raises(ImageError, match=r"download the wheels: OSError: .*File too large") as raised:
+                fetch(lock, tmp_path / "cache")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert "ulimit -f" in raised.value.hint
 
     def test_unreachable_index_is_an_error(self, tmp_path, index, monkeypatch):
         lock = write_lock(tmp_path / "x.lock", [make_wheel(index, "alpha")])

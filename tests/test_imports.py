@@ -32,7 +32,7 @@ OTHERS: Mapping[str, str] = {
     "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",
     "harness.telemetry": "numpy psutil pynvml",
-    "harness.engines": "docker platformdirs psutil requests urllib3 yaml",
+    "harness.engines": "docker msgspec platformdirs psutil requests urllib3 yaml",
     "harness.data": "PIL numpy pooch requests",
     "harness.images": "docker packaging requests",
     "harness.system": "filelock msgspec packaging psutil pynvml requests",

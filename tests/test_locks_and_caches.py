@@ -182,7 +182,9 @@ def test_damaged_folder_is_made_again_and_said(cached: Cached, damage: Callable[
 
 
 def test_damaged_record_or_anything_at_the_place_of_a_folder(cached: Cached, tmp_path: Path) -> None:
-    for made, record in enumerate(("", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000), 2):
+    for made, record in enumerate(
+        ("", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000, '{"a":' * 100_000), 2
+    ):
         (cached.folder / ".content").write_text(record)
         assert cached.keep().files.keys() == FILES.keys()
         assert cached.made == made, record[:20]

@@ -18,6 +18,7 @@ from harness.run.plan import plan_trials, resolve_devices, resolve_variants, wit
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.trial_container import spec_for
+from harness.system.gpus import discover
 from tests.builders import small_workload
 from tests.commands import output_of
 from tests.conftest import ROOT
@@ -77,6 +78,13 @@ def test_unavailable_devices(wanted: str, gpus: int) -> None:
     for one in ("gpu", "scaling", "gpu0", "gpu0+gpu1"):
         with pytest.raises(GpuError, match=f"{one!r}.* no driver[.]".replace("+", "[+]")):
             resolve_devices(one, 0, "no driver.")
+
+
+def test_gpus_without_a_gpu() -> None:
+    if discover()[0]:
+        pytest.skip("This machine has a GPU.")
+    with pytest.raises(GpuError, match=r"--gpus all was requested, but no GPU is usable"):
+        resolve(Options(gpus="all"))
 
 
 def test_variants() -> None:

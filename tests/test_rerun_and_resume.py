@@ -87,6 +87,9 @@ def test_scripts_of_the_run_are_found_by_name(tmp_path):
     options = rerun_options(run, Options(workloads=(str(here),)))
     assert options.workloads == ("cifar100-mlp", str(here))
     assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
+    for other in ("other.py", "cifar100-mlp"):
+        with pytest.raises(UsageError, match=f"no script {other}"):
+            rerun_options(run, Options(workloads=(str(here), other)))
     given = Options(
         workloads=(str(here),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
     )

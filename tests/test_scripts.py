@@ -285,6 +285,7 @@ def test_scripts_are_read_as_python_reads_them(tmp_path: Path, content: bytes) -
         ("A = 8 * 4\nB = len('x')\nC = {1: 2}\nD = {1}\nE = b'x'\nF = 1j\nG = ...\nH = ((1,), 2)", {}),
         ("if True:\n    A = 1\ndef f():\n    B = 2\nclass C:\n    D = 3", {}),
         ("A = 1e400\nB = 10**400\nC = 9007199254740993\nD = 9007199254740992", {"D": 9007199254740992}),
+        ("A = '\\ud800'\nB = ('\\udcff', 1)\nC = '\\u2028'", {"C": "\u2028"}),
         (f"A = '{'x' * 1000}'\nB = '{'x' * 1001}'", {"A": "x" * 1000}),
     ],
 )  # fmt: skip
@@ -357,6 +358,7 @@ def test_params_are_converted_to_the_type_of_the_constant() -> None:
         ("rate", "inf", "a finite number"),
         ("SIZES", "3", "(32, 64)"),
         ("SIZES", "(1, (2,))", "(32, 64)"),
+        ("MODE", "ab\udcff", "text in UTF-8"),
         ("NOTHING", "(1, 2)", "a Python literal"),
         ("NOTHING", "open('x')", "a Python literal"),
     ],

@@ -91,7 +91,7 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     ("path", "message"),
     [
         ("there", "exists already"),
-        ("file/one", "Not a directory"),
+        ("file/one", "is not in a folder"),
         ("/sys/tfbench", "Cannot write /sys/tfbench"),  # not writable, even for root
     ],
 )

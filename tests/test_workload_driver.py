@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from harness.run.events import read_log
 from tests.folders import write_files
 from workloads.driver import ladder, script
 from workloads.driver.__main__ import report
-from workloads.driver.ladder import measure_each
+from workloads.driver.ladder import Needless, measure_each
 from workloads.driver.script import ScriptError, Taken
 from workloads.driver.timing import Completions
 from workloads.driver.variants import applies, skipped, worth_trying
@@ -264,6 +265,12 @@ def test_remedies_are_applied_alone_and_together():
     assert ladder.together(["fix:b", "fix:a"]) == "fix:b+a"
 
 
+def test_the_limit_of_file_sizes_is_not_taken_for_a_missing_mount():
+    text = script.explained(OSError(errno.EFBIG, "File too large", "/tmp/weights.h5"), Path("/tmp/train.py"))
+    assert "ulimit -f" in text
+    assert "--mount" not in text
+
+
 @pytest.mark.parametrize(("baseline", "raised"), [("first", None), ("bad", "no"), ("", "no")])
 def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial(tmp_path, baseline, raised):
     failures = {"first": "", "bad": "no\nmore", "worse": "nor this", "last": ""}
@@ -284,6 +291,22 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
         report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
     assert read_log(tmp_path / "events").error["message"].startswith("first")
     assert (tmp_path / "events").stat().st_size < 30_000, "the event of an error is short"
+
+
+def test_a_needless_variant_takes_no_time(tmp_path, monkeypatch):
+    collected: list[str] = []
+    monkeypatch.setattr(ladder.gc, "collect", lambda: collected.append(ran[-1]))
+    ran: list[str] = []
+
+    def measure(name: str) -> None:
+        if name == "idle":
+            raise Needless("nothing to gain")
+        ran.append(name)
+
+    with (tmp_path / "events").open("w") as file:
+        measure_each((BASELINE, "idle", "last"), measure, EventWriter(file))
+    assert ran == collected == [BASELINE, "last"]
+    assert read_log(tmp_path / "events").needless == {"idle"}
 
 
 class Result:

@@ -3,9 +3,8 @@
 Standard library only, Python 3.10 or newer: the harness reads this module on the host, and the driver
 runs it inside any image that has Python and TensorFlow.
 
-Events are JSON lines in one append-only file. Each has `kind`, `t_ns` (CLOCK_MONOTONIC, nanoseconds) and the
-fields that EVENTS lists for its kind. A truncated last line means that the writer died; all earlier lines are
-valid.
+Events are JSON lines in one append-only file. Each has `kind` and the fields that EVENTS lists for its kind; times are
+in nanoseconds of CLOCK_MONOTONIC. A truncated last line means that the writer died; all earlier lines are valid.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
@@ -316,14 +314,14 @@ class EventWriter:
         self.secrets: Sequence[str] = ()
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Write one event with the current time.
+        """Write one event.
 
         Raises:
             ProtocolError: the fields do not match `kind`.
         """
         if unknown := sorted(fields.keys() - EVENTS.get(kind, {}).keys()):
             raise ProtocolError(f"event {kind!r}: fields {unknown} unknown")
-        event = {"kind": kind, "t_ns": time.monotonic_ns(), **fields}
+        event = {"kind": kind, **fields}
         check(event)
         for name in event.keys() & {"message", "reason"}:
             for secret in self.secrets:
@@ -356,10 +354,6 @@ class EventWriter:
         self.write("phase", name=name, variant="", start_ns=start_ns, end_ns=now)
         return now
 
-    def start(self) -> None:
-        """Write the first event."""
-        self.write("start")
-
 
 def measures_speed(variant: str) -> bool:
     """Return whether a variant's speed is a result; other variants serve the step-time breakdown."""
@@ -380,7 +374,7 @@ def check(event: Mapping[str, Any]) -> None:
     kind = event.get("kind")
     if not isinstance(kind, str) or kind not in EVENTS:
         raise ProtocolError(f"unknown event kind {kind!r}")
-    fields = {"kind": (str,), "t_ns": (int,), **EVENTS[kind]}
+    fields = EVENTS[kind]
     if missing := sorted(fields.keys() - event.keys()):
         raise ProtocolError(f"event {kind!r}: fields {missing} missing")
     for name, types in fields.items():
@@ -406,11 +400,3 @@ def read_events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         except ValueError as error:
             raise ProtocolError(f"line {number}: {error}") from error
         yield event
-
-
-def boot_id() -> str:
-    """Return the kernel's boot id, "" if unavailable."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

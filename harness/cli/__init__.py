@@ -10,7 +10,7 @@ import tempfile
 import traceback
 from contextlib import suppress
 
-from harness.errors import Interrupted, StoreError, TfbenchError
+from harness.errors import Interrupted, StoreError, TfbenchError, writing_hint
 from harness.untrusted import printable
 
 # Open files that a command needs, about twice over. With fewer, libraries end in errors of their own.
@@ -80,7 +80,7 @@ def failure(error: Exception) -> TfbenchError:
         what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         return StoreError(
             f"System error: {printable(what, 500)}.",
-            hint="Check the path, its permissions and the disk.",
+            hint=writing_hint(error, "Check the path, its permissions and the disk."),
         )
     with tempfile.NamedTemporaryFile("w", prefix="tfbench-", suffix=".log", delete=False) as log:
         log.write("".join(traceback.format_exception(error)))

@@ -6,9 +6,10 @@ import importlib
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from harness import __version__
 from harness.errors import Interrupted, UsageError
@@ -24,6 +25,25 @@ COMMANDS: Mapping[str, str] = {
     "report": "Regenerate the report of a run, complete or interrupted.",
     "rerun": "Repeat a run from its report, with the same plan, parameters, seed and trials.",
 }
+
+
+# Option, or option and value -> options that would have no effect beside it, as a pattern, and why.
+_USELESS: Mapping[str, tuple[str, str]] = {
+    "--resume": (
+        "(?!--resume|--address|--fail-if-unhealthy|--metrics-file).*",
+        "a resumed run keeps its original options",
+    ),
+    "--verify": ("--(?!verify).*", "it only checks a report"),
+    "--device cpu": ("--gpus", "no GPU is used"),
+    "--no-analysis": ("--machine", "the machine is measured with the analysis"),
+    "--variants": ("--machine", "the machine is measured beside the usual variants"),
+}
+
+
+class _Command(TyperCommand):
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        _check_effects(ctx)
+        return super().invoke(ctx)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -54,7 +74,7 @@ def build_app(name: str) -> typer.Typer:
     )
     if name in COMMANDS:
         # Importing the modules of all commands would take half a second.
-        app.command(name)(importlib.import_module(f"harness.cli.{name}").command)
+        app.command(name, cls=_Command)(importlib.import_module(f"harness.cli.{name}").command)
     else:
         for each, summary in COMMANDS.items():
             app.command(each, help=summary)(lambda: None)
@@ -71,6 +91,23 @@ def _check_empty(arguments: Sequence[str]) -> None:
                 f"{option} is empty.",
                 hint="Leave it out to get its default. Is a variable of the shell not set?",
             )
+
+
+def _check_effects(context: typer.Context) -> None:
+    """Reject options that would have no effect beside others; all that were given count, also defaults."""
+    given = {}
+    for parameter in context.command.params:
+        source, value = context.get_parameter_source(parameter.name or ""), context.params.get(parameter.name)
+        if source is not None and source.name == "COMMANDLINE":
+            names = parameter.secondary_opts if value is False else parameter.opts
+            given[names[0]] = f"{names[0]} {value}"
+    for beside, (pattern, why) in _USELESS.items():
+        if beside in given or beside in given.values():
+            for useless in filter(re.compile(pattern).fullmatch, given):
+                raise UsageError(
+                    f"With {beside}, {useless} would have no effect: {why}.",
+                    hint=f"Leave out {useless} or {beside}.",
+                )
 
 
 def _version(requested: bool) -> None:

@@ -17,7 +17,7 @@ from harness.cli import failure
 from harness.cli.console import Terminal, err, show_error, told
 from harness.cli.metrics_file import MetricsFile, live_metrics
 from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
-from harness.cli.shared_options import Resume, check_resume, takes_options
+from harness.cli.shared_options import Resume, takes_options
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
@@ -51,7 +51,6 @@ def command(
     progress = Terminal(err())
     with stop_on_signals():
         if resume_run:
-            check_resume(options)
             prepared = resume(resume_run, paths_here(), progress)
         else:
             prepared = prepare(resolve(options), paths_here(), progress, command=command_line())

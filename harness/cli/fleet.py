@@ -17,7 +17,7 @@ from rich.text import Text
 from harness.cli.bench import command_line, raise_for_trials, stop_on_signals
 from harness.cli.console import Terminal, err, told
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
-from harness.cli.shared_options import OPTIONS, Resume, check_resume, takes_options
+from harness.cli.shared_options import OPTIONS, Resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan
@@ -56,7 +56,6 @@ def command(
     11 means that nodes are missing: all other results are kept, and --resume tries again.
     """  # fmt: skip
     if resume_fleet:
-        check_resume(options)
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
         if address != DEFAULTS.address:

@@ -13,7 +13,7 @@ import typer
 
 from harness.cli.console import Terminal, err, told
 from harness.cli.shared_options import split
-from harness.errors import TfbenchError, UsageError, check_names
+from harness.errors import TfbenchError, UsageError, check_names, on_disk
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Gate, Versus
 from harness.model.run import Prices
@@ -70,6 +70,8 @@ def output_paths(
     """
     selected = split([default if formats is None else formats])
     check_names("format", selected or ("",), files)
+    if str(target) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        target = STDOUT
     suffix = target.suffix.lower() if target else ""
     matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
     if target and suffix[1:].isalpha() and len(matching) == len(files) and not target.is_dir():
@@ -78,7 +80,8 @@ def output_paths(
             hint=f"End its name with {', '.join(sorted({Path(file).suffix for file in files.values()}))}; a folder of "
             "this name has to exist.",
         )
-    if target == STDOUT or (target and suffix and len(matching) < len(files) and not target.is_dir()):
+    stream = target is not None and (target == STDOUT or _is_stream(target))
+    if target and (stream or (suffix and len(matching) < len(files) and not target.is_dir())):
         if formats is None:
             selected = (matching[0],)
         if len(selected) > 1 or selected[0] not in matching:
@@ -98,6 +101,12 @@ def output_paths(
     return paths
 
 
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is that of a pipe, a device or an open file, which a file must not replace."""
+    special = path.absolute().parts[1:2] in (("dev",), ("proc",)) or not path.is_file()
+    return special and path.exists() and not path.is_dir()
+
+
 def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str, Path]) -> None:
     """Render each format, write it to its path and print the path, or print the text for STDOUT.
 
@@ -113,6 +122,9 @@ def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str
             text = renderers[format_name]()
             if path == STDOUT:
                 typer.echo(text, nl=False)
+            elif _is_stream(path):
+                with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
+                    file.write(text)
             else:
                 told().print(f"{format_name}: {write_atomic(path, text).resolve()}", soft_wrap=True)
         except Exception as error:

@@ -104,16 +104,13 @@ def differences_between(recorded: Run, current: Run) -> Fields:
     from harness.analysis.extract import facts  # noqa: PLC0415 - kept off the start of the command line
 
     before, after = facts(recorded), facts(current)
-    values = {
-        # Of a missing GPU, only the name is reported.
-        (section, name): (
-            value,
-            after.get(section, {}).get(name, "none" if re.fullmatch("GPU .* name", name) else value),
-        )
+    return {
+        (section, name): (value, here)
         for section, fields in before.items()
         for name, value in fields.items()
+        # What is not known here counts as equal, except for a GPU, which is missing.
+        if (here := after[section].get(name, "none" if re.fullmatch("GPU .* name", name) else value)) != value
     }
-    return {key: pair for key, pair in values.items() if pair[0] != pair[1]}
 
 
 def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:

@@ -79,7 +79,7 @@ def _seconds(text: str) -> float:
 
 
 def _folder(path: Path) -> Path:
-    if path.is_dir() or not (path.is_file() or path.suffix == ".html"):
+    if path.is_dir() or not (path.exists() or path.suffix == ".html"):
         return path
     raise UsageError(
         f"--out {path} is a file, not a folder.",
@@ -95,19 +95,6 @@ Price = Annotated[str, _PRICE]
 Resume = Annotated[
     Path | None, _how("--resume", help="Continue this interrupted run, with its original options.")
 ]
-
-
-def check_resume(options: Options) -> None:
-    """Reject options beside --resume, which would have no effect.
-
-    Raises:
-        UsageError: an option was given.
-    """
-    if options != Options():
-        raise UsageError(
-            "A resumed run keeps its original options.",
-            hint="Leave out all options but --resume, or start a new run with them.",
-        )
 
 
 # For commands that read finished runs.

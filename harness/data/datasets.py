@@ -16,7 +16,7 @@ import requests
 
 from harness.data.generated import ArrayRecipe, JpegRecipe, PictureRecipe, TableRecipe, TokenRecipe
 from harness.data.published_datasets import PUBLISHED, Published
-from harness.errors import DataError
+from harness.errors import DataError, writing_hint
 from harness.model.run import DataInfo
 from harness.model.workload import Data
 from harness.progress import Progress, Task
@@ -71,7 +71,10 @@ def ensure_data(
     except OSError as error:
         raise DataError(
             f"Cannot write data to {folder}: {error.strerror or error}.",
-            hint="Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to a writable folder.",
+            hint=writing_hint(
+                error,
+                "Free some space (a dataset takes up to 1.2 GB), or set TFBENCH_CACHE to a writable folder.",
+            ),
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Convert a trial's specification to hardened container options; say whose they are, and own its folders."""
+"""Convert a trial's specification to hardened container options, and own its folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
@@ -17,9 +17,9 @@ from docker.types import Mount as ApiMount
 from harness.defaults import SHARED_MEMORY_BYTES
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import PODMAN, Daemon
+from harness.engines.owner import Owner
 from harness.errors import EngineError
 from harness.untrusted import printable
-from workloads.protocol import boot_id
 
 UNPRIVILEGED = 10001
 # Container labels.
@@ -202,47 +202,3 @@ def _chown(folder: Path, ids: tuple[int, int]) -> None:
     owner = "{}:{}".format(*ids)
     command = ["chown", "--recursive", "--no-dereference", owner, "--", str(folder)]
     subprocess.run(command, stderr=subprocess.DEVNULL, check=False)
-
-
-class Owner(NamedTuple):
-    """A process on this machine: boot id, PID namespace, process id, start time in clock ticks since boot.
-
-    Containers and processes have one, so that a later harness can clean up after a killed one.
-    """
-
-    boot: str
-    pid_namespace: str
-    pid: str
-    started: str
-
-    def __str__(self) -> str:
-        """Return the text that `owner_has_ended` reads."""
-        return " ".join(self)
-
-
-def current_owner() -> Owner:
-    """Return this process as an owner."""
-    pid = str(os.getpid())
-    return Owner(boot_id(), str(Path("/proc/self/ns/pid").readlink()), pid, start_ticks(pid))
-
-
-def owner_has_ended(text: str) -> bool:
-    """Return whether an owner has certainly ended; False if this process cannot see it, or the text is no owner."""
-    words, current = text.split(), current_owner()
-    if len(words) != len(current):
-        return False
-    owner = Owner(*words)
-    if owner.boot != current.boot:
-        return True
-    return owner.pid_namespace == current.pid_namespace and start_ticks(owner.pid) != owner.started
-
-
-def start_ticks(pid: str) -> str:
-    """Return a process's start time in clock ticks since boot; "" if it is not running."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return ""
-    # proc(5): the state is field 3, the start time field 22; the name in parentheses may contain anything.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]

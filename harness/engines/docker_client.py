@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -12,11 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from types import GenericAlias, NoneType
+from typing import Any, get_args
 
 import docker
+import msgspec
 import psutil
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound, StreamParseError
 from requests import PreparedRequest, Response
 from requests.exceptions import ReadTimeout, RequestException, Timeout
 from urllib3.exceptions import HTTPError
@@ -26,7 +30,7 @@ from harness.model.platform import EngineInfo
 
 # Timeout after a request that was not answered, so that requests to a dead engine do not add up.
 _SILENT_S = 2.0
-LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError)
+LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError, struct.error)
 CONNECT_S = 10
 # Timeout of a request that may copy an image.
 REQUEST_S = 120
@@ -50,13 +54,49 @@ PODMAN = "podman"
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
 
+def _object(**fields: Any) -> Any:
+    """Return the type of a JSON object with these fields; those that may be null may be missing."""
+    optional = {name for name, kind in fields.items() if NoneType in get_args(kind)}
+    return msgspec.defstruct(
+        "Answer", [(*each, None) if each[0] in optional else each for each in fields.items()]
+    )
+
+
+_LIST, _MAPPING = list[str] | None, dict[str, Any] | None
+# Path of a request -> what this package and the docker package read of its answer.
+_ANSWERS: Mapping[str, Any] = {
+    "/version": _object(Components=GenericAlias(list, _object(Name=str)) | None),
+    "/info": _object(SecurityOptions=_LIST, CDISpecDirs=_LIST, Runtimes=_MAPPING, DockerRootDir=str | None),
+    "/images/.+/json": _object(Id=str, RootFS=dict[str, Any], Config=_object(Env=_LIST) | None),
+    "/containers/json": GenericAlias(list, _object(Id=str, Labels=dict[str, str])),
+    "/containers/create": _object(Id=str),
+    "/containers/[^/]+/json": _object(
+        State=_object(Pid=int, OOMKilled=bool | None), Config=_object(Tty=bool)
+    ),
+    "/containers/[^/]+/wait": _object(StatusCode=int),
+}
+
+
+class UnreadableError(DockerException):
+    """The engine answered something else than Docker's API says."""
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Convert what the docker package raises while it reads an unexpected answer to UnreadableError."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, StreamParseError) as error:
+        raise UnreadableError(f"{type(error).__name__}: {error}") from error
+
+
 class _Client(docker.DockerClient):
     def __init__(self, base_url: str, timeout_s: int) -> None:
         self.api = _Api(base_url=base_url, version="auto", timeout=timeout_s)
 
 
 class _Api(docker.APIClient):
-    """An API whose timeout covers a whole answer, which has a limit; it is short after one that did not come."""
+    """An API that checks answers, and whose timeout covers a whole answer; it is short after one that did not come."""
 
     _silent = False
 
@@ -79,7 +119,25 @@ class _Api(docker.APIClient):
         if not options.get("stream"):
             with response:
                 response._content = read_limited(response.iter_content(1 << 16))
+            path = re.sub(r"^(/v[\d.]+)?(/[^?]*).*", r"\2", str(request.path_url))
+            kinds = (kind for pattern, kind in _ANSWERS.items() if re.fullmatch(pattern, path))
+            if response.ok and (kind := next(kinds, None)):
+                with _reading():
+                    msgspec.json.decode(response.content, type=kind)
         return response
+
+    def _raise_for_status(self, response: Response) -> None:
+        with _reading():
+            super()._raise_for_status(response)  # type: ignore[misc]  # the stubs lack it
+
+    def _get_raw_response_socket(self, response: Response) -> Any:
+        with _reading():
+            return super()._get_raw_response_socket(response)  # type: ignore[misc]
+
+    def _stream_helper(self, response: Response, decode: bool = False) -> Iterator[Any]:
+        with _reading():
+            for part in super()._stream_helper(response, decode):  # type: ignore[misc]
+                yield msgspec.convert(part, dict[str, Any] if decode else Any)
 
 
 def read_limited(chunks: Iterable[bytes]) -> bytes:
@@ -121,6 +179,11 @@ def engine_call(action: str) -> Iterator[None]:
             hint=_NO_PYTHON
             if "$PATH" in reason
             else "See its log (journalctl -u docker), or run `tfbench doctor`.",
+        ) from error
+    except UnreadableError as error:
+        raise EngineError(
+            f"The container engine could not {action}: its answer cannot be read: {error}",
+            hint="Update it, or check what answers at its socket.",
         ) from error
     except LOST as error:
         raise EngineError(
@@ -252,7 +315,7 @@ def describe(client: docker.DockerClient) -> Daemon:
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     _check_shared(info)
-    components = [part.get("Name", "") for part in version.get("Components") or ()]
+    components = [part["Name"] for part in version.get("Components") or ()]
     podman = any(name.startswith("Podman") for name in components)
     security = [option.removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()]
     cgroup = str(info.get("CgroupVersion") or "")
@@ -271,7 +334,7 @@ def describe(client: docker.DockerClient) -> Daemon:
         user_namespaces="userns" in security,
         selinux="selinux" in security,
         limits=frozenset(name for name, key in _LIMITS.items() if info.get(key, True)),
-        image_folder=Path(info.get("DockerRootDir", "/")),
+        image_folder=Path(info.get("DockerRootDir") or "/"),
     )
 
 

@@ -18,8 +18,9 @@ import psutil
 
 from harness.defaults import LOG_BYTES
 from harness.engines import LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, current_owner, init_source, owner_has_ended
+from harness.engines.container_settings import NO_GPU, init_source
 from harness.engines.docker import oom_kills
+from harness.engines.owner import current_owner, owner_has_ended
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from harness.untrusted import remove_tree

@@ -127,7 +127,7 @@ class ImageBuilder:
             container = self._engine.api.create_container(reference, ["true"])["Id"]
             try:
                 for path in paths:
-                    with suppress(NotFound, tarfile.TarError):
+                    with suppress(NotFound, tarfile.TarError, ValueError):
                         chunks, _ = self._engine.api.get_archive(container, path)
                         with tarfile.open(fileobj=io.BytesIO(read_limited(chunks))) as archive:
                             for file in map(archive.extractfile, archive):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.errors import ImageError
+from harness.errors import ImageError, writing_hint
 from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
 from harness.progress import Progress
@@ -136,6 +136,9 @@ def building(cache: Path, progress: Progress) -> Iterator[Path]:
     except OSError as error:
         raise ImageError(
             f"Cannot write {error.filename or cache}: {error.strerror}.",
-            hint="Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
-            "the checkout writable.",
+            hint=writing_hint(
+                error,
+                "Free some space (the CUDA wheels take 3.3 GB), set TFBENCH_CACHE to a writable folder, or make "
+                "the checkout writable.",
+            ),
         ) from error

@@ -197,12 +197,13 @@ def _downloaded_bytes(scratch: Path) -> int:
 def _pip_error(log: str) -> ImageError:
     network_errors = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
-    reason = errors[-1] if errors else log[-300:].strip()
+    # Of an exception in pip, the last line is the reason.
+    reason = errors[-1] if errors and errors[-1] != "Exception:" else log[-300:].strip().rpartition("\n")[2]
     return ImageError(
         "The package index is not reachable."
         if any(text in log for text in network_errors)
         else f"pip could not download the wheels: {reason}",
-        hint="Check free space, the network and pip's configuration (`pip config list`: index, proxy, "
+        hint="Check free space, `ulimit -f`, the network and pip's configuration (`pip config list`: index, proxy, "
         "certificates), or copy the wheels from another machine to the cache's folder `wheels` ($TFBENCH_CACHE).",
     )
 

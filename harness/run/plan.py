@@ -72,10 +72,7 @@ def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, .
         elif names and set(names) <= set(singles) and len(set(names)) == len(names):
             result.append(device)
         elif not gpu_count:
-            raise GpuError(
-                f"Device {device!r} was requested, but no GPU is usable: {no_gpu.rstrip('.')}.",
-                hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
-            )
+            raise no_gpus(f"Device {device!r}", no_gpu)
         else:
             raise UsageError(
                 f"Unknown device {device!r}.",
@@ -83,6 +80,14 @@ def resolve_devices(text: str, gpu_count: int, no_gpu: str = "") -> tuple[str, .
                 "and use --gpus all to select all GPUs.",
             )
     return tuple(dict.fromkeys(result))
+
+
+def no_gpus(asked: str, reason: str) -> GpuError:
+    """Return the error for what asks for GPUs where none is usable."""
+    return GpuError(
+        f"{asked} was requested, but no GPU is usable: {reason.rstrip('.')}.",
+        hint="Run `tfbench doctor` to see what is missing, or choose --device cpu.",
+    )
 
 
 def plan_trials(

@@ -227,8 +227,12 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
     """Return the image (or local environment) of each target, built if needed."""
     custom = resolved.options.images
     if not isinstance(engine, DockerEngine):
-        if custom:
-            raise UsageError("The local engine cannot run images.", hint="Use --engine docker with --image.")
+        limits = {"--memory": resolved.options.memory_gib, "--cpu-quota": resolved.options.cpu_quota}
+        for option in [name for name, value in {"--image": custom, **limits}.items() if value]:
+            raise UsageError(
+                f"With the local engine, {option} would have no effect: it runs plain processes.",
+                hint=f"Use --engine docker with {option}.",
+            )
         targets = resolved.targets
         return {each: ensure_environment(each, paths.checkout, paths.cache, progress) for each in targets}
     for target in custom.keys() - set(resolved.targets):

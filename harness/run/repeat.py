@@ -41,6 +41,11 @@ def rerun_options(run: Run, given: Options) -> Options:
     used = [
         _located(name, here) for name in options.workloads or [workload.name for workload in run.workloads]
     ]
+    if useless := here.keys() - {Path(name).name for name in used if name.endswith(".py")}:
+        raise UsageError(
+            f"The run has no script {', '.join(sorted(useless))}.",
+            hint="Name only scripts of the run that are elsewhere on this machine.",
+        )
     recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
     return replace(
         options,

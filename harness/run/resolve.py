@@ -24,6 +24,7 @@ from harness.run.catalogue import Entry, select
 from harness.run.plan import (
     grid,
     machine_trials,
+    no_gpus,
     plan_trials,
     resolve_devices,
     resolve_variants,
@@ -87,6 +88,8 @@ def resolve(options: Options) -> Resolved:
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
     gpus = select_gpus(available, options.gpus) if available else ()
+    if not available and options.device != CPU and options.gpus != Options().gpus:
+        raise no_gpus(f"--gpus {options.gpus}", no_gpu)
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     entries = select(options.workloads, on_gpus=bool(gpus))
     planned = _planned(options, profile, entries, devices, gpus)
@@ -132,8 +135,13 @@ def _planned(
     if options.machine and options.analysis and everything and _tensorflow(entries):
         # The machine first, so that each round of trials begins alike.
         planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
+    if options.soak_s and not _tensorflow(entries):
+        raise UsageError(
+            "With these workloads, --soak would have no effect: TensorFlow saturates devices, and none uses it.",
+            hint="Add a workload that does; see `tfbench list`.",
+        )
     # Last, because it leaves the machine hot.
-    soaks = soak_trials(devices, options.soak_s) if options.soak_s and _tensorflow(entries) else ()
+    soaks = soak_trials(devices, options.soak_s) if options.soak_s else ()
     return (*planned, *soaks)
 
 

@@ -46,6 +46,7 @@ _EXPECTED: Mapping[type, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a finite number",
+    str: f"text in UTF-8 of at most {MAX_TEXT} characters",
     tuple: "a Python literal, such as (32, 64)",
 }
 _Number = Annotated[float, msgspec.Meta(ge=-MAX_VALUE, le=MAX_VALUE)]
@@ -335,7 +336,8 @@ def _is_parameter(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, str):
-        return len(value) <= MAX_TEXT
+        # Documents hold no lone surrogates.
+        return len(value) <= MAX_TEXT and value == value.encode(errors="replace").decode()
     return value is None or (isinstance(value, (bool, int, float)) and abs(value) <= MAX_VALUE)
 
 
@@ -424,9 +426,7 @@ def _parse(name: str, text: str, default: Any) -> Any:
             value = msgspec.convert(text, kind, strict=False)
             msgspec.convert(float(value), _Number)
             return value
-        if kind is str:
-            return text
-        value = ast.literal_eval(text)
+        value = text if kind is str else ast.literal_eval(text)
         value = tuple(value) if isinstance(value, list) else value
         if _is_parameter(value) and isinstance(value, tuple) == (kind is tuple):
             return value

@@ -171,9 +171,11 @@ def is_recorded(path: Path) -> bool:
 
 
 def newest_run(path: Path) -> Path:
-    """Return the newest run folder in `path`; return `path` if it is a run folder or file, or has no runs."""
-    if path.is_file() or (path / "manifest.json").exists():
+    """Return the newest run folder in `path`, or the one that it is in; `path` if it is a run folder or a report."""
+    if path.suffix == ".html" or (path / "manifest.json").exists():
         return path
+    if path.exists() and (around := [folder for folder in path.parents if RunFolder(folder).exists()]):
+        return around[0]
     runs = (plan.parent for plan in path.glob("*/plan.json") if RunFolder(plan.parent).exists())
     return max(runs, default=path, key=lambda run: run.name)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from harness.engines.owner import boot_id
 from harness.model.run import Scalar
-from workloads.protocol import boot_id
 
 GIB = 1 << 30
 # Recognized by name, because virtual disks may report that they rotate.

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import msgspec
 
+from harness.engines.owner import boot_id
 from harness.errors import BusyError, StoreError
 from harness.progress import Progress
 from harness.untrusted import read_file, remove_tree
-from workloads.protocol import boot_id
 
 _RECORD, _PARTIAL = ".content", ".partial-"
 # A record of 25,000 pictures takes 3 MB.
@@ -93,7 +93,7 @@ def keep(folder: Path, fill: Callable[[Path], str], progress: Progress) -> Conte
     if os.path.lexists(folder):
         try:
             return _proved(folder)
-        except (OSError, StoreError, ValueError) as error:
+        except (OSError, StoreError, ValueError, RecursionError) as error:
             reason = getattr(error, "message", error)
             progress.line(f"{folder} is damaged and is made again: {str(reason).rstrip('.')}.")
     with replacing(folder) as target:

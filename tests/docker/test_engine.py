@@ -9,8 +9,9 @@ import pytest
 from docker.errors import NotFound
 
 from harness.engines import Exit, Mount
-from harness.engines.container_settings import OWNER, current_owner, start_ticks
+from harness.engines.container_settings import OWNER
 from harness.engines.docker_client import remove_container
+from harness.engines.owner import current_owner, start_ticks
 from harness.errors import EngineError
 from tests.docker.conftest import BASE, wait_for
 

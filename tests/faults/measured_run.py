@@ -29,7 +29,7 @@ from pathlib import Path
 from workloads.protocol import EventWriter
 with Path("{OUT_DIR}/events.jsonl").open("w") as file:
     events = EventWriter(file)
-    events.start()
+    events.write("start")
     events.write("variant", variant="{BASELINE}", params={{}}, changes=[])
     for index in range(3):
         began = time.monotonic_ns()

@@ -144,7 +144,7 @@ def test_recorded_warnings_are_limited(tmp_path, count):
     run = builders.cpu_run(trials=1)
     folder = write_run(tmp_path / "run", run)
     file = folder.trial(run.planned[0].id).events
-    line = json.dumps({"kind": "warning", "t_ns": 1, "message": "y" * 100_000}) + "\n"
+    line = json.dumps({"kind": "warning", "message": "y" * 100_000}) + "\n"
     text = file.read_text(encoding="utf-8").splitlines(keepends=True)
     file.write_text("".join([*text[:-1], *[line] * count, text[-1]]), encoding="utf-8")
     result = read_run(folder.path)

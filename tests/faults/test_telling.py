@@ -133,17 +133,21 @@ def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "written", "remedy"),
-    [("-v 16000000", ["summary.csv"], "ulimit -v unlimited"), ("-n 12", [], "ulimit -n 1024")],
+    ("limit", "code", "written", "remedy"),
+    [
+        ("-v 16000000", 1, ["summary.csv"], "ulimit -v unlimited"),
+        ("-n 12", 1, [], "ulimit -n 1024"),
+        ("-f 64", 6, ["summary.csv"], "ulimit -f unlimited"),
+    ],
 )
 def test_limits_of_the_shell_are_told(
-    recorded: Path, tmp_path: Path, limit: str, written: list[str], remedy: str
+    recorded: Path, tmp_path: Path, limit: str, code: int, written: list[str], remedy: str
 ) -> None:
     command = (
         f"ulimit {limit}; {sys.executable} -m harness report {recorded} --format html,csv --out {tmp_path}"
     )
     done = shell(command)
-    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (1, written)
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (code, written)
     assert remedy in done.stderr
 
 

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     with Path(arguments[1]).open("a", encoding="utf-8") as file:
         events = EventWriter(file)
-        events.start()
+        events.write("start")
         try:
             spec = read_spec(Path(arguments[0]))
             events.secrets = [os.environ[name] for name in spec.secrets if len(os.environ.get(name, "")) > 3]

@@ -376,7 +376,7 @@ def main(arguments: list[str]) -> int:
     spec = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     with Path(arguments[1]).open("a", encoding="utf-8") as file:
         events = EventWriter(file)
-        events.start()
+        events.write("start")
         try:
             run(spec, events, began_ns)
         except Exception as error:  # TensorFlow can raise anything

@@ -80,8 +80,12 @@ def _text(value: Any) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
+class Needless(Exception):  # noqa: N818 - not an error
+    """A variant is not measured because it is not informative here; the message is the reason."""
+
+
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
-    """Measure every variant.
+    """Measure every variant that `measure` does not raise Needless for.
 
     A failed variant is recorded as left out with its error, and the others still run. The trial fails in the
     end if its baseline failed, or any variant if it has no baseline.
@@ -90,11 +94,14 @@ def measure_each(variants: Sequence[str], measure: Callable[[str], None], events
     for variant in variants:
         try:
             measure(variant)
+        except Needless as reason:
+            events.needless(variant, str(reason))
+            continue
         except Exception as error:  # variants can raise anything
             events.left_out(variant, f"{type(error).__name__}: {error}")
             if variant == BASELINE or BASELINE not in variants:
                 failure = failure or error
-        # Iterators of a variant take up to a minute to end: not in the windows of the next one.
+        # Iterators of a variant take up to a minute to end: not in the windows of the next one. Takes up to a second.
         gc.collect()
     if failure is not None:
         raise failure

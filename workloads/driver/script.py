@@ -106,6 +106,8 @@ def _advice(error: Exception) -> str:
         return (
             "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
         )
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return "The size of files is limited: run `ulimit -f unlimited` first."
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError):

@@ -18,7 +18,7 @@ from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job, Shared
-from workloads.driver.ladder import changes, measure_each
+from workloads.driver.ladder import Needless, changes, measure_each
 from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import Meter
@@ -87,7 +87,7 @@ class Trial:
         self._shared = Shared()
 
     def measure(self, variant: str) -> None:
-        """Measure one variant, or record why it is skipped."""
+        """Measure one variant; raise Needless if it is not informative here."""
         if variant == FIXES:
             self._measure_fixes()
             return
@@ -108,8 +108,7 @@ class Trial:
             self._run_script(variant, self._spec.scripts[BASELINE], measured=False)
         job = self._job(variant)
         if reason := skipped(job, variant):
-            self._events.needless(variant, reason)
-            return
+            raise Needless(reason)
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._shared.params, changes=[])
         _run(job, self._meter)
@@ -120,7 +119,7 @@ class Trial:
         """Measure each remedy alone that answers a part of the baseline's step."""
         fixes = [name for name, fix in self._spec.fixes.items() if worth_trying(self._job(name), fix.answers)]
         if not fixes:
-            self._events.needless(FIXES, "no remedy answers a part of the step here")
+            raise Needless("no remedy answers a part of the step here")
         for name in fixes:
             # A larger batch changes training: it is tried only if nothing else gains.
             if self._spec.fixes[name].answers == "batch" and self._gained():
@@ -153,8 +152,7 @@ class Trial:
                 if before >= WORTH * sample_ns.get(tried, before):
                     kept.append(name)
         if not kept:
-            self._events.needless(TUNED, "no remedy made the script faster")
-            return
+            raise Needless("no remedy made the script faster")
         self._run_script(TUNED, self._with(kept), fixes=kept)
 
     def _with(self, names: Sequence[str]) -> Script:
