@@ -154,10 +154,12 @@ _CAPABILITIES = {
 
 
 def health(item: HealthItem) -> str:
-    """Return what a check found in a few words."""
+    """Return what a check found in a few words, and for a problem what to do."""
     if item.level is Level.UNREADABLE:
         return (item.text or "not reported here").rstrip(".")
-    return _OBSERVED[item.check](item.facts, item.text.rstrip("."))
+    observed = _OBSERVED[item.check](item.facts, item.text.rstrip("."))
+    remedy = "" if item.level is Level.OK else _REMEDIES.get(item.check)
+    return f"{observed}: {remedy}" if remedy else observed
 
 
 def device(name: str) -> str:
@@ -185,7 +187,7 @@ def _ecc(facts: Facts, text: str) -> str:
 
 def _remapped(facts: Facts, text: str) -> str:
     if facts.get("remapping_failed"):
-        return "a memory row could not be remapped: replace the GPU"
+        return "a memory row could not be remapped, so replace the GPU"
     if facts["remapping_pending"]:
         return "a remapping waits for a reset of the GPU"
     return f"{facts.get('remapped_uncorrected', 0) + facts.get('remapped_corrected', 0):.0f} rows remapped"
@@ -198,7 +200,7 @@ def _nvlink(facts: Facts, text: str) -> str:
 
 def _pcie(facts: Facts, text: str) -> str:
     now, most = (f"{facts[f'{prefix}gen']:.0f}.0 x{facts[f'{prefix}width']:.0f}" for prefix in ("", "max_"))
-    return f"PCIe {now}" if now == most else f"PCIe {now} of {most}: reseat the card or check the slot"
+    return f"PCIe {now}" if now == most else f"PCIe {now} of {most}"
 
 
 def _heat(facts: Facts, text: str) -> str:
@@ -206,8 +208,7 @@ def _heat(facts: Facts, text: str) -> str:
 
 
 def _slowdown(facts: Facts, text: str) -> str:
-    share = numbers.percent(facts["share"])
-    return f"{share} of the time under load" + (": check power supply and cooling" if facts["share"] else "")
+    return f"{numbers.percent(facts['share'])} of the time under load"
 
 
 def _power_limit(facts: Facts, text: str) -> str:
@@ -218,7 +219,7 @@ def _power_limit(facts: Facts, text: str) -> str:
 def _clocks(facts: Facts, text: str) -> str:
     now, default = facts.get("clock_set_mhz", 0.0), facts.get("clock_default_mhz", 0.0)
     if now < default:
-        return f"set to {now:.0f} MHz, below {default:.0f} MHz: reset with nvidia-smi -rac"
+        return f"set to {now:.0f} MHz, below {default:.0f} MHz"
     locked = facts.get("share", 0.0)
     return f"limited by a setting for {numbers.percent(locked)} of the time" if locked else "not limited"
 
@@ -229,13 +230,32 @@ def _flag(on: str) -> Callable[[Facts, str], str]:
 
 def _processes(facts: Facts, text: str) -> str:
     others = round(facts["others"])
-    return f"{counted(others, 'other process')}: stop it and repeat" if others else "none"
+    return counted(others, "other process") if others else "none"
 
 
 def _numa(facts: Facts, text: str) -> str:
     return f"node {facts['node']:.0f}; the CPUs used are on {counted(round(facts['nodes']), 'node')}"
 
 
+# What to do about a problem; an Xid's meaning has its own.
+_REMEDIES: Mapping[Check, str] = {
+    Check.LOST: "reset the GPU, or restart the machine",
+    Check.ECC: "reset the GPU, and replace it if they return",
+    Check.NVLINK: "read the fabric manager's log",
+    Check.PCIE: "reseat the card or check the slot",
+    Check.REPLAYS: "reseat the card or check its riser",
+    Check.HEAT: "improve the cooling",
+    Check.SLOWDOWN: "check power supply and cooling",
+    Check.POWER_LIMIT: "raise it with nvidia-smi -pl",
+    Check.CLOCKS: "reset them with nvidia-smi -rac and -rgc",
+    Check.PROCESSES: "stop what they run, and repeat",
+    Check.STEAL: "use a dedicated host",
+    Check.GOVERNOR: "set it to performance",
+    Check.SWAP: "free memory, and repeat",
+    Check.MEMORY: "replace the memory module",
+    Check.DISK: "free some space, or use a local disk",
+    Check.HUGE_PAGES: "set them to madvise",
+}
 _OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
     Check.LOST: lambda facts, text: text or "yes",
     Check.XID: _xid,
