@@ -115,6 +115,27 @@ def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("write", "written"),
+    [
+        ("open('log.csv', 'w').write('new')", "new"),
+        ("open(b'log.csv', 'a').write('new')", "oldnew"),
+        ("open(here / 'log.csv', 'r+').write('new')", "new"),
+        ("os.write(os.open('log.csv', os.O_WRONLY), b'N')", "Nld"),
+        ("os.chdir('data'); open('../log.csv', 'w').write('new'); os.chdir('..')", "new"),
+        ("(here / 'log.csv').unlink(); open('log.csv', 'x').write('new')", "new"),
+    ],
+)
+def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, write: str, written: str) -> None:
+    write_files(tmp_path / "home", {"log.csv": "old", "data/b.csv": "2"})
+    seen = run(
+        f"import os, pathlib\nhere = pathlib.Path(__file__).parent\n{write}\n"
+        "seen['read'] = open('log.csv').read()"
+    )
+    assert seen["read"] == written
+    assert (tmp_path / "home/log.csv").read_text() == "old"
+
+
+@pytest.mark.parametrize(
     ("text", "message", "advice"),
     [
         ("x = 1\nraise KeyError('no')", "train.py:2: KeyError: 'no'.", ""),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,8 @@ class Trial:
             return
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._shared.params, changes=[])
-        _run(job, self._meter)
+        with _folder_of(job.call):
+            _run(job, self._meter)
         if job.meter.steps:
             self._shared.step_ns[variant] = job.meter.step_ns
 
@@ -213,7 +215,8 @@ class Trial:
         call = took.call
         if call is None and took.other is not None and measured:
             call = took.other
-            self._take(job, call)
+            with _folder_of(call):
+                self._take(job, call)
         if call is None and not marked.done:
             raise ScriptError(_no_call(Path(text.path).name, spec.call))
         if marked.done and not job.meter.written:
@@ -330,6 +333,18 @@ def _windows(spec: Spec, variant: str) -> Spec:
         warmup_s=spec.analysis_warmup_s or spec.warmup_s,
         variant_s=spec.analysis_variant_s or spec.variant_s,
     )
+
+
+@contextmanager
+def _folder_of(call: Call) -> Iterator[None]:
+    """Enter the folder in which the script made its call."""
+    before = Path.cwd()
+    with suppress(FileNotFoundError):  # a temporary folder of the script's own
+        os.chdir(call.folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _run(job: Job, meter: Any) -> None:
