@@ -84,6 +84,8 @@ def test_scripts_of_the_run_are_found_by_name(tmp_path):
     with pytest.raises(UsageError, match="of the run does not exist here") as caught:
         rerun_options(run, Options())
     assert "rerun REPORT mine.py" in caught.value.hint
+    with pytest.raises(UsageError, match="is no script of the run"):
+        rerun_options(run, Options(workloads=("other.py",)))
     options = rerun_options(run, Options(workloads=(str(here),)))
     assert options.workloads == ("cifar100-mlp", str(here))
     assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
@@ -171,6 +173,13 @@ def test_nothing_runs_without_consent_and_check_prints_what_needs_it(tmp_path):
     assert "--image cpu=evil.example/x" in printed.err
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
+
+
+def test_scripts_are_named_after_the_report(tmp_path):
+    here = write_files(tmp_path, {"here/mine.py": "A = 1"}) / "here/mine.py"
+    run = with_options(replace(OPTIONS, workloads=("/gone/mine.py",), params={}))
+    assert rerun(tmp_path, run, "--check").code == 2
+    assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 
 @pytest.mark.parametrize("given", ["--engine=none", "--price=abc"])

@@ -164,8 +164,9 @@ print("NOT REACHED")
 """
 
 
-def test_a_loop_of_its_own_has_marked_steps(drive):
-    done = drive(HEAD + LOOP)
+@pytest.mark.parametrize("mark", ["# tfbench: step", "#tfbench:step"])
+def test_a_loop_of_its_own_has_marked_steps(drive, mark):
+    done = drive(HEAD + LOOP.replace("# tfbench: step", mark))
     assert done.per_step() == {BASELINE: 8}
     assert done.of("variant")[0]["params"] == {"batch_size": 8}
     assert "NOT REACHED" not in done.log
@@ -206,6 +207,7 @@ def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
         ("SystemExit(0)", "SystemExit(0)"),
         ("KeyboardInterrupt()", "KeyboardInterrupt()"),
         ("ModuleNotFoundError('No module named tb', name='tb')", "pip install tb"),
+        ("IndexError(7)", "train.py:17: IndexError: 7"),
     ],
 )
 def test_a_callback_that_ends_the_call_is_told(drive, ends, told):
@@ -291,6 +293,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
         ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
         ("made().fit(x[:0], y[:0])", "no samples"),
+        ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),
         ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),
         ("for _ in range(3):\n    pass\n    # tfbench: step 8\n", "ended after 2 steps"),
         (LOOP.replace("step BATCH_SIZE", "step 0"), "step 0"),

@@ -79,16 +79,19 @@ def say_where(stall_s: float) -> None:
         faulthandler.dump_traceback_later(0.9 * stall_s)
 
 
+def named(error: BaseException) -> str:
+    """Return an error's type and reason in one line; of a ScriptError, its sentence."""
+    return (
+        str(error) if isinstance(error, ScriptError) else f"{type(error).__name__}: {reason_of(str(error))}"
+    )
+
+
 def explained(error: Exception, path: Path) -> str:
     """Return the script's line, the error, and what to try."""
-    line = next(
-        (
-            frame.lineno
-            for frame in reversed(traceback.extract_tb(error.__traceback__))
-            if frame.filename == str(path)
-        ),
-        None,
-    )
+    # The script is a file in a scratch folder.
+    files = {str(folder / path.name) for folder in (path.parent, *_folders)}
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    line = next((frame.lineno for frame in frames if frame.filename in files), None)
     where = f"{path.name}:{line}" if line else path.name
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
@@ -101,6 +104,11 @@ def _advice(error: Exception) -> str:
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
             f"build an image FROM ours with `pip install {error.name}` and pass it with --image cpu=NAME."
+        )
+    if "TensorBoard is not installed" in text:
+        return (
+            "Leave its callback out, or build an image FROM ours with `pip install tensorboard` and pass it with "
+            "--image cpu=NAME."
         )
     if isinstance(error, EOFError):
         return "A script cannot ask for input here: pass values with --arg or --param."

@@ -47,6 +47,9 @@ from workloads.protocol import (
     measures_speed,
 )
 
+# Errors whose type says more than a line of the script, such as what means that memory is exhausted.
+_TYPED = (ArithmeticError, MemoryError, RuntimeError, tf.errors.OpError)
+
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
     """Run the trial that `spec` describes.
@@ -130,7 +133,7 @@ class Trial:
             try:
                 self._run_script(name, self._with([name]), fixes=[name])
             except Exception as error:  # scripts can raise anything
-                self._events.left_out(name, f"{type(error).__name__}: {error}")
+                self._events.left_out(name, script.named(error))
 
     def _gained(self) -> list[str]:
         """Return the remedies that gained alone, largest gain first."""
@@ -149,7 +152,7 @@ class Trial:
                     try:
                         self._run_script(tried, self._with([*kept, name]), fixes=[*kept, name])
                     except Exception as error:  # scripts can raise anything
-                        self._events.left_out(tried, f"{type(error).__name__}: {error}")
+                        self._events.left_out(tried, script.named(error))
                         continue
                 before = sample_ns[ladder.together(kept)] if kept else sample_ns[BASELINE]
                 if before >= WORTH * sample_ns.get(tried, before):
@@ -209,7 +212,7 @@ class Trial:
                     f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
                     "Leave that out."
                 ) from took.failure
-            if isinstance(took.failure, (ImportError, OSError)):
+            if isinstance(took.failure, Exception) and not isinstance(took.failure, _TYPED):
                 raise ScriptError(script.explained(took.failure, Path(text.path))) from took.failure
             raise took.failure
         call = took.call

@@ -19,7 +19,7 @@ from workloads.driver.call import Call, Epoch, rows
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
-from workloads.driver.script import ScriptError
+from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.protocol import (
     ACCURACY,
@@ -323,7 +323,7 @@ def _all_measured(meter: Meter) -> Iterator[None]:
     except Exception as error:
         if meter.going or not meter.written:
             raise
-        sys.stderr.write(f"After the measured steps: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"After the measured steps: {named(error)}\n")
 
 
 def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
