@@ -47,7 +47,8 @@ class TfbenchError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}"
+        end = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{end} {self.hint}"
 
     def __reduce__(self) -> tuple[Callable[..., TfbenchError], tuple[str]]:
         """Support pickling, which the keyword-only argument would prevent."""

@@ -89,6 +89,7 @@ class TestUsageErrors:
             ("bench --param epochs=1 --param epochs=2", 2, "a name twice", "BATCH_SIZE=32,64"),
             ("bench -d cpu --env PATH", 2, "--env takes NAME=VALUE", "--env name=value"),
             ("bench -d cpu --env A-B=c", 2, "A-B is no name", "letters"),
+            ("bench -d cpu --env KERAS_BACKEND=jax", 2, "KERAS_BACKEND=jax is not possible", "Leave it out"),
             ("bench -d cpu --variants=", 2, "--variants is empty", "Leave it out"),
             ("bench --device=,", 2, "--device is empty", "Leave it out"),
             ("bench -d cpu --mount none", 2, "none does not exist", "a file or a folder"),

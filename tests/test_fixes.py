@@ -114,6 +114,20 @@ def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
         changed(text, "batch-before-map", "cache")
 
 
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("no-progress-bar", "model.fit(x, y, 64, 3, 1)", "model.fit(x, y, 64, 3, 2)"),
+        ("no-progress-bar", "model.fit(x, y, 64, 3, 0)", "model.fit(x, y, 64, 3, 0)"),
+        ("no-progress-bar", "model.fit(x, y, 64, 3)", "model.fit(x, y, 64, 3, verbose=2)"),
+        ("larger-batch", "model.fit(x, y, 64, 3)", "model.fit(x, y, 256, 3)"),
+        ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
+    ],
+)
+def test_arguments_by_position_are_known(name: str, line: str, expected: str) -> None:
+    assert changed(f"{HEAD}{line}\n", name) == f"{HEAD}{expected}\n"
+
+
 LOADER = """
 class Slices(keras.utils.{base}):
     def __init__(self, x, y, size):

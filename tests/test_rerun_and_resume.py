@@ -88,7 +88,7 @@ def test_scripts_of_the_run_are_found_by_name(tmp_path):
     assert options.workloads == ("cifar100-mlp", str(here))
     assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
     for other in ("other.py", "cifar100-mlp"):
-        with pytest.raises(UsageError, match=f"no script {other}"):
+        with pytest.raises(UsageError, match=f"{other} is no script"):
             rerun_options(run, Options(workloads=(str(here), other)))
     given = Options(
         workloads=(str(here),), arguments=("--x",), environment={"A": "1"}, mounts=(tmp_path,), call=2
@@ -174,6 +174,13 @@ def test_nothing_runs_without_consent_and_check_prints_what_needs_it(tmp_path):
     assert "--image cpu=evil.example/x" in printed.err
     assert "Another" in printed.err
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
+
+
+def test_scripts_are_named_after_the_report(tmp_path):
+    here = write_files(tmp_path, {"here/mine.py": "A = 1"}) / "here/mine.py"
+    run = with_options(replace(OPTIONS, workloads=("/gone/mine.py",), params={}))
+    assert rerun(tmp_path, run, "--check").code == 2
+    assert rerun(tmp_path, run, str(here), "--check").code == 0
 
 
 @pytest.mark.parametrize("given", ["--engine=none", "--price=abc"])

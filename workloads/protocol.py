@@ -109,6 +109,8 @@ EVALUATE = "evaluate"  # accuracy on held-out data
 
 # Maximum length of the reason for a left-out variant, in characters.
 LONGEST_REASON = 300
+# Messages of events, in characters; longer ones lose their middle, because a reason comes first or last.
+LONGEST_MESSAGE = 2_000
 
 _NUMBER = (int, float)
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -33,12 +34,16 @@ from harness.wording import short_digests
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
-@takes_options(only=("workloads", "engine", "device", "out", "price"))
+@takes_options(only=("engine", "device", "out", "price"))
 def command(
     options: Options,
     run: Annotated[
         Path, typer.Argument(help="A report.html, a run folder, or a folder of runs (the newest is used).")
     ] = RUNS,
+    scripts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCRIPT]...", help="Scripts of the run that lie elsewhere on this machine."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
@@ -63,7 +68,7 @@ def command(
             f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
             f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
         )
-        options = rerun_options(recorded, options)
+        options = rerun_options(recorded, replace(options, workloads=tuple(scripts or ())))
         requested = requested_resources(recorded, options)
         for name, value in requested.items():
             progress.line(f"The run uses {name} {value}")

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from harness.fixes.source import LEARNING, Source, keyword
+from harness.fixes.source import LEARNING, Source, argument
 from workloads.protocol import Edit
 
 NAME = "larger-batch"
@@ -27,7 +27,7 @@ def edits(source: Source) -> Sequence[Edit]:
                 if re.fullmatch("(?i)batch_?size", name):
                     return [source.replace(node.value, str(_TIMES * size))]
     for call in source.fits():
-        match keyword(call, "batch_size"):
+        match argument(call, "batch_size"):
             case ast.Constant(value=int(size)) as given:
                 return [source.replace(given, str(_TIMES * size))]
     return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, keyword
+from harness.fixes.source import SAME, Source, argument
 from workloads.protocol import Edit
 
 NAME = "callbacks-per-epoch"
@@ -23,6 +23,6 @@ def edits(source: Source) -> Sequence[Edit]:
         edit
         for call in source.calls(*_OPTIONS)
         for name in [_OPTIONS[getattr(call.func, "attr", getattr(call.func, "id", ""))]]
-        if keyword(call, name) is not None
+        if argument(call, name) is not None
         for edit in source.with_keyword(call, name, '"epoch"')
     ]

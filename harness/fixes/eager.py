@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, keyword
+from harness.fixes.source import SAME, Source, argument
 from workloads.protocol import Edit
 
 NAME = "compiled"
@@ -21,7 +21,7 @@ def edits(source: Source) -> Sequence[Edit]:
     compiled = [
         edit
         for call in source.compiles()
-        if keyword(call, "run_eagerly") is not None
+        if argument(call, "run_eagerly") is not None
         for edit in source.with_keyword(call, "run_eagerly", "False")
     ]
     switches = [

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from harness.fixes.source import ALIKE, Source, input_of, keyword, name_of
+from harness.fixes.source import ALIKE, Source, argument, input_of, name_of
 from workloads.protocol import Edit
 
 NAME = "loader-as-dataset"
@@ -31,9 +31,9 @@ def edits(source: Source) -> Sequence[Edit]:
     result: list[Edit] = []
     tf = source.tf or "tf"
     for call in source.fits():
-        given, shuffle = input_of(call), keyword(call, "shuffle")
+        given, shuffle = input_of(call), argument(call, "shuffle")
         made = source.only(given.id) if isinstance(given, ast.Name) else given
-        if given is None or not isinstance(made, ast.Call) or keyword(call, "steps_per_epoch"):
+        if given is None or not isinstance(made, ast.Call) or argument(call, "steps_per_epoch"):
             continue
         loader = given.id if isinstance(given, ast.Name) else "loader"
         slices, count = _slices(source, name_of(made), loader), f"len({loader})"

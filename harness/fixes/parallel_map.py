@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, keyword
+from harness.fixes.source import SAME, Source, argument
 from workloads.protocol import Edit
 
 NAME = "parallel-map"
@@ -26,6 +26,6 @@ def edits(source: Source) -> Sequence[Edit]:
         if getattr(call.func, "attr", "") in _POSITIONS
         and source.is_dataset(call.func.value)  # type: ignore[attr-defined]
         and len(call.args) <= _POSITIONS[call.func.attr]  # type: ignore[attr-defined]
-        and keyword(call, "num_parallel_calls") is None
+        and argument(call, "num_parallel_calls") is None
         for edit in source.with_keyword(call, "num_parallel_calls", source.autotune)
     ]

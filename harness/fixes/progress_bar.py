@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, keyword
+from harness.fixes.source import SAME, Source, argument
 from workloads.protocol import Edit
 
 NAME = "no-progress-bar"
@@ -21,6 +21,6 @@ def edits(source: Source) -> Sequence[Edit]:
     return [
         edit
         for call in source.measured()
-        if (shown := keyword(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
+        if (shown := argument(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
         for edit in source.with_keyword(call, "verbose", "2")
     ]

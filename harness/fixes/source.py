@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Sequence
 
 from workloads.protocol import Edit
@@ -25,6 +26,15 @@ _MAKES_DATASET = {
 _KEEPS_DATASET = {
     "map", "filter", "take", "skip", "repeat", "apply", "with_options", "shard", "enumerate", "concatenate",
 }  # fmt: skip
+# Method -> its parameters, up to the last that remedies change.
+_PARAMETERS = {
+    "fit": "x y batch_size epochs verbose callbacks validation_split validation_data shuffle class_weight "
+    "sample_weight initial_epoch steps_per_epoch",
+    "evaluate": "x y batch_size verbose",
+    "predict": "x batch_size verbose",
+    "compile": "optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution jit_compile",
+    "map": "map_func num_parallel_calls",
+}
 
 
 class Source:
@@ -74,7 +84,7 @@ class Source:
 
     def fits(self) -> list[ast.Call]:
         """Return the calls of fit that have an input."""
-        return [call for call in self.calls("fit") if call.args or keyword(call, "x")]
+        return [call for call in self.calls("fit") if call.args or argument(call, "x")]
 
     def measured(self) -> list[ast.Call]:
         """Return the calls of fit, or those of predict and evaluate in a script that does not train."""
@@ -182,7 +192,7 @@ class Source:
 
     def with_keyword(self, call: ast.Call, name: str, value: str) -> list[Edit]:
         """Return the edit that gives a call a keyword argument; [] if it has this value."""
-        given = keyword(call, name)
+        given = argument(call, name)
         if given is not None:
             return [] if self.words(given) == value else [self.replace(given, value)]
         if any(each.arg is None for each in call.keywords):
@@ -240,11 +250,13 @@ def name_of(call: ast.Call) -> str:
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """Return the value of a keyword argument; None without it."""
-    return next((each.value for each in call.keywords if each.arg == name), None)
+def argument(call: ast.Call, name: str) -> ast.expr | None:
+    """Return the value of an argument, given by name or, of the methods that remedies change, by position."""
+    before_star = itertools.takewhile(lambda each: not isinstance(each, ast.Starred), call.args)
+    given = dict(zip(_PARAMETERS.get(name_of(call), "").split(), before_star, strict=False))
+    return next((each.value for each in call.keywords if each.arg == name), given.get(name))
 
 
 def input_of(call: ast.Call) -> ast.expr | None:
     """Return the input of a call of fit, evaluate or predict."""
-    return call.args[0] if call.args else keyword(call, "x")
+    return call.args[0] if call.args else argument(call, "x")

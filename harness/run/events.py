@@ -33,6 +33,7 @@ from harness.untrusted import open_regular, sanitized
 from workloads.protocol import (
     FIX_PREFIX,
     FIXES,
+    LONGEST_MESSAGE,
     NO_GPU_EXIT,
     STAGE_PREFIX,
     STAGES,
@@ -44,7 +45,7 @@ from workloads.protocol import (
 MAX_BYTES = 256 << 20
 MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
-MAX_TEXT, MAX_SCRIPT = 2_000, 200_000
+MAX_TEXT, MAX_SCRIPT = LONGEST_MESSAGE, 200_000
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.

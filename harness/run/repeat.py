@@ -28,7 +28,7 @@ def rerun_options(run: Run, given: Options) -> Options:
         given: its engine, device, scripts and price replace those of the run unless they are the defaults.
 
     Raises:
-        UsageError: the run did not use a device, or a script is missing.
+        UsageError: the run did not use a device, a script is missing, or one that is given is not the run's.
     """
     options = run.manifest.options
     devices = () if given.device == Options().device else split_devices(given.device)
@@ -38,14 +38,13 @@ def rerun_options(run: Run, given: Options) -> Options:
             f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
         )
     here = {Path(name).name: str(Path(name).absolute()) for name in given.workloads}
-    used = [
-        _located(name, here) for name in options.workloads or [workload.name for workload in run.workloads]
-    ]
-    if useless := here.keys() - {Path(name).name for name in used if name.endswith(".py")}:
+    names = options.workloads or [workload.name for workload in run.workloads]
+    if others := here.keys() - {Path(name).name for name in names if name.endswith(".py")}:
         raise UsageError(
-            f"The run has no script {', '.join(sorted(useless))}.",
-            hint="Name only scripts of the run that are elsewhere on this machine.",
+            f"{min(others)} is no script of the run.",
+            hint=f"A rerun measures what the run did: {', '.join(names)}. Name scripts of it that lie elsewhere here.",
         )
+    used = [_located(name, here) for name in names]
     recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
     return replace(
         options,

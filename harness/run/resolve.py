@@ -39,6 +39,9 @@ from workloads.protocol import BASELINE, MACHINE, TENSORFLOW
 # Folders with the container's Python, which a mount would hide; those below them may be mounted.
 _SYSTEM_FOLDERS = [Path(f"/{name}") for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin")]
 
+# Variables that choose another Keras, and their values for that of TensorFlow.
+_KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
@@ -172,6 +175,7 @@ def _check(options: Options) -> None:
     check_names("image target", options.images, TARGETS)
     read_prices(options.price)
     _check_cpus(options.cpus)
+    _check_keras(options.environment)
     _check_mounts(options)
     for option, value, minimum, maximum in (
         ("--call", options.call, 1, 1_000),
@@ -199,6 +203,16 @@ def _check_cpus(text: str) -> None:
             f"--cpus {text} does not name CPUs of this machine.",
             hint=f"It has {counted(count, 'CPU')}, numbered from 0: write --cpus 0-{count - 1} or --cpus 0.",
         )
+
+
+def _check_keras(environment: Mapping[str, str]) -> None:
+    """Check that scripts get the Keras that is measured."""
+    for name, usual in _KERAS.items():
+        if environment.get(name, usual) != usual:
+            raise UsageError(
+                f"--env {name}={environment[name]} is not possible: what is measured is Keras 3 on TensorFlow.",
+                hint="Leave it out.",
+            )
 
 
 def _profile(options: Options) -> Profile:

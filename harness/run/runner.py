@@ -306,7 +306,10 @@ def _note_progress(
 
 def _last_line(log: str) -> str:
     """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
-    return f"It is: {printable(lines[-1], 200)}" if (lines := log.strip().splitlines()) else ""
+    lines = log.strip().splitlines()
+    # More lines follow that of an interpreter that does not start.
+    line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
+    return f"It is: {printable(line, 200)}" if line else ""
 
 
 def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:

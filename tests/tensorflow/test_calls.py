@@ -164,8 +164,9 @@ print("NOT REACHED")
 """
 
 
-def test_a_loop_of_its_own_has_marked_steps(drive):
-    done = drive(HEAD + LOOP)
+@pytest.mark.parametrize("mark", ["# tfbench: step", "#tfbench:step"])
+def test_a_loop_of_its_own_has_marked_steps(drive, mark):
+    done = drive(HEAD + LOOP.replace("# tfbench: step", mark))
     assert done.per_step() == {BASELINE: 8}
     assert done.of("variant")[0]["params"] == {"batch_size": 8}
     assert "NOT REACHED" not in done.log
@@ -206,6 +207,7 @@ def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
         ("SystemExit(0)", "SystemExit(0)"),
         ("KeyboardInterrupt()", "KeyboardInterrupt()"),
         ("ModuleNotFoundError('No module named tb', name='tb')", "pip install tb"),
+        ("IndexError(7)", "train.py:17: IndexError: 7"),
     ],
 )
 def test_a_callback_that_ends_the_call_is_told(drive, ends, told):
@@ -214,6 +216,55 @@ def test_a_callback_that_ends_the_call_is_told(drive, ends, told):
         + f"def end(*_):\n    raise {ends}\nmade().fit(x, y, 8, callbacks=[keras.callbacks.LambdaCallback(end)])\n"
     )
     assert told in drive(text, code=1).message
+
+
+SCHEDULES = {
+    "a list": "keras.callbacks.LearningRateScheduler(lambda epoch: [0.1, 0.01][epoch])",
+    "a power": "keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 * (1 - epoch / 2) ** 0.9)",
+    "the number of epochs": "Told()",
+    "the end of the training": "Whole()",
+}
+SEEN = """
+class Told(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        assert epoch < self.params["epochs"] == 2
+class Whole(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.steps = 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps += 1
+    def on_train_end(self, logs=None):
+        assert self.steps == 2 * 13
+"""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_callbacks_that_know_the_scripts_epochs_only(drive, schedule):
+    text = f"{HEAD}{SEEN}done = made().fit(x, y, 8, epochs=2, callbacks=[{SCHEDULES[schedule]}])\n"
+    text += "print('KEPT', len(done.history['loss']) > 1)"
+    done = drive(text, variants=[BASELINE, WITHOUT_INPUT], steps=30, evaluate=True)
+    assert {each["variant"] for each in done.of("window")} == {BASELINE, WITHOUT_INPUT}
+    assert "KEPT True" in done.log
+
+
+def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(drive, tmp_path):
+    names = ("best.keras", "best.weights.h5", "log.csv", "0.txt", "1.txt")
+    for name in names:
+        (tmp_path / name).write_text("old")
+    text = HEAD + (
+        "files = tf.data.Dataset.list_files('?.txt', shuffle=False).repeat(20).batch(4)\n"
+        "def read(names):\n"
+        "    sizes = tf.map_fn(lambda n: tf.strings.length(tf.io.read_file(n)), names, fn_output_signature='int32')\n"
+        "    return tf.repeat(tf.cast(sizes, 'float32')[:, None], 4, 1), sizes % 2\n"
+        "saving = [keras.callbacks.CSVLogger('log.csv'), keras.callbacks.ModelCheckpoint('best.keras'),\n"
+        "          keras.callbacks.ModelCheckpoint('best.weights.h5', save_weights_only=True)]\n"
+        "made().fit(files.map(read), callbacks=saving)\n"
+    )
+    variants = [BASELINE, INPUT_ONLY, CUSTOM_LOOP, WITHOUT_LAUNCH]
+    script = {"path": str(tmp_path / "train.py"), "text": text}
+    done = drive(text, variants=variants, scripts={BASELINE: script}, steps=20)
+    assert {each["variant"] for each in done.of("window")} == {*variants}
+    assert {(tmp_path / name).read_text() for name in names} == {"old"}
 
 
 def test_a_call_without_input(drive):
@@ -242,6 +293,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
         ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
         ("made().fit(x[:0], y[:0])", "no samples"),
+        ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),
         ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),
         ("for _ in range(3):\n    pass\n    # tfbench: step 8\n", "ended after 2 steps"),
         (LOOP.replace("step BATCH_SIZE", "step 0"), "step 0"),

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from workloads.protocol import (
+    LONGEST_MESSAGE,
     NO_GPU_EXIT,
     PROBES,
     TENSORFLOW,
@@ -34,8 +35,6 @@ from workloads.protocol import (
 
 # Image family -> module that runs the variants. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
-
-LONGEST_ERROR = 20_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,8 +108,9 @@ def read_spec(path: Path) -> Spec:
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr (the container's log)."""
     message = str(error) or type(error).__name__
-    if len(message) > LONGEST_ERROR:  # the reason is in its first lines or its last
-        message = f"{message[: LONGEST_ERROR // 2]}\n{message[-LONGEST_ERROR // 2 :]}"
+    if len(message) > LONGEST_MESSAGE:
+        half = LONGEST_MESSAGE // 2 - 1
+        message = f"{message[:half]}\n{message[-half:]}"
     events.write("error", type=type(error).__name__, message=message)
     with suppress(OSError, ValueError):  # scripts may close it
         sys.stderr.write("".join(traceback.format_exception(error)))

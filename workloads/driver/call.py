@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ class Call:
         self.model = model
         self.arguments = {**arguments}
         self._replicas = replicas
+        # The input may read files by paths from here after the script has ended.
+        self.folder = Path.cwd()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
         share = self.arguments.pop("validation_split", 0.0)

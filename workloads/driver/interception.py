@@ -23,7 +23,7 @@ from workloads.driver.script import ScriptError, Taken, say_where
 from workloads.protocol import BUILD
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
-_MARK = re.compile(r"^(?P<indent>[ \t]*)# tfbench: step (?P<samples>.+?)\s*$", re.MULTILINE)
+_MARK = re.compile(r"^(?P<indent>[ \t]*)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**9
 
@@ -93,7 +93,10 @@ class Interception:
             if not self._busy.acquire(blocking=False):
                 return original(model, *args, **named)
             try:
-                bound = signature.bind(model, *args, **named)
+                try:
+                    bound = signature.bind(model, *args, **named)
+                except TypeError:
+                    return original(model, *args, **named)  # Keras names its method
                 bound.apply_defaults()
                 arguments = dict(list(bound.arguments.items())[1:])
                 others = arguments.pop("kwargs", {})

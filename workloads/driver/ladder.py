@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from workloads.driver.script import named
 from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, EventWriter, Fix
 
 # Two ways to the same end.
@@ -98,7 +99,7 @@ def measure_each(variants: Sequence[str], measure: Callable[[str], None], events
             events.needless(variant, str(reason))
             continue
         except Exception as error:  # variants can raise anything
-            events.left_out(variant, f"{type(error).__name__}: {error}")
+            events.left_out(variant, named(error))
             if variant == BASELINE or BASELINE not in variants:
                 failure = failure or error
         # Iterators of a variant take up to a minute to end: not in the windows of the next one. Takes up to a second.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import cProfile
 import pstats
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -92,6 +92,24 @@ class Stopwatch:
                 if getattr(hook, "__func__", hook) is not getattr(tf.keras.callbacks.Callback, name):
                     setattr(callback, name, self.timed(hook))
         return own
+
+
+def repeat_epochs(callbacks: Iterable[Any], first: int, count: int) -> None:
+    """Let callbacks see only the `count` epochs from `first` on, again and again.
+
+    Measuring may take more epochs than a script trains, and its schedules may know no others.
+    """
+
+    def repeating(hook: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda epoch, *logs, **named: hook(first + (epoch - first) % count, *logs, **named)
+
+    def telling(hook: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda params: hook({**params, "epochs": first + count})
+
+    for callback in callbacks:
+        for name in ("on_epoch_begin", "on_epoch_end"):
+            setattr(callback, name, repeating(getattr(callback, name)))
+        callback.set_params = telling(callback.set_params)
 
 
 def profile(batches: Iterator[Any], rows: int, seconds: float) -> dict[str, float]:

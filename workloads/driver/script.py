@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import faulthandler
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +27,8 @@ from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
+# Scratch folders; see _scratch.
+_folders: set[Path] = set()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 _NO_NETWORK = (
     "Containers have no network. Download the file first and pass it with --mount PATH; "
@@ -75,16 +79,19 @@ def say_where(stall_s: float) -> None:
         faulthandler.dump_traceback_later(0.9 * stall_s)
 
 
+def named(error: BaseException) -> str:
+    """Return an error's type and reason in one line; of a ScriptError, its sentence."""
+    return (
+        str(error) if isinstance(error, ScriptError) else f"{type(error).__name__}: {reason_of(str(error))}"
+    )
+
+
 def explained(error: Exception, path: Path) -> str:
     """Return the script's line, the error, and what to try."""
-    line = next(
-        (
-            frame.lineno
-            for frame in reversed(traceback.extract_tb(error.__traceback__))
-            if frame.filename == str(path)
-        ),
-        None,
-    )
+    # The script is a file in a scratch folder.
+    files = {str(folder / path.name) for folder in (path.parent, *_folders)}
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    line = next((frame.lineno for frame in frames if frame.filename in files), None)
     where = f"{path.name}:{line}" if line else path.name
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
@@ -97,6 +104,11 @@ def _advice(error: Exception) -> str:
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
             f"build an image FROM ours with `pip install {error.name}` and pass it with --image cpu=NAME."
+        )
+    if "TensorBoard is not installed" in text:
+        return (
+            "Leave its callback out, or build an image FROM ours with `pip install tensorboard` and pass it with "
+            "--image cpu=NAME."
         )
     if isinstance(error, EOFError):
         return "A script cannot ask for input here: pass values with --arg or --param."
@@ -124,6 +136,8 @@ def _scratch(script: Script) -> Iterator[Path]:
     (folder / source.name).unlink(missing_ok=True)
     path = folder / source.name
     path.write_text(script.text, encoding="utf-8")
+    _folders.add(folder)
+    _keep_neighbours()
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -154,6 +168,44 @@ def _mirror(source: Path, target: Path, most: int) -> int:
             link.symlink_to(entry.path)
             most -= 1
     return most
+
+
+@cache
+def _keep_neighbours() -> None:
+    """Replace links of scratch folders by copies before they are written to: what lies beside a script stays.
+
+    Sees what Python and h5py open. Writing in C++, as TFRecordWriter does, fails in a container.
+    """
+    sys.addaudithook(_audit)  # for good: callbacks of the script may write in later variants
+    h5py = sys.modules.get("h5py")  # imported by Keras
+    if h5py is not None:
+        original = h5py.File.__init__
+
+        def opened(file: Any, name: Any, mode: str = "r", *args: Any, **named: Any) -> None:
+            if mode != "r":
+                _own(name, whole=mode != "w")
+            original(file, name, mode, *args, **named)
+
+        h5py.File.__init__ = opened
+
+
+def _audit(event: str, arguments: Any) -> None:
+    if event == "open":
+        path, _, flags = arguments
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
+            _own(path, whole=not flags & os.O_TRUNC)
+
+
+def _own(path: Any, *, whole: bool) -> None:
+    """Let a path in a scratch folder be a file of its own, with the content of what it was a link to if `whole`."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        return
+    link = Path(os.fsdecode(path)).absolute()
+    if link.is_symlink() and link.is_file() and any(folder in link.parents for folder in _folders):
+        source = link.resolve()
+        link.unlink()
+        if whole:
+            shutil.copyfile(source, link)
 
 
 @contextmanager

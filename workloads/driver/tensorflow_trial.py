@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,9 @@ from workloads.protocol import (
     Spec,
     measures_speed,
 )
+
+# Errors whose type says more than a line of the script, such as what means that memory is exhausted.
+_TYPED = (ArithmeticError, MemoryError, RuntimeError, tf.errors.OpError)
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -111,7 +115,8 @@ class Trial:
             raise Needless(reason)
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._shared.params, changes=[])
-        _run(job, self._meter)
+        with _folder_of(job.call):
+            _run(job, self._meter)
         if job.meter.steps:
             self._shared.step_ns[variant] = job.meter.step_ns
 
@@ -127,7 +132,7 @@ class Trial:
             try:
                 self._run_script(name, self._with([name]), fixes=[name])
             except Exception as error:  # scripts can raise anything
-                self._events.left_out(name, f"{type(error).__name__}: {error}")
+                self._events.left_out(name, script.named(error))
 
     def _gained(self) -> list[str]:
         """Return the remedies that gained alone, largest gain first."""
@@ -146,7 +151,7 @@ class Trial:
                     try:
                         self._run_script(tried, self._with([*kept, name]), fixes=[*kept, name])
                     except Exception as error:  # scripts can raise anything
-                        self._events.left_out(tried, f"{type(error).__name__}: {error}")
+                        self._events.left_out(tried, script.named(error))
                         continue
                 before = sample_ns[ladder.together(kept)] if kept else sample_ns[BASELINE]
                 if before >= WORTH * sample_ns.get(tried, before):
@@ -205,13 +210,14 @@ class Trial:
                     f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
                     "Leave that out."
                 ) from took.failure
-            if isinstance(took.failure, (ImportError, OSError)):
+            if isinstance(took.failure, Exception) and not isinstance(took.failure, _TYPED):
                 raise ScriptError(script.explained(took.failure, Path(text.path))) from took.failure
             raise took.failure
         call = took.call
         if call is None and took.other is not None and measured:
             call = took.other
-            self._take(job, call)
+            with _folder_of(call):
+                self._take(job, call)
         if call is None and not marked.done:
             raise ScriptError(_no_call(Path(text.path).name, spec.call))
         if marked.done and not job.meter.written:
@@ -328,6 +334,18 @@ def _windows(spec: Spec, variant: str) -> Spec:
         warmup_s=spec.analysis_warmup_s or spec.warmup_s,
         variant_s=spec.analysis_variant_s or spec.variant_s,
     )
+
+
+@contextmanager
+def _folder_of(call: Call) -> Iterator[None]:
+    """Enter the folder in which the script made its call."""
+    before = Path.cwd()
+    with suppress(FileNotFoundError):  # a temporary folder of the script's own
+        os.chdir(call.folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _run(job: Job, meter: Any) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from statistics import median
 from typing import Any
@@ -16,8 +18,8 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, rows
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
-from workloads.driver.python_calls import Stopwatch
-from workloads.driver.script import ScriptError
+from workloads.driver.python_calls import Stopwatch, repeat_epochs
+from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.protocol import (
     ACCURACY,
@@ -227,11 +229,12 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
     few = min(batches, 8)
     if batches:
         given["validation_steps"] = few
-    FIT(call.model, **{**given, "callbacks": [ends, *own]})
-    end_ns: float = time.monotonic_ns() - ends.ended_ns
-    if few:
-        end_ns += ends.validation_ns * (batches - few) / few
-    job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
+    with _all_measured(job.meter):
+        FIT(call.model, **{**given, "callbacks": [ends, *own]})
+        end_ns: float = time.monotonic_ns() - ends.ended_ns
+        if few:
+            end_ns += ends.validation_ns * (batches - few) / few
+        job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
 
 
 def _validation_batches(call: Call) -> int:
@@ -278,7 +281,9 @@ def _run(
         wanted = "steps_per_epoch" if call.trains else "steps"
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
-        given["epochs"] = int(given.get("initial_epoch") or 0) + ENDLESS
+        first = int(given.get("initial_epoch") or 0)
+        repeat_epochs(callbacks, first, max(1, int(given["epochs"]) - first))
+        given["epochs"] = first + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
     # A whole training is compared with a whole one.
@@ -290,7 +295,9 @@ def _run(
     meter.begin()
     try:
         if call.trains:
-            result = FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+            with _all_measured(meter):
+                FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+            result = call.model.history
         else:
             given["callbacks"] = [*callbacks, boundaries]
             result = _repeat(partial(EVALUATE if call.evaluates else PREDICT, call.model, **given), meter)
@@ -306,6 +313,17 @@ def _run(
     if seconds is not None and call.steps_per_epoch:
         job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
     return result, boundaries
+
+
+@contextmanager
+def _all_measured(meter: Meter) -> Iterator[None]:
+    """Let errors pass once all is measured: a callback may miss the rest of a training that was stopped."""
+    try:
+        yield
+    except Exception as error:
+        if meter.going or not meter.written:
+            raise
+        sys.stderr.write(f"After the measured steps: {named(error)}\n")
 
 
 def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
