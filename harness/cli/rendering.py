@@ -69,7 +69,9 @@ def output_paths(
         UsageError: unknown format, `target` does not match the format, or an input would be overwritten.
     """
     selected = split([default if formats is None else formats])
-    check_names("format", selected or ("",), files)
+    if not selected:
+        raise UsageError("--format is empty.", hint=f"Choose from: {', '.join(files)}.")
+    check_names("format", selected, files)
     suffix = target.suffix.lower() if target else ""
     matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
     if target and suffix[1:].isalpha() and len(matching) == len(files) and not target.is_dir():
