@@ -33,6 +33,6 @@ def point_words(point: Point) -> str:
     return ", ".join(f"{name}={scalar_word(value)}" for name, value in point)
 
 
-def scalar_word(value: Scalar) -> str:
+def scalar_word(value: Scalar | None) -> str:
     """Format a parameter value as on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

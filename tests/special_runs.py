@@ -14,11 +14,11 @@ from tests.builders import VariantSpeed, gpu_run, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS, GpuLoad
 from workloads.protocol import BASELINE, MACHINE, RATE, SERVER, SINGLE_STREAM, SOAK, WORK, Requests
 
-AXES: Mapping[str, Sequence[Scalar]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
+AXES: Mapping[str, Sequence[Scalar | None]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
 
 
 def sweep_run(
-    axes: Mapping[str, Sequence[Scalar]] = AXES,
+    axes: Mapping[str, Sequence[Scalar | None]] = AXES,
     *,
     trials: int = 3,
     noise: float = 0.01,

@@ -282,6 +282,6 @@ class TestResuming:
             missing = run(cluster, folder, folder.read_plan(), Silent())
             assert cluster.sent.keys() == {"c"}
             assert set(missing) == {"b", "bad"}, "node c replaces node a"
-            assert "No module named 'docker' Install it." in missing["bad"]
+            assert "No module named 'docker'. Install it." in missing["bad"]
             assert folder.read_plan().chosen == ("b", "c", "bad")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}

@@ -145,6 +145,11 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
             Status.FAILED,
             "No module named 'numpy'",
         ),
+        (
+            Script(writes=(), code=1, log="Fatal Python error: bad seed\nPython runtime state: x\n"),
+            Status.FAILED,
+            "bad seed",
+        ),
     ],
 )
 def test_failed_trial_does_not_affect_the_others(bench, script, status, expected):

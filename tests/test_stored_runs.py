@@ -25,6 +25,7 @@ from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_ru
 from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import comparable, write_run
 from tests.report_pages import RUNS, javascript
+from tests.special_runs import sweep_run
 from workloads.protocol import Spec
 
 RUN = cpu_run(trials=2)
@@ -65,6 +66,14 @@ def test_trial_without_record_is_interrupted(folder):
     assert cut.telemetry[0].t_ns.tolist() == [7], "an incomplete row is dropped"
     assert (cut.started_ns, cut.ended_ns) == (7, max(window.end_ns for window in cut.windows))
     assert not run.ended
+
+
+def test_a_sweep_over_none_can_be_read(tmp_path):
+    run = sweep_run({"clipnorm": (None, 1.0)}, trials=1)
+    read = read_run(write_run(tmp_path / "run", run).path)
+    assert [trial.point for trial in read.planned] == [(("clipnorm", None),), (("clipnorm", 1.0),)]
+    (sweep,) = analyse(read).sweeps
+    assert len([each for each in sweep.points if each.throughput]) == 2
 
 
 def test_a_lost_trial_is_missed(tmp_path):

@@ -69,7 +69,9 @@ def output_paths(
         UsageError: unknown format, `target` does not match the format, or an input would be overwritten.
     """
     selected = split([default if formats is None else formats])
-    check_names("format", selected or ("",), files)
+    if not selected:
+        raise UsageError("--format is empty.", hint=f"Choose from: {', '.join(files)}.")
+    check_names("format", selected, files)
     if str(target) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
         target = STDOUT
     suffix = target.suffix.lower() if target else ""

@@ -32,7 +32,7 @@ _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
 Scalar = str | int | float | bool
 
 # One combination of a sweep's values: (parameter, value) in axis order; () outside a sweep.
-Point = tuple[tuple[str, Scalar], ...]
+Point = tuple[tuple[str, Scalar | None], ...]
 
 
 class Status(StrEnum):

@@ -176,7 +176,7 @@ def _trial_variants(workload: Workload, variants: Sequence[str], device: str, in
     return available if index == 0 or not speeds else speeds
 
 
-def grid(axes: Mapping[str, Sequence[Scalar]]) -> tuple[Point, ...]:
+def grid(axes: Mapping[str, Sequence[Scalar | None]]) -> tuple[Point, ...]:
     """Return every combination of the axes' values; the last axis varies fastest."""
     return tuple(tuple(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
