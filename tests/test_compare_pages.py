@@ -77,7 +77,9 @@ def test_incomplete_undecided_and_disturbed_runs_are_noted_once() -> None:
     steal = HealthItem(device=HOST, check=Check.STEAL, level=Level.ATTENTION, facts={"share": 0.07})
     runs = [replace(whole(), label="quiet"), replace(again(whole(), 1), label="shared", health=(steal,))]
     text = Document(render_html(versus(runs), code="")).text.replace(numbers.SPACE, " ")
-    assert re.search(r"host, steal: 7.0 % of the CPU time went to other VMs: use a dedicated host[.]\s+shared", text)
+    assert re.search(
+        r"host, steal: 7.0 % of the CPU time went to other VMs: use a dedicated host[.]\s+shared", text
+    )
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
         (
             Script(writes=(), code=1, log="x\nModuleNotFoundError: No module named 'numpy'\n"),
             Status.FAILED,
-            "No module named 'numpy'",
+            "No module named 'numpy'. Build the image FROM one of ours",
         ),
         (
             Script(writes=(), code=1, log="Fatal Python error: bad seed\nPython runtime state: x\n"),

@@ -145,6 +145,8 @@ def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, writ
         ("assert False", "train.py:1: AssertionError.", ""),
         ("raise RuntimeError('first\\nsecond')", "train.py:1: RuntimeError: first.", ""),
         ("import sys\nsys.exit(3)", "ended by itself: sys.exit(3)", "--arg"),
+        ("import os\nos._exit(4)", "ended by itself: sys.exit(4)", "--arg"),
+        ('raise ValueError("No. \'x\' sizes: 8\\n\'y\' sizes: 9")', "'x' sizes: 8, 'y' sizes: 9", ""),
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()", "exit(2)", "--arg"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "pip install nothing_like_it"),

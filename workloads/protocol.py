@@ -298,6 +298,8 @@ def reason_of(message: str) -> str:
     lines = [
         text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
     ] or [""]
+    if "'x' sizes: " in lines[0]:  # Keras compares sizes of arrays line by line
+        return ", ".join(lines)
     # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason.
     if lines[0].endswith(":"):
         return lines[-1]

@@ -309,7 +309,8 @@ def _last_line(log: str) -> str:
     lines = log.strip().splitlines()
     # More lines follow that of an interpreter that does not start.
     line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
-    return f"It is: {printable(line, 200)}" if line else ""
+    advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
+    return f"It is: {printable(line, 200)}{advice}" if line else ""
 
 
 def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
         ScriptError: it failed by itself.
     """
     process = os.getpid()
-    with _scratch(script) as path, _main(path, arguments) as module:
+    with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
         module.__dict__.update(names)
         say_where(stall_s)
         try:
@@ -125,6 +126,23 @@ def _advice(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."
     return ""
+
+
+@contextmanager
+def _caught_exit() -> Iterator[None]:
+    """Let os._exit end the script instead of the trial, except in the script's threads and children."""
+    leave, process = os._exit, os.getpid()
+
+    def end(status: int) -> None:
+        if os.getpid() == process and threading.current_thread() is threading.main_thread():
+            raise SystemExit(status)
+        leave(status)
+
+    os._exit = end  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 @contextmanager
