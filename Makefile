@@ -32,7 +32,7 @@ help: ## list the targets
 # The stamp is written last, so an interrupted installation starts again.
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	  { echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1 || :). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }
 	@echo "Installing the harness into $(VENV)"
@@ -50,7 +50,7 @@ install: $(VENV)/installed ## install the harness into .venv
 
 .PHONY: bench
 bench: $(VENV)/installed ## run the benchmarks and write the report
-	@$(TFBENCH) bench --profile $(PROFILE) --engine $(ENGINE) --device $(DEVICE) --out $(OUT) \
+	@$(TFBENCH) bench --profile '$(PROFILE)' --engine '$(ENGINE)' --device '$(DEVICE)' --out '$(OUT)' \
 	  $(call split,$(WORKLOADS)) $(ARGS)
 
 .PHONY: doctor

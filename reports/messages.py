@@ -163,7 +163,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
     Cause.KERAS_LOOP: "multiple steps per call",
-    Cause.EPOCHS: "longer epochs, or more samples per call; validation less often (validation_freq)",
+    Cause.EPOCHS: "more samples per epoch or call, validation less often (validation_freq)",
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
@@ -271,7 +271,9 @@ def banners(run: Run) -> Iterator[str]:
     """Yield warnings for the top of the report."""
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
-    if not run.trials:
+    if not run.trials and run.ended:
+        yield "The folders of its trials are missing: copy the whole run folder."
+    elif not run.trials:
         yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
     elif run.unfinished:
         why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")

@@ -47,6 +47,9 @@ def test_order_of_endpoints():
         "/run/podman/podman.sock",
     ]
     assert endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}) == {Path("/d.sock"): "DOCKER_HOST"}
+    assert endpoints({**runtime, "DOCKER_CONTEXT": "default"}) == endpoints(runtime)
+    with pytest.raises(EngineError, match="DOCKER_CONTEXT=nope is no context"):
+        endpoints({"DOCKER_CONTEXT": "nope"})
     for url in ("ssh://lab", "tcp://127.0.0.1:2375", "http://lab"):
         with pytest.raises(EngineError, match="another machine") as raised:
             endpoints({"DOCKER_HOST": url})

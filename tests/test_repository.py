@@ -63,7 +63,7 @@ def test_make_bench_passes_all_variables() -> None:
     text = output_of("make", "--dry-run", "--no-print-directory", "bench", *variables, "ARGS=--trials 2")
     words = text[text.rindex("tfbench bench") :].replace("\\\n", " ").split()
     assert " ".join(words) == (
-        "tfbench bench --profile smoke --engine docker --device gpu0 --out x a-mlp b-mlp --trials 2"
+        "tfbench bench --profile 'smoke' --engine 'docker' --device 'gpu0' --out 'x' a-mlp b-mlp --trials 2"
     )
 
 

@@ -44,9 +44,11 @@ def _workloads(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
-    pairs = {name: text for name, _, text in (value.partition("=") for value in values)}
-    if not all((*pairs, *pairs.values())):
+    parts = [value.partition("=") for value in values]
+    # Only a variable of the environment may be empty.
+    if not all(name and sign and (text or option == "--env") for name, sign, text in parts):
         raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} name=value.")
+    pairs = {name: text for name, _, text in parts}
     if len(pairs) < len(values):
         raise UsageError(
             f"{option} has a name twice: {' '.join(values)}.",

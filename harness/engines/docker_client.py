@@ -20,6 +20,7 @@ from typing import Any, get_args
 import docker
 import msgspec
 import psutil
+from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound, StreamParseError
 from requests import PreparedRequest, Response
 from requests.exceptions import ReadTimeout, RequestException, Timeout
@@ -43,7 +44,7 @@ HINT = (
 )
 ELSEWHERE_HINT = (
     "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
-    "this machine's engine, unset DOCKER_HOST."
+    "this machine's engine, unset DOCKER_HOST and DOCKER_CONTEXT."
 )
 _NO_PYTHON = (
     "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces that. Leave it "
@@ -230,20 +231,22 @@ def close_stream(stream: Any) -> None:
 
 
 def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
-    """Return the sockets to try, in order, with their names; only DOCKER_HOST if it is set.
+    """Return the sockets to try, in order, with their names; only that of DOCKER_HOST or DOCKER_CONTEXT if set.
 
     Args:
-        environment: environment variables; DOCKER_HOST and XDG_RUNTIME_DIR are used.
+        environment: environment variables; DOCKER_HOST, DOCKER_CONTEXT and XDG_RUNTIME_DIR are used.
 
     Raises:
-        EngineError: DOCKER_HOST refers to another machine.
+        EngineError: they refer to another machine, or there is no such context.
     """
-    if url := environment.get("DOCKER_HOST"):
+    host, context = environment.get("DOCKER_HOST", ""), environment.get("DOCKER_CONTEXT", "")
+    source = "DOCKER_HOST" if host else "DOCKER_CONTEXT"
+    if url := host or _host_of(context):
         if not url.startswith(_UNIX):
             raise EngineError(
-                f"DOCKER_HOST refers to another machine, {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
+                f"{source} refers to another machine, {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
             )
-        return {Path(url.removeprefix(_UNIX)): "DOCKER_HOST"}
+        return {Path(url.removeprefix(_UNIX)): source}
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
     return {
         Path("/var/run/docker.sock"): "Docker",
@@ -251,6 +254,19 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
         runtime / "podman/podman.sock": "Podman",
         Path("/run/podman/podman.sock"): "system Podman",
     }
+
+
+def _host_of(context: str) -> str:
+    """Return the URL of a context of the docker command; "" for none."""
+    if context in ("", "default"):
+        return ""
+    found = ContextAPI.get_context(context)
+    if found is None:
+        raise EngineError(
+            f"DOCKER_CONTEXT={context} is no context.",
+            hint="Choose from `docker context ls`, or unset DOCKER_CONTEXT.",
+        )
+    return str(found.Host)
 
 
 def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> docker.DockerClient:

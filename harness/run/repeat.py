@@ -42,7 +42,7 @@ def rerun_options(run: Run, given: Options) -> Options:
     if others := here.keys() - {Path(name).name for name in names if name.endswith(".py")}:
         raise UsageError(
             f"{min(others)} is no script of the run.",
-            hint=f"A rerun measures what the run did: {', '.join(names)}. Name scripts of it that lie elsewhere here.",
+            hint=f"It has {', '.join(names)}. Name those that lie elsewhere here, by the same name.",
         )
     used = [_located(name, here) for name in names]
     recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
@@ -64,7 +64,7 @@ def _located(name: str, here: Mapping[str, str]) -> str:
     if not Path(path).is_file():
         raise UsageError(
             f"The script {name} of the run does not exist here.",
-            hint=f"Name its place: tfbench rerun REPORT {Path(name).name}",
+            hint=f"Name its place, under the same name: tfbench rerun REPORT {Path(name).name}",
         )
     return path
 

@@ -185,7 +185,7 @@ def _check(options: Options) -> None:
         ("--stall", options.stall_s, 1, 7 * 86_400),
         # In a shorter time, a device does not even warm up.
         ("--soak", options.soak_s or None, 20, 86_400),
-        ("--cpu-quota", options.cpu_quota, 0.01, 8_192),
+        ("--cpu-quota", options.cpu_quota, 0.01, psutil.cpu_count() or 1),
         ("--memory", options.memory_gib, 0.1, 1 << 20),
     ):
         if value is not None and not minimum <= value <= maximum:

@@ -35,7 +35,7 @@ _Key = tuple[str, str, Point]
 
 # Where the driver says that a script stands; see workloads/driver/script.py.
 _PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^/"\n]+)", line (\d+)')
-_GOES_ON = "A script that catches BaseException goes on after its measured call, and hinders what follows."
+_GOES_ON = "It went on after its measured call, which hinders what follows: end it there."
 _KILLED = Exit(code=-9, out_of_memory=False)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -191,6 +192,8 @@ def read_run(path: Path) -> Run:
         raw = read_object(path / "manifest.json")
         plan = read_object(path / "plan.json")
     except StoreError as error:
+        if re.match("https?:/", str(path)):
+            hint = "Download it first: addresses are not read."
         raise StoreError(f"{path} is not a run: {error.message}", hint=hint) from error
     version = raw.pop("schema", None)
     if version != SCHEMA_VERSION:

@@ -78,6 +78,23 @@ def test_ends_of_epochs_are_left_out_of_windows_and_reported(drive, times):
         assert window["end_ns"] - window["start_ns"] < 0.8e9
 
 
+def test_some_long_ends_of_epochs_count_with_their_length(drive):
+    text = HEAD + (
+        "import time\nend = lambda epoch, _: time.sleep(0.5 if epoch % 4 == 3 else 0)\n"
+        "made().fit(x, y, 8, epochs=8, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=end)])"
+    )
+    (metric,) = drive(text, variants=[BASELINE], steps=60).of("metric", name=BETWEEN_EPOCHS)
+    assert 0.07 <= metric["value"] * 13 < 0.4
+
+
+def test_an_epoch_ends_with_its_data(drive):
+    text = HEAD + (
+        "data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)\nmade().fit(data, steps_per_epoch=1000, epochs=2)"
+    )
+    (baseline,) = drive(text, variants=[BASELINE]).of("variant")
+    assert baseline["params"]["samples_per_epoch"] == 100
+
+
 def test_a_short_validation_stands_for_the_whole_one(drive):
     text = HEAD + (
         "import time\nx, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"
@@ -193,12 +210,23 @@ def test_marks_have_a_positive_number_of_samples(drive, step, expected):
 def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
     text = HEAD + (
         "import time\nbegan, other = time.monotonic(), 0\nwhile time.monotonic() < began + 6:\n"
-        f"  try:\n    {call}\n  except BaseException:\n    other += 1\n    time.sleep(0.01)\nprint('OTHER', other)\n"
+        f"  try:\n    time.sleep(0.01)\n    {call}\n  except BaseException:\n    other += 1\nprint('OTHER', other)\n"
     )
     done = drive(text, stall_s=1.0)
     assert len(done.of("window")) == 2
     assert re.search(r'script-\S+/train.py", line \d+', done.log)
     assert "OTHER" in done.log
+
+
+def test_a_script_that_goes_on_after_its_call_is_ended_before_it_stalls(drive):
+    done = drive(HEAD + "made().fit(x, y, 8)\nwhile True:\n    pass\n", stall_s=2.0)
+    assert len(done.of("window")) == 2
+    assert done.of("end")
+
+
+def test_another_backend_is_refused(drive):
+    text = "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n" + HEAD + "made().fit(x, y, 8)\n"
+    assert "sets KERAS_BACKEND=jax" in drive(text, code=1).message
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,10 @@ class Call:
         self.folder = Path.cwd()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
+        if self.trains and int(self.arguments.get("epochs", 1)) <= int(
+            self.arguments.get("initial_epoch") or 0
+        ):
+            raise ScriptError("The call trains no epoch. Give fit more epochs than its initial_epoch.")
         share = self.arguments.pop("validation_split", 0.0)
         if share and self.arguments.get("validation_data") is None:
             split = tuple(self.arguments.get(name) for name in ("x", "y", "sample_weight"))
@@ -191,8 +195,10 @@ class Call:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Steps of an epoch of the call; None if unknown."""
-        return self.arguments.get("steps_per_epoch" if self.trains else "steps") or self.epoch.batches
+        """Steps of an epoch of the call, which ends where its input ends; None if unknown."""
+        given = self.arguments.get("steps_per_epoch" if self.trains else "steps")
+        whole = self.epoch.batches if self.epoch.ends or not given else None
+        return min(filter(None, (given, whole)), default=None)
 
     @property
     def samples_per_epoch(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import faulthandler
 import inspect
+import os
 import re
 import threading
 import warnings
@@ -19,8 +20,8 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.job import Job
-from workloads.driver.script import ScriptError, Taken, say_where
-from workloads.protocol import BUILD
+from workloads.driver.script import ScriptError, Taken, end_after
+from workloads.protocol import BUILD, TENSORFLOW
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
 _MARK = re.compile(r"^(?P<indent>[ \t]*)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
@@ -137,6 +138,10 @@ class Interception:
         return result if self._goes_on or self.call is None else self._end()
 
     def _take(self, call: Call) -> Any:
+        if (backend := os.environ.get("KERAS_BACKEND", TENSORFLOW)) != TENSORFLOW:
+            raise ScriptError(
+                f"The script sets KERAS_BACKEND={backend}, but Keras is measured on TensorFlow. Leave it out."
+            )
         self.call = call
         faulthandler.cancel_dump_traceback_later()  # the script has come to its call
         try:
@@ -148,7 +153,7 @@ class Interception:
             self.failure = error
             raise Taken from error
         finally:
-            say_where(self._stall_s)  # of one that goes on, because it catches Taken
+            end_after(self._stall_s)
         return result if self._goes_on or self._evaluate is not None else self._end()
 
     def _end(self) -> Any:
@@ -204,5 +209,5 @@ class MarkedSteps:
         if self._ended or not meter.tick(1, samples):
             if not self._ended:
                 self._ended = True
-                say_where(self._job.spec.stall_s)
+                end_after(self._job.spec.stall_s)
             raise Taken

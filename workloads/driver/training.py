@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -136,10 +136,10 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def between_epochs_s(self) -> float | None:
-        """Seconds of an end of an epoch; None if none ended."""
+        """Mean seconds of an end of an epoch, since some take much longer than most; None if none ended."""
         # The first one traces.
         pauses = self._pauses_ns[1:] or self._pauses_ns
-        return median(pauses) / 1e9 if pauses else None
+        return fmean(pauses) / 1e9 if pauses else None
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
