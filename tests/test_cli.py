@@ -245,6 +245,7 @@ class TestReport:
     def test_report_from_report_file(self, tfbench, tmp_path):
         folder = write_run(tmp_path / "run", bare_run()).path
         assert tfbench("report", folder).code == 0
+        assert tfbench("report", folder, "--price", "each-gpu=1").code == 2, "it has no GPU"
         page = tmp_path / "from-a-colleague.html"
         shutil.move(folder / "report.html", page)
         assert tfbench("report", page, "--format", "json").code == 0

@@ -348,7 +348,7 @@ def test_params_are_converted_to_the_type_of_the_constant() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [
-        ("BATCH_SIZE", "many", "a whole number; the script has BATCH_SIZE = 32"),
+        ("BATCH_SIZE", "many", "a whole number up to 9,007,199,254,740,992; the script has BATCH_SIZE = 32"),
         ("BATCH_SIZE", "1.5", "a whole number"),
         ("BATCH_SIZE", str(2**53 + 2), "a whole number"),
         ("BATCH_SIZE", "9" * 400, "a whole number"),

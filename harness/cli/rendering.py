@@ -189,12 +189,19 @@ def report_renderers(
 
     Raises:
         StoreError: not a run folder or report file.
-        UsageError: the price is not valid.
+        UsageError: the price is not valid, or for no device of the run.
     """
     from reports import exports  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
-    analysis, whole = read_analysis(run, read_prices(price), added)
+    prices = read_prices(price)
+    analysis, whole = read_analysis(run, prices, added)
+    rented = any(each.per_hour is not None for each in analysis.costs)
+    if prices and prices.electricity_per_kwh is None and analysis.summaries and not rented:
+        raise UsageError(
+            f"--price {price} is for no device of the run.",
+            hint=f"It used {', '.join(sorted({each.device for each in analysis.summaries}))}; see docs/cost.md.",
+        )
 
     def html() -> str:
         record, shown = pack_for_page(analysis, whole=whole)

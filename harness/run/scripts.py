@@ -44,7 +44,7 @@ MAX_VALUE = 1 << 53
 MAX_TEXT = 1000
 _EXPECTED: Mapping[type, str] = {
     bool: "true or false",
-    int: "a whole number",
+    int: f"a whole number up to {MAX_VALUE:,}",
     float: "a finite number",
     str: f"text in UTF-8 of at most {MAX_TEXT} characters",
     tuple: "a Python literal, such as (32, 64)",
