@@ -18,7 +18,7 @@ from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
 from harness.system.doctor_checks import Check
-from tests.builders import bare_run, gpu_run
+from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run
 from tests.report_pages import keep_charts
@@ -241,11 +241,12 @@ class TestReport:
         assert results["run"]["manifest"]["prices"]["gpu"] == 0.526
         assert {item["device"] for item in results["costs"] if item["training"]} == {"cpu", "gpu0"}
         assert tfbench("report", own, "--price", "cheap").code == 2
+        on_cpu = write_run(tmp_path / "cpu", cpu_run()).path
+        assert tfbench("report", on_cpu, "--price", "each-gpu=1").code == 2
 
     def test_report_from_report_file(self, tfbench, tmp_path):
         folder = write_run(tmp_path / "run", bare_run()).path
         assert tfbench("report", folder).code == 0
-        assert tfbench("report", folder, "--price", "each-gpu=1").code == 2, "it has no GPU"
         page = tmp_path / "from-a-colleague.html"
         shutil.move(folder / "report.html", page)
         assert tfbench("report", page, "--format", "json").code == 0
