@@ -119,9 +119,9 @@ def test_password_of_an_address_is_not_printed(
 
 def test_errors_contain_no_secrets() -> None:
     error = TfbenchError(
-        "at https://me:secret@host/simple and x?api_key=secret&b=1", hint="or git+ssh://secret@host"
+        "at https://me:secret@host/simple and x?api_key=secret&b=1.", hint="or git+ssh://secret@host"
     )
-    assert str(error) == "at https://host/simple and x?api_key=***&b=1 or git+ssh://host"
+    assert str(error) == "at https://host/simple and x?api_key=***&b=1. or git+ssh://host"
 
 
 def test_failure_of_a_renderer_costs_its_own_file(tmp_path: Path) -> None:
