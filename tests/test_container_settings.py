@@ -115,8 +115,10 @@ def engine_that_answers(
         with ThreadingUnixStreamServer(str(socket), Answer) as server:
             server.daemon_threads = True
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-            yield socket
-            server.shutdown()
+            try:
+                yield socket
+            finally:
+                server.shutdown()
 
 
 def dripping() -> Iterator[bytes]:
