@@ -71,13 +71,21 @@ def _able(analysis: Analysis) -> Iterator[str]:
 
 def capability(one: Capability) -> str:
     """Return a measured capability beside its data sheet: "723 of 990 TFLOP/s (73 %)"."""
-    value = numbers.rate(one.value.median, one.value.unit)
+    value = _rate(one)
     if one.sheet is None:
         return value
     sheet = numbers.rate(one.sheet, one.value.unit)
     number, _, unit = value.partition(numbers.SPACE)
     measured = number if sheet.endswith(f"{numbers.SPACE}{unit}") else value
-    return f"{measured} of {sheet} ({numbers.percent(one.value.median / one.sheet)})"
+    return f"{measured} of {sheet}{_share(one)}"
+
+
+def _rate(one: Capability) -> str:
+    return numbers.rate(one.value.median, one.value.unit)
+
+
+def _share(one: Capability) -> str:
+    return f" ({numbers.percent(one.value.median / one.sheet)})" if one.sheet else ""
 
 
 def load(one: Capability) -> str:
@@ -127,15 +135,11 @@ def use(each: PeakUse) -> str:
 
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
-    texts = {}
-    for each in measured:
-        rate = numbers.rate(each.value.median, each.value.unit)
-        sheet = f" ({numbers.percent(each.value.median / each.sheet)})" if each.sheet else ""
-        texts[each.name] = f"{capability_name(each.name)} {rate}{sheet}"
+    texts = {each.name: f"{capability_name(each.name)} {_rate(each)}{_share(each)}" for each in measured}
     for each in measured:
         both = texts.get(kind := each.name.removesuffix(CORE_SUFFIX))
         if kind != each.name and both:
-            texts[kind] = f"{both} ({numbers.rate(each.value.median, each.value.unit)} on one core)"
+            texts[kind] = f"{both} ({_rate(each)} on one core)"
             del texts[each.name]
     return "; ".join(texts.values())
 

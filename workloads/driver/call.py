@@ -75,9 +75,7 @@ class Call:
         self.folder = Path.cwd()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
-        if self.trains and int(self.arguments.get("epochs", 1)) <= int(
-            self.arguments.get("initial_epoch") or 0
-        ):
+        if self.epochs < 1:
             raise ScriptError("The call trains no epoch. Give fit more epochs than its initial_epoch.")
         share = self.arguments.pop("validation_split", 0.0)
         if share and self.arguments.get("validation_data") is None:
@@ -194,6 +192,16 @@ class Call:
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
 
     @property
+    def first_epoch(self) -> int:
+        """Number of the first epoch of the call."""
+        return int(self.arguments.get("initial_epoch") or 0)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the call; 1 if it does not train."""
+        return int(self.arguments.get("epochs", 1)) - self.first_epoch
+
+    @property
     def steps_per_epoch(self) -> int | None:
         """Steps of an epoch of the call, which ends where its input ends; None if unknown."""
         given = self.arguments.get("steps_per_epoch" if self.trains else "steps")
@@ -221,9 +229,7 @@ class Call:
         return {
             **({"input_type": tf.as_dtype(sent).name} if predicts else {}),
             "batch_size": self.epoch.batch // self.steps_per_batch,
-            "epochs": max(
-                0, int(self.arguments.get("epochs", 1)) - int(self.arguments.get("initial_epoch") or 0)
-            ),
+            "epochs": self.epochs,
             "samples_per_epoch": self.samples_per_epoch,
             "steps_per_call": int(getattr(model, "steps_per_execution", 1) or 1) * self.steps_per_batch,
             "jit_compile": bool(getattr(model, "jit_compile", False)),

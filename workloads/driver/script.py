@@ -33,6 +33,7 @@ _folders: set[Path] = set()
 # Share of the stall limit for which a script may go on after its call.
 _REST = 0.8
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
 _NO_NETWORK = (
     "Containers have no network. Download the file first and pass it with --mount PATH; "
     "keras.utils.get_file finds it there by its name."
@@ -117,13 +118,10 @@ def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            f"build an image FROM ours with `pip install {error.name}` and pass it with --image cpu=NAME."
+            + _IMAGE_WITH.format(error.name)
         )
     if "TensorBoard is not installed" in text:
-        return (
-            "Leave its callback out, or build an image FROM ours with `pip install tensorboard` and pass it with "
-            "--image cpu=NAME."
-        )
+        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
     if isinstance(error, EOFError):
         return "A script cannot ask for input here: pass values with --arg or --param."
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):

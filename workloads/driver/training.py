@@ -224,8 +224,8 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
     steps, batches = call.steps_per_epoch, _validation_batches(call)
     if not steps or not (own or batches):
         return
-    ends, first = EpochEnds(job.meter.synchronise), int(call.arguments.get("initial_epoch") or 0)
-    given = {**call.arguments, "epochs": first + 2, "steps_per_epoch": stride, "verbose": 0}
+    ends = EpochEnds(job.meter.synchronise)
+    given = {**call.arguments, "epochs": call.first_epoch + 2, "steps_per_epoch": stride, "verbose": 0}
     few = min(batches, 8)
     if batches:
         given["validation_steps"] = few
@@ -281,9 +281,8 @@ def _run(
         wanted = "steps_per_epoch" if call.trains else "steps"
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
-        first = int(given.get("initial_epoch") or 0)
-        repeat_epochs(callbacks, first, max(1, int(given["epochs"]) - first))
-        given["epochs"] = first + ENDLESS
+        repeat_epochs(callbacks, call.first_epoch, call.epochs)
+        given["epochs"] = call.first_epoch + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
     # A whole training is compared with a whole one.
