@@ -32,7 +32,7 @@ help: ## list the targets
 # The stamp is written last, so an interrupted installation starts again.
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1 || :). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	  { is=$$($(PYTHON) -V 2>&1 || :); echo "tfbench needs Python 3.11 or newer; $(PYTHON) is $${is:-not a Python}. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 2; }
 	@echo "Installing the harness into $(VENV)"

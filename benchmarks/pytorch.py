@@ -1,13 +1,14 @@
-"""ResNet-50 and GPT-2 in PyTorch on this machine's GPU, for comparison with the workloads of these names.
+"""ResNet-50, GPT-2 and NCCL in PyTorch on this machine's GPUs, for comparison with tfbench on the same ones.
 
-    python -m benchmarks.pytorch train:512:eager train:512:compile gpt2:8:compile
+    python -m benchmarks.pytorch train:512:eager train:512:compile gpt2:8:compile all-reduce:256:eager
 
 Each argument is KIND:BATCH:MODE. `train` is ResNet-50 as in NVIDIA's recipes: channels-last, float16
 (automatic mixed precision with gradient scaling), cuDNN autotuning, fused SGD. `gpt2` trains a
 decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
-stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. All have one batch in GPU
-memory. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them separately, and
-run this right after `tfbench bench` on the same GPU.
+stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. Both have one batch in GPU
+memory. `all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
+of as much float32. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them
+separately, and run this right after `tfbench bench` on the same GPU.
 """
 
 from __future__ import annotations
@@ -140,7 +141,23 @@ def gpt2(batch: int, *, compiled: bool) -> Callable[[], Any]:
     return step
 
 
-KINDS: dict[str, Callable[..., Callable[[], Any]]] = {"train": training, "gpt2": gpt2}
+def all_reduce(mebibytes: int, *, compiled: bool) -> Callable[[], Any]:
+    """Return a function that moves `mebibytes` of bus bandwidth; compilation changes nothing."""
+    del compiled
+    count = torch.cuda.device_count()
+    if count < 2:
+        sys.exit("An all-reduce takes two GPUs or more.")
+    # Bus bandwidth counts 2 (n - 1) / n bytes for each byte of a sum.
+    size = (mebibytes << 20) * count // (2 * (count - 1))
+    parts = [torch.ones(size // 4, device=f"cuda:{index}") for index in range(count)]
+    return lambda: torch.cuda.nccl.all_reduce(parts)
+
+
+KINDS: dict[str, Callable[..., Callable[[], Any]]] = {
+    "train": training,
+    "gpt2": gpt2,
+    "all-reduce": all_reduce,
+}
 
 
 def measure(step: Callable[[], Any], batch: int) -> list[float]:

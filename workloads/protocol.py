@@ -91,6 +91,9 @@ NO_GPU_EXIT = 20
 # Image families; each has a CPU and a CUDA target.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 
+# Variables that choose another Keras, and their values for the one that is measured.
+KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
+
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 

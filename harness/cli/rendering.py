@@ -189,7 +189,7 @@ def report_renderers(
 
     Raises:
         StoreError: not a run folder or report file.
-        UsageError: the price is not valid, or for no device of the run.
+        UsageError: the price is not valid, or for no device of the run, or references have no effect.
     """
     from reports import exports  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
@@ -201,6 +201,12 @@ def report_renderers(
         raise UsageError(
             f"--price {price} is for no device of the run.",
             hint=f"It used {', '.join(sorted({each.device for each in analysis.summaries}))}; see docs/cost.md.",
+        )
+
+    if added and not analysis.capabilities:
+        raise UsageError(
+            "--reference would have no effect: this run did not measure its machine.",
+            hint="Leave it out; `tfbench compare` compares runs. A run with --machine can be compared.",
         )
 
     def html() -> str:

@@ -34,13 +34,10 @@ from harness.run.plan import (
 from harness.run.scripts import check_params
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
-from workloads.protocol import BASELINE, MACHINE, TENSORFLOW
+from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
 
 # Folders with the container's Python, which a mount would hide; those below them may be mounted.
 _SYSTEM_FOLDERS = [Path(f"/{name}") for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin")]
-
-# Variables that choose another Keras, and their values for that of TensorFlow.
-_KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +204,7 @@ def _check_cpus(text: str) -> None:
 
 def _check_keras(environment: Mapping[str, str]) -> None:
     """Check that scripts get the Keras that is measured."""
-    for name, usual in _KERAS.items():
+    for name, usual in KERAS.items():
         if environment.get(name, usual) != usual:
             raise UsageError(
                 f"--env {name}={environment[name]} is not possible: what is measured is Keras 3 on TensorFlow.",

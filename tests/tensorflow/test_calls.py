@@ -276,7 +276,7 @@ def test_callbacks_that_know_the_scripts_epochs_only(drive, schedule):
 
 
 def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(drive, tmp_path):
-    names = ("best.keras", "best.weights.h5", "log.csv", "0.txt", "1.txt")
+    names = ("best.keras", "best.weights.h5", "log.csv", "a.tfrecord", "a.log", "0.txt", "1.txt")
     for name in names:
         (tmp_path / name).write_text("old")
     text = HEAD + (
@@ -286,6 +286,8 @@ def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(d
         "    return tf.repeat(tf.cast(sizes, 'float32')[:, None], 4, 1), sizes % 2\n"
         "saving = [keras.callbacks.CSVLogger('log.csv'), keras.callbacks.ModelCheckpoint('best.keras'),\n"
         "          keras.callbacks.ModelCheckpoint('best.weights.h5', save_weights_only=True)]\n"
+        "tf.io.TFRecordWriter('a.tfrecord').close()\n"
+        "with tf.io.gfile.GFile('a.log', 'w') as file:\n    file.write('new')\n"
         "made().fit(files.map(read), callbacks=saving)\n"
     )
     variants = [BASELINE, INPUT_ONLY, CUSTOM_LOOP, WITHOUT_LAUNCH]

@@ -57,6 +57,21 @@ assert work in [2 * 2 * math.prod(shape) for shape in capability.CPU_SHAPES], wo
     subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
 
 
+def test_an_all_reduce_sums_over_all_devices_in_each_link_of_its_chain(tf_python):
+    code = """
+import tensorflow as tf
+from workloads.driver import capability
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
+capability.COPY_BYTES = 1 << 20
+work = capability.all_reduce(["CPU:0", "CPU:1"])
+assert [float(result) for result in work[0]()] == 2 * [2.0**capability.REDUCTIONS]
+assert work[1] == capability.REDUCTIONS << 20
+assert 1e6 < capability.rate(work, 0.1)[0] < 1e12
+"""
+    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
+
+
 def test_threads_return_to_all_cpus(tf_python):
     code = """
 import os

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from workloads.protocol import (
+    KERAS,
     LONGEST_MESSAGE,
     NO_GPU_EXIT,
     PROBES,
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             events.secrets = [os.environ[name] for name in spec.secrets if len(os.environ.get(name, "")) > 3]
             _probe_host(events)
             began_ns = time.monotonic_ns()
+            os.environ.update(KERAS)  # the image may have set something else
             # Imported after the start event, because importing the framework is a measured phase.
             importlib.import_module(RUNNERS[spec.image]).run(spec, events, began_ns)
         except Exception as error:  # workloads can raise anything

@@ -55,6 +55,8 @@ GPU_BYTES, COPY_BYTES = 1 << 30, 256 << 20
 # Of one array of a thread; few threads get more, so that all arrays exceed the caches.
 CPU_BYTES, MOST_CPU_BYTES = 32 << 20, 128 << 20
 LAUNCHES = 200
+# All-reduces in a call, and the first of their keys, far from those of TensorFlow's strategies, which count from 1.
+REDUCTIONS, COLLECTIVES = 8, 1_000_000
 SOAK_WINDOW_S = 1.0
 # The mean size of the pictures of cats and dogs.
 PICTURE = (375, 500, 3)
@@ -192,20 +194,34 @@ def copy(name: str) -> Work:
 
 def all_reduce(names: list[str]) -> Work:
     """Return sums over all GPUs; work is counted as NCCL's bus bandwidth, which does not depend on their number."""
-    if len(names) < 2:
+    count = len(names)
+    if count < 2:
         raise UnavailableError("It takes two GPUs or more.")
-    strategy = tf.distribute.MirroredStrategy(names)
+    parts, tokens = [], []
+    for name in names:
+        with tf.device(name):
+            parts.append(tf.ones(COPY_BYTES // 4))
+            # One for each device: with a common one, they would wait for each other in sequence and deadlock.
+            tokens.append(tf.Variable(0.0, trainable=False))
+
+    def chain(part: tf.Tensor, token: tf.Variable) -> tf.Tensor:
+        for number in range(REDUCTIONS):
+            part = tf.raw_ops.CollectiveReduceV2(
+                input=part, group_size=count, group_key=COLLECTIVES, instance_key=COLLECTIVES + number,
+                ordering_token=[token.handle], merge_op="Add", final_op="Id",
+                communication_hint="nccl" if names[0].startswith("GPU") else "ring",
+            )  # fmt: skip
+        return part[0]
 
     @tf.function(autograph=False)
-    def summed() -> Any:
-        def replica() -> tf.Tensor:
-            context = tf.distribute.get_replica_context()
-            return tf.reduce_max(context.all_reduce(tf.distribute.ReduceOp.SUM, tf.ones(COPY_BYTES // 4)))
+    def summed() -> list[tf.Tensor]:
+        results = []
+        for name, part, token in zip(names, parts, tokens, strict=True):
+            with tf.device(name):
+                results.append(chain(part, token))
+        return results
 
-        return strategy.run(replica)
-
-    count = len(names)
-    return summed, 2.0 * (count - 1) / count * COPY_BYTES, devices.synchronise
+    return summed, 2.0 * (count - 1) / count * COPY_BYTES * REDUCTIONS, devices.synchronise
 
 
 def cpu_memory(threads: int) -> Work:

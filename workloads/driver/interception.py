@@ -21,7 +21,7 @@ import tensorflow as tf
 from workloads.driver.call import Call
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError, Taken, end_after
-from workloads.protocol import BUILD, TENSORFLOW
+from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
 _MARK = re.compile(r"^(?P<indent>[ \t]*)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
@@ -138,10 +138,11 @@ class Interception:
         return result if self._goes_on or self.call is None else self._end()
 
     def _take(self, call: Call) -> Any:
-        if (backend := os.environ.get("KERAS_BACKEND", TENSORFLOW)) != TENSORFLOW:
-            raise ScriptError(
-                f"The script sets KERAS_BACKEND={backend}, but Keras is measured on TensorFlow. Leave it out."
-            )
+        for name, usual in KERAS.items():
+            if (value := os.environ.get(name, usual)) != usual:
+                raise ScriptError(
+                    f"The script sets {name}={value}, but Keras 3 is measured on TensorFlow. Leave it out."
+                )
         self.call = call
         faulthandler.cancel_dump_traceback_later()  # the script has come to its call
         try:

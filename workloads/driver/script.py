@@ -17,7 +17,7 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -203,19 +203,30 @@ def _mirror(source: Path, target: Path, most: int) -> int:
 def _keep_neighbours() -> None:
     """Replace links of scratch folders by copies before they are written to: what lies beside a script stays.
 
-    Sees what Python and h5py open. Writing in C++, as TFRecordWriter does, fails in a container.
+    Sees what Python, h5py and TensorFlow's files open.
     """
     sys.addaudithook(_audit)  # for good: callbacks of the script may write in later variants
-    h5py = sys.modules.get("h5py")  # imported by Keras
+    h5py, tf = (sys.modules.get(name) for name in ("h5py", "tensorflow"))  # h5py is imported by Keras
     if h5py is not None:
-        original = h5py.File.__init__
+        _watch(h5py.File, "r")
+    if tf is not None:
+        _watch(tf.io.gfile.GFile, "r")
+        _watch(tf.io.TFRecordWriter, "w")
 
-        def opened(file: Any, name: Any, mode: str = "r", *args: Any, **named: Any) -> None:
-            if mode != "r":
-                _own(name, whole=mode != "w")
-            original(file, name, mode, *args, **named)
 
-        h5py.File.__init__ = opened
+def _watch(kind: type, usual: str) -> None:
+    """Let a class whose first argument is a path, and the second perhaps a mode, announce what it writes to."""
+    original: Callable[..., None] = kind.__init__  # type: ignore[misc]
+
+    def opened(file: Any, *args: Any, **named: Any) -> None:
+        path = args[0] if args else named.get("path", named.get("name"))
+        mode = named.get("mode", args[1] if len(args) > 1 else usual)
+        mode = mode if isinstance(mode, str) else usual
+        if mode not in ("r", "rb"):
+            _own(path, whole=not mode.startswith("w"))
+        original(file, *args, **named)
+
+    kind.__init__ = opened  # type: ignore[misc]
 
 
 def _audit(event: str, arguments: Any) -> None:
