@@ -55,9 +55,9 @@ def command(
         suffixes = {name: Path(file).suffix for name, file in files.items()}
         files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
         folder = run.parent
-    paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     others = read_extracts([NamedRun(path=path) for path in reference or ()], Terminal(err()))
     analysis, renderers = report_renderers(run, price, others)
+    paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     write_outputs(renderers, paths)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
