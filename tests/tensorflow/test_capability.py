@@ -65,8 +65,8 @@ from workloads.driver import capability
 tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
 capability.COPY_BYTES = 1 << 20
 work = capability.all_reduce(["CPU:0", "CPU:1"])
-assert [float(result) for result in work[0]()] == 2 * [2.0**capability.REDUCTIONS]
-assert work[1] == capability.REDUCTIONS << 20
+assert [float(result) for result in work[0]()] == 2 * capability.CHAINS * [2.0**capability.LINKS]
+assert work[1] == capability.CHAINS * capability.LINKS << 20
 assert 1e6 < capability.rate(work, 0.1)[0] < 1e12
 """
     subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
