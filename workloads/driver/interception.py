@@ -6,7 +6,6 @@ The steps of a loop of the script's own end at comment lines `# tfbench: step BA
 from __future__ import annotations
 
 import ast
-import faulthandler
 import inspect
 import os
 import re
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.job import Job
-from workloads.driver.script import ScriptError, Taken, end_after
+from workloads.driver.script import ScriptError, Taken, comes_to_its_call, end_after
 from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
@@ -144,7 +143,7 @@ class Interception:
                     f"The script sets {name}={value}, but Keras 3 is measured on TensorFlow. Leave it out."
                 )
         self.call = call
-        faulthandler.cancel_dump_traceback_later()  # the script has come to its call
+        comes_to_its_call()
         try:
             # What measures may warn where the script alone does not, and the script may make warnings errors.
             with warnings.catch_warnings():

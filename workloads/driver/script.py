@@ -30,8 +30,8 @@ from workloads.protocol import Script, reason_of
 COMPONENTS = Path(__file__).parents[1] / "components"
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
-# Share of the stall limit for which a script may go on after its call.
-_REST = 0.8
+# Whether the script's call has been measured.
+_measured = threading.Event()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 _IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
 _NO_NETWORK = (
@@ -61,7 +61,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     process = os.getpid()
     with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
         module.__dict__.update(names)
-        say_where(stall_s)
+        _alarm(0.9 * stall_s)
         try:
             exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
         except Taken:
@@ -77,21 +77,24 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
                 os._exit(0)
 
 
-def say_where(stall_s: float) -> None:
-    """Let the log say where the script stands, unless it ends or comes to its call before most of the stall limit."""
-    if stall_s:
-        faulthandler.dump_traceback_later(0.9 * stall_s)
+def comes_to_its_call() -> None:
+    """Do not let the log say any more where the script stood before most of the stall limit was over."""
+    _alarm(0)
 
 
 def end_after(stall_s: float) -> None:
     """Let a script whose call has been measured end before it goes on for the stall limit, and say where it stood."""
-    if stall_s:
-        say_where(stall_s)
-        signal.setitimer(signal.ITIMER_REAL, _REST * stall_s)
+    _measured.set()
+    _alarm(0.8 * stall_s)
 
 
-def _end(number: int, frame: Any) -> None:
-    raise Taken
+def _alarm(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _on_alarm(number: int, frame: Any) -> None:
+    if _measured.is_set():
+        raise Taken
 
 
 def named(error: BaseException) -> str:
@@ -259,13 +262,16 @@ def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
     sys.argv = [str(path), *arguments]
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
-    signal.signal(signal.SIGALRM, _end)
+    _measured.clear()
+    signal.signal(signal.SIGALRM, _on_alarm)
+    # In the thread that stands, also if it waits in C. From another thread, reading its frames may crash.
+    faulthandler.register(signal.SIGALRM, file=2, all_threads=False, chain=True)
     try:
         with warnings.catch_warnings():
             yield module
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        faulthandler.cancel_dump_traceback_later()
+        _alarm(0)
+        faulthandler.unregister(signal.SIGALRM)
         sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
         for number, handler in handlers.items():
             signal.signal(number, handler)

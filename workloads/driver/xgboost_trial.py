@@ -5,7 +5,6 @@ A step is one boosting round over all training rows, so that a step, a batch and
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import platform
@@ -178,7 +177,7 @@ def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
         if taken:
             raise Taken
         taken = True
-        faulthandler.cancel_dump_traceback_later()
+        script.comes_to_its_call()
         meter.phase(BUILD, began)
         bound = signature(TRAIN).bind(*args, **named)
         bound.apply_defaults()
@@ -207,7 +206,7 @@ def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
                     text.text if variant == TUNED else "",
                 )
                 trees.events.write("script", variant=variant, diff=diff, text=whole, fixes=[])
-        script.say_where(trees.spec.stall_s)
+        script.end_after(trees.spec.stall_s)
         raise Taken
 
     with _recorded(trees), patch.object(xgb, "train", train), patch.object(xgb.sklearn, "train", train):
