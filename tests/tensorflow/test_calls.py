@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.folders import write_files
 from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
     BASELINE,
@@ -276,9 +277,18 @@ def test_callbacks_that_know_the_scripts_epochs_only(drive, schedule):
 
 
 def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(drive, tmp_path):
-    names = ("best.keras", "best.weights.h5", "log.csv", "a.tfrecord", "a.log", "0.txt", "1.txt")
+    names = (
+        "best.keras",
+        "best.weights.h5",
+        "log.csv",
+        "a.tfrecord",
+        "a.log",
+        "saved/a.index",
+        "0.txt",
+        "1.txt",
+    )
     for name in names:
-        (tmp_path / name).write_text("old")
+        write_files(tmp_path, {name: "old"})
     text = HEAD + (
         "files = tf.data.Dataset.list_files('?.txt', shuffle=False).repeat(20).batch(4)\n"
         "def read(names):\n"
@@ -287,7 +297,7 @@ def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(d
         "saving = [keras.callbacks.CSVLogger('log.csv'), keras.callbacks.ModelCheckpoint('best.keras'),\n"
         "          keras.callbacks.ModelCheckpoint('best.weights.h5', save_weights_only=True)]\n"
         "tf.io.TFRecordWriter('a.tfrecord').close()\n"
-        "with tf.io.gfile.GFile('a.log', 'w') as file:\n    file.write('new')\n"
+        "tf.io.write_file('a.log', 'new')\ntf.io.gfile.copy('a.log', 'saved/a.index', overwrite=True)\n"
         "made().fit(files.map(read), callbacks=saving)\n"
     )
     variants = [BASELINE, INPUT_ONLY, CUSTOM_LOOP, WITHOUT_LAUNCH]
@@ -295,6 +305,52 @@ def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(d
     done = drive(text, variants=variants, scripts={BASELINE: script}, steps=20)
     assert {each["variant"] for each in done.of("window")} == {*variants}
     assert {(tmp_path / name).read_text() for name in names} == {"old"}
+
+
+def test_a_large_file_beside_the_script_becomes_a_copy_when_python_or_h5py_writes_to_it(drive, tmp_path):
+    for name in ("a.bin", "b.h5"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(40 << 20)
+    text = HEAD + (
+        "import h5py\nopen('a.bin', 'r+b').write(b'new')\nh5py.File('b.h5', 'w').close()\nmade().fit(x, y, 8)\n"
+    )
+    drive(text, scripts={BASELINE: {"path": str(tmp_path / "train.py"), "text": text}})
+    assert {(tmp_path / name).stat().st_size for name in ("a.bin", "b.h5")} == {40 << 20}
+    assert (tmp_path / "a.bin").read_bytes()[:3] == bytes(3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import helper\nm.evaluate(x, y)\nhelper.train(m, x, y)", "m.evaluate(x, y)\nrun = m.fit\nrun(x, y, 8)"],
+)
+def test_fit_is_measured_wherever_it_stands(drive, text):
+    helper = "def train(m, x, y):\n    m.fit(x, y, 8)\n"
+    assert drive(f"{HEAD}m = made()\n{text}", files={"helper.py": helper}).per_step() == {BASELINE: 8}
+
+
+def test_a_floatx_is_that_of_the_model(drive):
+    done = drive(HEAD + "keras.config.set_floatx('float64')\nmade().fit(x[:96], y[:96], 8)")
+    assert done.of("variant")[0]["params"]["precision"] == "float64"
+
+
+def test_variables_set_after_the_start_of_tensorflow_are_told(drive):
+    text = (
+        "import os\nos.environ |= {'TF_LATE': '1', 'TF_CPP_LATE': '1'}\n"
+        + HEAD
+        + "made().fit(x[:96], y[:96], 8)"
+    )
+    assert [each["message"].split("Use ")[1] for each in drive(text).of("warning")] == ["--env TF_LATE=1."]
+
+
+def test_a_callback_that_counts_its_batches_is_left_out_after_them(drive):
+    finder = (
+        "class Finder(keras.callbacks.Callback):\n    rates = [0.1] * 24\n"
+        "    def on_train_batch_begin(self, batch, logs=None):\n        self.model.optimizer.learning_rate = {}\n"
+        "made().fit(x[:96], y[:96], 8, epochs=2, callbacks=[Finder()])"
+    )
+    done = drive(HEAD + finder.format("self.rates.pop()"), steps=30)
+    assert "Finder.on_train_batch_begin knows 24 batches" in done.of("warning")[0]["message"]
+    assert "KeyError" in drive(HEAD + finder.format("{}['rate']"), code=1).message
 
 
 def test_a_call_without_input(drive):
@@ -331,6 +387,14 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         (LOOP.replace("step BATCH_SIZE", "step -5"), "one sample or more"),
         (LOOP.replace("step BATCH_SIZE", "step 'a'"), "'a'"),
         (LOOP.replace("# tfbench", "# other").replace("1000", "1"), "# tfbench: step BATCH_SIZE"),
+        ("m = made()\nm.train_on_batch(x, y)\nm.evaluate(x, y)", "trains in a loop of its own. Mark"),
+        ("m = made()\nm.evaluate(x, y)\nm.train_on_batch(x, y)", "trains in a loop of its own. Mark"),
+        (
+            "s = tf.distribute.MirroredStrategy(['CPU:0'])\nwith s.scope():\n    m = made()\n"
+            "data = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)\n"
+            "m.fit(s.experimental_distribute_dataset(data), steps_per_epoch=4)",
+            "Give fit the tf.data.Dataset itself",
+        ),
     ],
 )
 def test_a_script_with_nothing_to_measure(drive, text, expected):
@@ -373,10 +437,13 @@ def test_keras_datasets_are_the_mounted_arrays(drive, arrays, name):
 def test_what_one_script_sets_does_not_reach_the_next(drive):
     first = HEAD + (
         "keras.mixed_precision.set_global_policy('mixed_float16')\nimport helper\nhelper.COUNT += 1\n"
-        "made().fit(x[:96], y[:96], 8)"
+        "keras.config.set_floatx('float16')\nmade().fit(x[:96], y[:96], 8)"
     )
-    second = HEAD + "import helper\nprint('count', helper.COUNT)\nmade().fit(x[:96], y[:96], 8)"
+    second = HEAD + (
+        "import helper\nprint('count', helper.COUNT, keras.config.floatx())\nmodel = made()\n"
+        "model.get_layer('dense')\nmodel.fit(x[:96], y[:96], 8)"
+    )
     done = drive(first, others={TUNED: second}, files={"helper.py": "COUNT = 1\n"})
-    assert "count 1" in done.log
+    assert "count 1 float32" in done.log
     precisions = {each["variant"]: each["params"]["precision"] for each in done.of("variant")}
     assert precisions == {BASELINE: "mixed_float16", TUNED: "float32"}

@@ -103,6 +103,21 @@ def test_every_input_of_fit_has_a_breakdown(drive, kind):
     assert all(each == params[BASELINE] for each in params.values())
 
 
+@pytest.mark.parametrize(
+    "after",
+    [".flat_map(lambda a, b: tf.data.Dataset.from_tensor_slices((a, b)).batch(4))",
+     ".map(lambda a, b: (tf.concat([a, a], 0)[:4], tf.concat([b, b], 0)[:4]))"],
+)  # fmt: skip
+def test_batches_that_are_cut_anew_have_their_own_size(drive, after):
+    text = f"{HEAD}made().fit({PAIRS}.repeat(20).batch(16, drop_remainder=True){after})"
+    assert drive(text).per_step() == {BASELINE: 4}
+
+
+def test_a_pipeline_that_never_ends_needs_its_steps(drive):
+    text = f"{HEAD}made().fit({PAIRS}.batch(8).repeat())"
+    assert "steps_per_epoch" in drive(text, full=True, code=1).message
+
+
 IN_PYTHON = {
     "loader": LOADER + "made().fit(Loader())",
     "loader with threads": LOADER + "made().fit(Loader(workers=2, max_queue_size=4))",

@@ -75,6 +75,12 @@ class Call:
         self.folder = Path.cwd()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
+        if isinstance(
+            self.arguments["x"], (tf.distribute.DistributedDataset, tf.distribute.DistributedIterator)
+        ):
+            raise ScriptError(
+                "Give fit the tf.data.Dataset itself: under a strategy, it distributes its batches."
+            )
         if self.epochs < 1:
             raise ScriptError("The call trains no epoch. Give fit more epochs than its initial_epoch.")
         share = self.arguments.pop("validation_split", 0.0)
@@ -183,10 +189,13 @@ class Call:
                 return Epoch(rows(self.batch), ends=False)
             batch = rows(self.batch)
             return Epoch(batch, count, batch - rows(loader[count - 1]))
-        given = self._as_given or self.dataset
-        epoch = _pipeline_epoch(given)
+        epoch = _pipeline_epoch(self._as_given or self.dataset)
         if self._as_given is None:
-            return epoch
+            # What follows batch() may have cut batches anew or joined them.
+            first = rows(self.batch)
+            short = epoch.batches == 1 and first == epoch.batch - epoch.missing
+            same = first == epoch.batch or short
+            return epoch if same else Epoch(first, epoch.batches, ends=epoch.ends, exact=False)
         times = self._replicas
         batches = epoch.batches // times if epoch.batches else None
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
@@ -205,7 +214,7 @@ class Call:
     def steps_per_epoch(self) -> int | None:
         """Steps of an epoch of the call, which ends where its input ends; None if unknown."""
         given = self.arguments.get("steps_per_epoch" if self.trains else "steps")
-        whole = self.epoch.batches if self.epoch.ends or not given else None
+        whole = self.epoch.batches if self.epoch.ends else None
         return min(filter(None, (given, whole)), default=None)
 
     @property

@@ -19,10 +19,11 @@ import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.job import Job
-from workloads.driver.script import ScriptError, Taken, comes_to_its_call, end_after
+from workloads.driver.script import ScriptError, Taken, comes_to_its_call, end_after, may_train
 from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
+_APPLY = tf.keras.optimizers.Optimizer.apply
 _MARK = re.compile(r"^(?P<indent>[ \t]*)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**9
@@ -34,7 +35,7 @@ class Interception:
     Args:
         number: which call of fit is wanted, from 1; earlier ones train for one step.
         predicts: whether a call of predict is wanted instead.
-        first: whether the first call is wanted, of whichever of the three.
+        first: whether the first call of predict or evaluate is wanted if the script does not seem to train.
         replicas: devices that share a batch.
         measure: measures a call; its result is returned to the script.
         evaluate: measures accuracy with the arguments of the script's evaluate; None to end the script instead.
@@ -44,6 +45,7 @@ class Interception:
     Attributes:
         call: the call that was taken.
         other: the first call of predict or evaluate before it, for scripts that do not train.
+        trained: whether the script has trained outside of fit.
         failure: what measuring raised, which the script may have caught.
     """
 
@@ -71,6 +73,7 @@ class Interception:
         self._fits = 0
         self.call: Call | None = None
         self.other: Call | None = None
+        self.trained = False
         self.failure: BaseException | None = None
 
     @contextmanager
@@ -80,10 +83,12 @@ class Interception:
         keras.fit = self._replacing(FIT, self._fit)
         keras.predict = self._replacing(PREDICT, self._predict)
         keras.evaluate = self._replacing(EVALUATE, self._evaluated)
+        tf.keras.optimizers.Optimizer.apply = self._noticing(_APPLY)
         try:
             yield
         finally:
             keras.fit, keras.predict, keras.evaluate = FIT, PREDICT, EVALUATE
+            tf.keras.optimizers.Optimizer.apply = _APPLY
 
     def _replacing(self, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
@@ -106,6 +111,13 @@ class Interception:
 
         return method
 
+    def _noticing(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        def method(*args: Any, **named: Any) -> Any:
+            self.trained |= not self._busy.locked()
+            return apply(*args, **named)
+
+        return method
+
     def _fit(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
             return FIT(model, **arguments) if self._goes_on else self._end()
@@ -119,7 +131,7 @@ class Interception:
         if self.call is not None:
             return PREDICT(model, **arguments) if self._goes_on else self._end()
         taken = Call(model, arguments)
-        if self._predicts or self._first:
+        if self._predicts or (self._first and not may_train()):
             return self._take(taken)
         self.other = self.other or taken
         return PREDICT(model, **arguments)
@@ -127,7 +139,7 @@ class Interception:
     def _evaluated(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is None:
             taken = Call(model, arguments)
-            if self._first:
+            if self._first and not may_train():
                 return self._take(taken)
             self.other = self.other or taken
         if self.call is None or model is not self.call.model or self._goes_on:

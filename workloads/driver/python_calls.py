@@ -86,18 +86,27 @@ class Stopwatch:
     def callbacks(self, own: Any) -> Any:
         """Time the per-batch methods of callbacks, and return the callbacks."""
         for callback in own:
-            for name in _HOOKS:
-                hook = getattr(callback, name)
-                # LambdaCallback sets functions of the instance, not of its class.
-                if getattr(hook, "__func__", hook) is not getattr(tf.keras.callbacks.Callback, name):
-                    setattr(callback, name, self.timed(hook))
+            for name, hook in _own_hooks(callback):
+                setattr(callback, name, self.timed(hook))
         return own
 
 
-def repeat_epochs(callbacks: Iterable[Any], first: int, count: int) -> None:
+def _own_hooks(callback: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the per-batch methods that a callback has of its own."""
+    for name in _HOOKS:
+        hook = getattr(callback, name)
+        # LambdaCallback sets functions of the instance, not of its class.
+        if getattr(hook, "__func__", hook) is not getattr(tf.keras.callbacks.Callback, name):
+            yield name, hook
+
+
+def repeat_epochs(
+    callbacks: Iterable[Any], first: int, count: int, batches: int, warn: Callable[[str], None]
+) -> None:
     """Let callbacks see only the `count` epochs from `first` on, again and again.
 
-    Measuring may take more epochs than a script trains, and its schedules may know no others.
+    Measuring may take more epochs than a script trains, and its schedules may know no others. A hook that fails after
+    as many batches as the script trains is left out from there on.
     """
 
     def repeating(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +115,27 @@ def repeat_epochs(callbacks: Iterable[Any], first: int, count: int) -> None:
     def telling(hook: Callable[..., Any]) -> Callable[..., Any]:
         return lambda params: hook({**params, "epochs": first + count})
 
+    def lasting(hook: Callable[..., Any], name: str) -> Callable[..., Any]:
+        calls = 0
+
+        def call(*args: Any, **named: Any) -> Any:
+            nonlocal calls
+            if calls < 0:
+                return None
+            calls += 1
+            try:
+                return hook(*args, **named)
+            except Exception:
+                if calls <= batches:
+                    raise
+                calls = -1
+                warn(f"{name} knows {batches} batches; measuring takes more, and goes on without it.")
+
+        return call
+
     for callback in callbacks:
+        for name, hook in _own_hooks(callback):
+            setattr(callback, name, lasting(hook, f"{type(callback).__name__}.{name}"))
         for name in ("on_epoch_begin", "on_epoch_end"):
             setattr(callback, name, repeating(getattr(callback, name)))
         callback.set_params = telling(callback.set_params)

@@ -1,8 +1,8 @@
 """Run a user's script as `__main__` in a scratch folder, and say in one sentence why it failed.
 
-The scratch folder has links to the files beside the script, so that relative paths work as in the script's own
-folder, which is mounted read-only, and the script can write files. The script itself is a file there, because
-TensorFlow's autograph reads functions from their file.
+The scratch folder has copies of the files beside the script, and links to the large ones, so that relative paths work
+as in the script's own folder, which is mounted read-only, and the script can write files. The script itself is a file
+there, because TensorFlow's autograph reads functions from their file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import faulthandler
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,8 +18,8 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -28,10 +29,13 @@ from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
+# Bytes beside a script that are copied, of 2 GiB for all its variants.
+_MOST_COPIED = 32 << 20
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
 # Whether the script's call has been measured.
 _measured = threading.Event()
+_TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 _IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
 _NO_NETWORK = (
@@ -97,6 +101,13 @@ def _on_alarm(number: int, frame: Any) -> None:
         raise Taken
 
 
+def may_train() -> bool:
+    """Return whether the script, or a module beside it that it has imported, names what trains."""
+    files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
+    own = [file for file in files if any(folder in file.parents for folder in _folders)]
+    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix == ".py")
+
+
 def named(error: BaseException) -> str:
     """Return an error's type and reason in one line; of a ScriptError, its sentence."""
     return (
@@ -129,9 +140,11 @@ def _advice(error: Exception) -> str:
         return "A script cannot ask for input here: pass values with --arg or --param."
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
         return _NO_NETWORK
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EROFS):
+    read_only = "read-only file system" in text.lower() or "readonly database" in text
+    if read_only or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return (
-            "A script has 2 GiB in /tmp, where it runs; it can read more with --mount, but not write there."
+            "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it. Write new files "
+            "there: large ones beside it, and those of --mount, can only be read."
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
@@ -169,6 +182,7 @@ def _scratch(script: Script) -> Iterator[Path]:
     path = folder / source.name
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
+    _copy_small(folder)
     _keep_neighbours()
     before = Path.cwd()
     os.chdir(folder)
@@ -202,34 +216,36 @@ def _mirror(source: Path, target: Path, most: int) -> int:
     return most
 
 
+def _copy_small(folder: Path) -> None:
+    """Replace links by copies, the smallest file first: writing to those does not reach the user's files."""
+    links = [Path(where, name) for where, _, names in os.walk(folder) for name in names]
+    sizes = {link: link.stat().st_size for link in links if link.is_file()}
+    room = _MOST_COPIED
+    for link, size in sorted(sizes.items(), key=lambda each: each[1])[:1000]:
+        room -= size
+        if room < 0:
+            return
+        with suppress(OSError):  # a file that cannot be read stays a link
+            _own(link, whole=True)
+
+
 @cache
 def _keep_neighbours() -> None:
     """Replace links of scratch folders by copies before they are written to: what lies beside a script stays.
 
-    Sees what Python, h5py and TensorFlow's files open.
+    Sees what Python and h5py open. Writing large files in C++ fails in a container.
     """
     sys.addaudithook(_audit)  # for good: callbacks of the script may write in later variants
-    h5py, tf = (sys.modules.get(name) for name in ("h5py", "tensorflow"))  # h5py is imported by Keras
+    h5py = sys.modules.get("h5py")  # imported by Keras
     if h5py is not None:
-        _watch(h5py.File, "r")
-    if tf is not None:
-        _watch(tf.io.gfile.GFile, "r")
-        _watch(tf.io.TFRecordWriter, "w")
+        original = h5py.File.__init__
 
+        def opened(file: Any, name: Any, mode: str = "r", *args: Any, **named: Any) -> None:
+            if mode != "r":
+                _own(name, whole=mode != "w")
+            original(file, name, mode, *args, **named)
 
-def _watch(kind: type, usual: str) -> None:
-    """Let a class whose first argument is a path, and the second perhaps a mode, announce what it writes to."""
-    original: Callable[..., None] = kind.__init__  # type: ignore[misc]
-
-    def opened(file: Any, *args: Any, **named: Any) -> None:
-        path = args[0] if args else named.get("path", named.get("name"))
-        mode = named.get("mode", args[1] if len(args) > 1 else usual)
-        mode = mode if isinstance(mode, str) else usual
-        if mode not in ("r", "rb"):
-            _own(path, whole=not mode.startswith("w"))
-        original(file, *args, **named)
-
-    kind.__init__ = opened  # type: ignore[misc]
+        h5py.File.__init__ = opened
 
 
 def _audit(event: str, arguments: Any) -> None:
@@ -245,10 +261,12 @@ def _own(path: Any, *, whole: bool) -> None:
         return
     link = Path(os.fsdecode(path)).absolute()
     if link.is_symlink() and link.is_file() and any(folder in link.parents for folder in _folders):
-        source = link.resolve()
-        link.unlink()
+        copy = link.with_name(f".{link.name}.copy")
         if whole:
-            shutil.copyfile(source, link)
+            shutil.copy(link, copy)
+            copy.replace(link)
+        else:
+            link.unlink()
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -49,6 +50,9 @@ from workloads.protocol import (
 
 # Errors whose type says more than a line of the script, such as what means that memory is exhausted.
 _TYPED = (ArithmeticError, MemoryError, RuntimeError, tf.errors.OpError)
+
+# Variables that TensorFlow and its libraries read when they start.
+_AT_START = re.compile("(TF|OMP|KMP|MKL|CUDA)_(?!CPP_)")
 
 
 def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
@@ -172,12 +176,16 @@ class Trial:
         """Run a variant's script, or only up to its call."""
         spec = self._spec
         job = self._job(variant)
+        marked = MarkedSteps(job)
+        own_loop = marked.inserted(text.text)
+        # As in a process of its own: names count from the start, and no precision is set.
+        tf.keras.utils.clear_session(free_memory=False)
+        tf.keras.config.set_floatx("float32")
         tf.keras.utils.set_random_seed(spec.seed)
-        tf.keras.mixed_precision.set_global_policy("float32")
         took = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
-            first=spec.requests is None and not _places_of_fit(text),
+            first=spec.requests is None and own_loop == text.text,
             replicas=1 if _distributes(text) else len(self._names),
             measure=partial(self._take, job) if measured else lambda call: None,
             evaluate=partial(training.evaluate, job)
@@ -187,8 +195,7 @@ class Trial:
             stall_s=spec.stall_s,
         )
         scope = self._strategy.scope() if self._strategy and not _distributes(text) else nullcontext()
-        marked = MarkedSteps(job)
-        self._began = job.meter.clock()
+        self._began, before = job.meter.clock(), {**os.environ}
         try:
             with (
                 took.active(),
@@ -196,8 +203,7 @@ class Trial:
                 plotting(self._without_plots if variant == BASELINE else lambda _: None),
                 scope,
             ):
-                changed = replace(text, text=marked.inserted(text.text))
-                script.run(changed, spec.arguments, marked.names(), spec.stall_s)
+                script.run(replace(text, text=own_loop), spec.arguments, marked.names(), spec.stall_s)
         except ScriptError as error:
             if took.call is None and not marked.done:
                 raise
@@ -214,12 +220,12 @@ class Trial:
                 raise ScriptError(script.explained(took.failure, Path(text.path))) from took.failure
             raise took.failure
         call = took.call
-        if call is None and took.other is not None and measured:
+        if call is None and took.other is not None and measured and not marked.done and not took.trained:
             call = took.other
             with _folder_of(call):
                 self._take(job, call)
         if call is None and not marked.done:
-            raise ScriptError(_no_call(Path(text.path).name, spec.call))
+            raise ScriptError(_no_call(Path(text.path).name, spec.call, trained=took.trained))
         if marked.done and not job.meter.written:
             raise ScriptError(
                 f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
@@ -228,6 +234,7 @@ class Trial:
         if variant == BASELINE or not measured:
             self._shared.call = call
             self._tell_of_other_calls(text)
+            self._tell_of_late_settings(text, before)
         if job.meter.steps:
             self._shared.step_ns[variant] = job.meter.step_ns
             self._shared.sample_ns[variant] = job.meter.step_ns * job.meter.steps / job.meter.samples
@@ -243,6 +250,18 @@ class Trial:
             self._events.warning(
                 f"{Path(script.path).name} calls fit in {fits} places; call {self._spec.call} was measured. "
                 "Choose another with --call."
+            )
+
+    def _tell_of_late_settings(self, script: Script, before: Mapping[str, str]) -> None:
+        late = [
+            f"--env {name}={value}"
+            for name, value in os.environ.items()
+            if value != before.get(name) and _AT_START.match(name)
+        ]
+        if late:
+            self._events.warning(
+                f"TensorFlow had started when {Path(script.path).name} set its environment, which may have no effect. "
+                f"Use {' '.join(late)}."
             )
 
     def _report_script(self, variant: str, script: Script, fixes: Sequence[str]) -> None:
@@ -314,12 +333,16 @@ def _places_of_fit(script: Script) -> int:
     )
 
 
-def _no_call(name: str, number: int) -> str:
+def _no_call(name: str, number: int, *, trained: bool) -> str:
     if number > 1:
         return f"{name} calls fit fewer than {number} times. Choose another --call."
+    if trained:
+        text = f"{name} trains in a loop of its own. Mark"
+    else:
+        text = f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark"
     return (
-        f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark the end of "
-        "each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number of samples."
+        f"{text} the end of each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number "
+        "of samples."
     )
 
 

@@ -195,7 +195,7 @@ def as_written(job: Job, call: Call) -> Any:
     if not epoch.exact:
         job.events.warning(
             f"{job.variant}: the pipeline does not tell its batch size, assumed to be that of its first batch "
-            f"({epoch.batch}). Use drop_remainder=True in batch()."
+            f"({epoch.batch}). If it has batches of one size, use drop_remainder=True in its last batch()."
         )
     with in_python.python_functions():
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
@@ -281,7 +281,8 @@ def _run(
         wanted = "steps_per_epoch" if call.trains else "steps"
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
-        repeat_epochs(callbacks, call.first_epoch, call.epochs)
+        batches = call.epochs * -(-(call.steps_per_epoch or ENDLESS) // int(call.model.steps_per_execution))
+        repeat_epochs(callbacks, call.first_epoch, call.epochs, batches, job.events.warning)
         given["epochs"] = call.first_epoch + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
