@@ -328,6 +328,11 @@ def test_fit_is_measured_wherever_it_stands(drive, text):
     assert drive(f"{HEAD}m = made()\n{text}", files={"helper.py": helper}).per_step() == {BASELINE: 8}
 
 
+def test_a_fit_in_a_loop_is_told(drive):
+    (told,) = drive(HEAD + "for _ in range(2):\n    made().fit(x[:96], y[:96], 8)").of("warning")
+    assert "without what comes between calls" in told["message"]
+
+
 def test_a_floatx_is_that_of_the_model(drive):
     done = drive(HEAD + "keras.config.set_floatx('float64')\nmade().fit(x[:96], y[:96], 8)")
     assert done.of("variant")[0]["params"]["precision"] == "float64"

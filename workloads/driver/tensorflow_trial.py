@@ -245,11 +245,15 @@ class Trial:
         self._events.warning(f"{name} is not in the image: the scripts' plots are left out.")
 
     def _tell_of_other_calls(self, script: Script) -> None:
-        fits = _places_of_fit(script)
-        if fits > 1:
+        tree, name = ast.parse(script.text), Path(script.path).name
+        if (places := _places_of_fit(tree)) > 1:
             self._events.warning(
-                f"{Path(script.path).name} calls fit in {fits} places; call {self._spec.call} was measured. "
+                f"{name} calls fit in {places} places; call {self._spec.call} was measured. "
                 "Choose another with --call."
+            )
+        if any(_places_of_fit(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))):
+            self._events.warning(
+                f"{name} calls fit in a loop; call {self._spec.call} was measured, without what comes between calls."
             )
 
     def _tell_of_late_settings(self, script: Script, before: Mapping[str, str]) -> None:
@@ -323,13 +327,13 @@ def _distributes(script: Script) -> bool:
     return "Strategy(" in script.text or "DataParallel(" in script.text
 
 
-def _places_of_fit(script: Script) -> int:
+def _places_of_fit(tree: ast.AST) -> int:
     return sum(
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "fit"
         and not isinstance(node.func.value, ast.Call)  # super().fit
-        for node in ast.walk(ast.parse(script.text))
+        for node in ast.walk(tree)
     )
 
 
