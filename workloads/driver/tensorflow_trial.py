@@ -332,7 +332,7 @@ def _places_of_fit(tree: ast.AST) -> int:
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "fit"
-        and not isinstance(node.func.value, ast.Call)  # super().fit
+        and ast.unparse(node.func.value) != "super()"
         for node in ast.walk(tree)
     )
 
