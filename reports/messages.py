@@ -271,15 +271,21 @@ def banners(run: Run) -> Iterator[str]:
     """Yield warnings for the top of the report."""
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
+    then = (
+        "It goes on; report it again later."
+        if run.goes_on
+        else "Continue with --resume and the run's folder."
+    )
     if not run.trials and run.ended:
         yield "The folders of its trials are missing: copy the whole run folder."
     elif not run.trials:
-        yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
+        yield f"No trial has ended yet, so there are no speeds. {then}"
     elif run.unfinished:
         why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")
         required = {each.id for each in run.planned if each.index < run.manifest.profile.trials}
         ok = sum(trial.status is Status.OK and trial.id in required for trial in run.trials)
-        yield f"Cut short: {ok} of {len(required)} required trials.{why} Continue with --resume and the run's folder."
+        how = "Still running" if run.goes_on else "Cut short"
+        yield f"{how}: {ok} of {len(required)} required trials.{why} {then}"
     failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
     if failed:
         first, number = failed[0], len(failed)
