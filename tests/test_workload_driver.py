@@ -150,6 +150,7 @@ def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, writ
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()", "exit(2)", "--arg"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "pip install nothing_like_it"),
+        ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
         ("import nothing_like_it", "ModuleNotFoundError", "If nothing_like_it is yours, put it beside"),
         (
             "raise ValueError('Exception encountered when calling A.call().\\n\\nBad shape.\\nArguments: 1')",
