@@ -20,7 +20,7 @@ from harness.model.analysis import (
     StepTime,
 )
 from harness.model.device import is_gpu
-from harness.model.run import Run, Status
+from harness.model.run import Run, Status, Trial
 from harness.wording import counted, point_words, some
 from reports import numbers
 from reports.text import SHORT_PARTS, device_name, device_names, variant_name
@@ -271,18 +271,33 @@ def banners(run: Run) -> Iterator[str]:
     """Yield warnings for the top of the report."""
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
+    then = (
+        "It goes on; report it again later."
+        if run.goes_on
+        else "Continue with --resume and the run's folder."
+    )
     if not run.trials and run.ended:
         yield "The folders of its trials are missing: copy the whole run folder."
     elif not run.trials:
-        yield "No trial has ended yet, so there are no speeds. Continue with --resume and the run's folder."
+        yield f"No trial has ended yet, so there are no speeds. {then}"
     elif run.unfinished:
         why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")
         required = {each.id for each in run.planned if each.index < run.manifest.profile.trials}
         ok = sum(trial.status is Status.OK and trial.id in required for trial in run.trials)
-        yield f"Cut short: {ok} of {len(required)} required trials.{why} Continue with --resume and the run's folder."
+        how = "Still running" if run.goes_on else "Cut short"
+        yield f"{how}: {ok} of {len(required)} required trials.{why} {then}"
     failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
     if failed:
-        yield f"{counted(len(failed), 'trial')} failed: {failed[0].message}"
+        first, number = failed[0], len(failed)
+        if all(trial.message == first.message for trial in failed):
+            yield f"{_trials(number, failed)} failed: {first.message}"
+        else:
+            yield f"{counted(number, 'trial')} failed; the first, of {first.workload}: {first.message}"
+
+
+def _trials(number: int, of: Sequence[Trial | Caveat]) -> str:
+    """Return a number of trials with their workloads: "3 trials of cats-dogs, gpt2"."""
+    return f"{counted(number, 'trial')} of {some(tuple(dict.fromkeys(each.workload for each in of)))}"
 
 
 def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
@@ -314,7 +329,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
     count, percent = len(group), numbers.percent(worst)
     texts: Mapping[CaveatKind, str] = {
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
-        CaveatKind.FAILED_TRIALS: f"{counted(round(sum(each.value for each in group)), 'trial')} {first.text}",
+        CaveatKind.FAILED_TRIALS: f"{_trials(round(sum(each.value for each in group)), group)} {first.text}",
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),

@@ -62,7 +62,7 @@ def test_every_kind_of_event_is_read(file):
         writer.metric("tuned", "accuracy", 0.5)
         writer.metric("tuned", "test_loss", math.nan)
         writer.warning("slow disk")
-        writer.left_out("opt:xla", f"InvalidArgumentError: no kernel {'x' * 999}\nand more")
+        writer.left_out("opt:xla", f"InvalidArgumentError: no kernel {'x' * 999} Try it.\nand more")
         writer.write("error", type="KeyError", message="first")
         writer.write("error", type="ValueError", message="last")
         writer.write("end")
@@ -79,6 +79,7 @@ def test_every_kind_of_event_is_read(file):
     assert [metric.value for metric in log.metrics] == [0.5]
     assert log.left_out.keys() == {"opt:xla"}
     assert log.left_out["opt:xla"].startswith("InvalidArgumentError: no kernel xx")
+    assert log.left_out["opt:xla"].endswith("x Try it.")
     assert len(log.left_out["opt:xla"]) == LONGEST_REASON
     assert log.warnings == ["tuned: test_loss is nan and is left out.", "slow disk"]
 
@@ -229,6 +230,8 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
          None, Status.FAILED, "raised ValueError: \x1b[1mBad shape."),
         (ended(1), raised("Graph error:\n" + "  at frame\n" * 100), None, Status.FAILED,
          "raised ValueError: "),
+        (ended(1), raised(f"a.py:1: {'x' * 5000}. Download it.", "ScriptError"), None, Status.FAILED,
+         "x. Download it. See log.txt"),
         (ended(1), raised("x" * 5000), None, Status.FAILED, "raised ValueError: xxx"),
         (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower the batch size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),

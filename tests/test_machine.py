@@ -29,8 +29,9 @@ from harness.run.plan import machine_trials, soak_trials
 from harness.run.resolve import resolve
 from harness.run.runner import Stopping
 from harness.run.trial_container import spec_for
-from harness.system.doctor_checks import disk_checks, examine, prove_device
+from harness.system.doctor_checks import device_check, disk_checks, examine, prove_device
 from harness.system.machine import host_facts, system_description
+from harness.system.shared_files import LOCK_ENV, default_path, measuring
 from reports import compare_page, machine, messages
 from reports.exports import render_csv
 from reports.page import figures_of, render_markdown
@@ -369,6 +370,17 @@ def test_doctor_asks_for_capabilities_as_a_run_does():
     prove_device(engine, builders.image(), None, CPU_CAPABILITIES)
     assert from_plain(asked[0], Spec).variants == CPU_CAPABILITIES
     assert asked[0].keys() == {each.name for each in fields(Spec)}
+
+
+def test_doctor_leaves_a_machine_alone_on_which_a_run_measures(tmp_path, monkeypatch):
+    monkeypatch.setenv(LOCK_ENV, str(tmp_path / "lock"))
+    engine = FakeEngine()
+    with measuring(default_path()):
+        (check,) = device_check("CPU speed", None, engine, builders.image)
+    assert (check.level, engine.started) == (Level.ATTENTION, [])
+    assert check.fact.startswith("Not tested. Another run is measuring")
+    (check,) = device_check("CPU speed", None, engine, builders.image)
+    assert (check.level, engine.started) == (Level.OK, ["doctor"])
 
 
 FULL = Path("/proc")  # a disk without space

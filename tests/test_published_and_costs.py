@@ -5,7 +5,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.summaries import hourly
 from harness.errors import UsageError
-from harness.model.analysis import Analysis, Cost, Key, PublishedComparison, Summary, find_by_key
+from harness.model.analysis import Analysis, CaveatKind, Cost, Key, PublishedComparison, Summary, find_by_key
 from harness.model.run import Prices, Run
 from harness.model.workload import Published
 from harness.run.resolve import read_prices
@@ -43,6 +43,23 @@ def test_the_factor_compares_speeds_even_for_published_times() -> None:
     for fields in ({"device": "gpu"}, {"device": "cpu", "unit": "furlongs"}):
         unknown = compared(cpu_run(), **fields)
         assert (unknown.measured, unknown.factor) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "published", "expected"),
+    [
+        ({"batch_size": "64", "NONE": "3"}, True, ["batch_size=64"]),
+        ({"batch_size": "64"}, False, []),
+        ({"BATCH_SIZE": "32,64"}, True, []),
+    ],
+)
+def test_only_parameters_of_published_numbers_can_differ_from_them(given, published, expected) -> None:
+    run = cpu_run()
+    options = replace(run.manifest.options, params=given)
+    first = run.workloads[0] if published else replace(run.workloads[0], published=())
+    run = replace(run, manifest=replace(run.manifest, options=options), workloads=(first,))
+    caveats = analyse(run).caveats
+    assert [each.text for each in caveats if each.kind is CaveatKind.PARAMETERS] == expected
 
 
 def test_gpu_numbers_are_compared_with_single_gpus_in_their_own_unit() -> None:

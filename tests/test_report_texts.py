@@ -80,12 +80,15 @@ def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
 def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
     readings = (("SLOW_PERIOD", 0.06, ""), ("SLOW_PERIOD", 0.28, ""), ("SLOW_PERIOD", 0.1, ""),
                 ("FAILED_TRIALS", 2, "failed. boom"), ("FAILED_TRIALS", 1, "timeout."))  # fmt: skip
-    caveats = [Caveat(kind=CaveatKind[kind], source=str(n), value=n, text=text) for kind, n, text in readings]
+    caveats = [
+        Caveat(kind=CaveatKind[kind], workload="w", source=str(n), value=n, text=text)
+        for kind, n, text in readings
+    ]
     first, second, third = caveat_lines(caveats, notes=False)
     assert "3 trials" in first[0] and "28 %" in plain(first[0])
-    assert first[1] == "0.06, 0.28, 0.1"
+    assert first[1] == "w, 0.06, w, 0.28, w, 0.1"
     # Separate, because the reasons differ.
-    assert (second[0], third[0]) == ("2 trials failed. boom", "1 trial timeout.")
+    assert (second[0], third[0]) == ("2 trials of w failed. boom", "1 trial of w timeout.")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +157,23 @@ def test_counts_of_narrow_intervals_and_trials() -> None:
     profile = replace(whole.manifest.profile, trials=3, max_trials=5)
     cut = replace(whole, manifest=replace(whole.manifest, profile=profile), trials=whole.trials[:2])
     assert "2 of 3 " in next(each for each in banners(cut) if "Cut short" in each), "of those required"
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        (("no GPU.", "no GPU."), "2 trials of a, b failed: no GPU."),
+        (("no GPU.", "boom."), "2 trials failed; the first, of a: no GPU."),
+    ],
+)
+def test_failures_have_their_workloads_and_one_reason_only_if_they_share_it(messages, expected) -> None:
+    whole = builders.failed_run()
+    failed = (trial for trial in whole.trials if trial.failed)
+    trials = [
+        replace(trial, workload=name, message=text)
+        for name, text, trial in zip("ab", messages, failed, strict=False)
+    ]
+    assert expected in list(banners(replace(whole, trials=trials)))
 
 
 def said(analysis) -> str:

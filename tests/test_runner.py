@@ -244,6 +244,19 @@ class TestEarlyEnd:
             assert f"--resume {bench.folder.path}" in caught.value.hint
 
 
+def test_a_run_that_goes_on_is_told_from_one_that_was_cut_short(bench):
+    read: list[Run] = []
+    bench.ending = lambda: read.append(bench.read()) or ""
+    run_all(bench)
+    read.append(bench.read())
+    before, *_, during, after = ([*banners(run)][-1:] for run in read)
+    assert "No trial has ended yet" in before[0] and "It goes on" in before[0]
+    assert during == ["Still running: 2 of 3 required trials. It goes on; report it again later."]
+    assert after == []
+    assert {len(run.trials) for run in read} == {0, 1, 2, 3}
+    assert {trial.status for run in read for trial in run.trials} == {Status.OK}
+
+
 def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):
     bench.ending = lambda: "terminate" if len(bench.engine.started) > 1 else ""
     with pytest.raises(Interrupted, match="ends this machine: terminate") as caught:

@@ -150,6 +150,7 @@ def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, writ
         ("import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()", "exit(2)", "--arg"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "pip install nothing_like_it"),
+        ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
         ("import nothing_like_it", "ModuleNotFoundError", "If nothing_like_it is yours, put it beside"),
         (
             "raise ValueError('Exception encountered when calling A.call().\\n\\nBad shape.\\nArguments: 1')",
@@ -321,7 +322,7 @@ def test_failed_variants_are_left_out_and_only_a_failed_baseline_fails_the_trial
         report(EventWriter(file), ValueError("first" + "x" * 10_000_000 + "last"))
     message = read_log(tmp_path / "events").error["message"]
     assert message.startswith("first") and message.endswith("last")
-    assert len(message) <= LONGEST_MESSAGE, "the event of an error is short"
+    assert len(message) == LONGEST_MESSAGE and "\n" not in message, "the event of an error is short"
 
 
 def test_a_needless_variant_takes_no_time(tmp_path, monkeypatch):

@@ -112,7 +112,7 @@ EVALUATE = "evaluate"  # accuracy on held-out data
 
 # Maximum length of the reason for a left-out variant, in characters.
 LONGEST_REASON = 300
-# Messages of events, in characters; longer ones lose their middle, because a reason comes first or last.
+# Messages of events, in characters.
 LONGEST_MESSAGE = 2_000
 
 _NUMBER = (int, float)
@@ -309,6 +309,12 @@ def reason_of(message: str) -> str:
     return lines[1] if lines[0].startswith("Exception encountered when calling") and lines[1:] else lines[0]
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters without its middle: a reason comes first, what to try last."""
+    end = 2 * most // 3
+    return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
 
@@ -349,7 +355,9 @@ class EventWriter:
 
     def left_out(self, variant: str, reason: str) -> None:
         """Write that a planned variant could not be measured, with the first line of the reason."""
-        self.write("left-out", variant=variant, reason=reason.strip().split("\n")[0][:LONGEST_REASON])
+        self.write(
+            "left-out", variant=variant, reason=shortened(reason.strip().split("\n")[0], LONGEST_REASON)
+        )
 
     def needless(self, variant: str, reason: str) -> None:
         """Write that a planned variant is skipped because it is not informative here, with the reason."""

@@ -148,9 +148,11 @@ def caveats(run: Run, summaries: Sequence[Summary], clocks: Sequence[Clocks]) ->
 
 def _setup(run: Run) -> Iterator[Caveat]:
     changed = run.manifest.options.fixed_params
-    if changed:
-        text = ", ".join(f"{name}={value}" for name, value in changed.items())
-        yield Caveat(kind=CaveatKind.PARAMETERS, text=text)
+    for workload in run.workloads:
+        names = {name.casefold() for name in workload.params}
+        own = [f"{name}={value}" for name, value in changed.items() if name.casefold() in names]
+        if own and workload.published:
+            yield Caveat(kind=CaveatKind.PARAMETERS, workload=workload.name, text=", ".join(own))
     for data in run.manifest.data:
         if data.kind != "real":
             yield Caveat(kind=CaveatKind.DATA, workload=data.workload, text=data.kind)

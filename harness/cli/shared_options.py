@@ -52,7 +52,8 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     if len(pairs) < len(values):
         raise UsageError(
             f"{option} has a name twice: {' '.join(values)}.",
-            hint="Give each name once; a sweep is --param BATCH_SIZE=32,64.",
+            hint="Give each name once"
+            + ("; a sweep is --param BATCH_SIZE=32,64." if option == "--param" else "."),
         )
     return pairs
 

@@ -364,13 +364,18 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The persisted record of one `tfbench bench`; `ended` unless it is still going on or was cut short."""
+    """The persisted record of one `tfbench bench`; `ended` unless it is still going on or was cut short.
+
+    Attributes:
+        goes_on: whether it certainly went on when it was read; its current trial is not among `trials`.
+    """
 
     manifest: Manifest
     workloads: tuple[Workload, ...]
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
     ended: bool = False
+    goes_on: bool = False
     health: Health | None = None
 
     @property

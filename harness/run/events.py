@@ -40,6 +40,7 @@ from workloads.protocol import (
     ProtocolError,
     read_events,
     reason_of,
+    shortened,
 )
 
 MAX_BYTES = 256 << 20
@@ -320,5 +321,5 @@ def _is_out_of_memory(kind: str, message: str) -> bool:
 
 def _sentence(text: str) -> str:
     line = next(iter(text.strip().splitlines()), "").strip()
-    short = line if len(line) <= MAX_MESSAGE else line[:MAX_MESSAGE].rstrip() + "..."
+    short = shortened(line, MAX_MESSAGE)
     return short if short.endswith((".", "!", "?")) else f"{short}."

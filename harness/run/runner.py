@@ -78,6 +78,10 @@ class Runner:
             Interrupted: the user stopped the run, or the machine is about to end; likewise.
             StoreError: the run folder cannot be written.
         """
+        with self.folder.going_on():
+            return self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         stopping = Stopping(self.profile)
         ended = {trial.id: trial for trial in self.folder.trials(job.planned for job in jobs)}
         trials: list[Trial] = []

@@ -405,7 +405,12 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     result = {}
     for given, text in params.items():
         name = names[given.casefold()]
-        parts = [text] if isinstance(available[name], tuple) else _parts(text)
+        parts = [text] if isinstance(available[name], tuple) else [part.strip() for part in text.split(",")]
+        if not all(parts):
+            raise UsageError(
+                f"{name}={printable(text, 80)} is not valid: a value is empty.",
+                hint="Write a comma between two values only: --param BATCH_SIZE=32,64.",
+            )
         result[name] = tuple(dict.fromkeys(_parse(name, part, available[name]) for part in parts))
     return result
 
@@ -413,10 +418,6 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the subset of `params` that `workload` has."""
     return {name: value for name, value in params.items() if name in workload.params}
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()] or [text]
 
 
 def _parse(name: str, text: str, default: Any) -> Any:

@@ -14,11 +14,12 @@ A trial without trial.json was interrupted.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,23 @@ class RunFolder:
         folder = self.trial(trial.id)
         write_atomic(folder.path / "log.txt", log)
         write_json(folder.record, {name: getattr(trial, name) for name in _RECORD_FIELDS})
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Let readers on this machine know that the run goes on, until the block or this process ends."""
+        with (self.path / "manifest.json").open() as manifest:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(manifest, fcntl.LOCK_SH)
+            yield
+
+    def goes_on(self) -> bool:
+        """Return whether the run goes on, as far as this machine knows."""
+        try:
+            with (self.path / "manifest.json").open() as manifest:
+                fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
 
     def close(self) -> None:
         """Mark the run as ended."""
@@ -207,13 +225,18 @@ def read_run(path: Path) -> Run:
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
     except _READ_ERRORS as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
+    folder = RunFolder(path)
+    goes_on = folder.goes_on()  # before its trials are read, of which the last may end meanwhile
     return Run(
         manifest=manifest,
         workloads=workloads,
         planned=planned,
-        trials=RunFolder(path).trials(planned),
+        trials=tuple(
+            each for each in folder.trials(planned) if not (goes_on and each.status is Status.INTERRUPTED)
+        ),
         ended=(path / ENDED).exists(),
-        health=RunFolder(path).health(),
+        goes_on=goes_on,
+        health=folder.health(),
     )
 
 

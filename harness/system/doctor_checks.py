@@ -18,7 +18,7 @@ import workloads
 from harness.engines import OUT_DIR, WORKLOADS_DIR, ContainerSpec, Engine, Exit, GpuAccess, Mount
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
-from harness.errors import EngineError, GpuError, TfbenchError
+from harness.errors import BusyError, EngineError, GpuError, TfbenchError
 from harness.images.builder import ImageBuilder
 from harness.images.recipes import TARGETS
 from harness.model.device import of_gpus
@@ -91,9 +91,9 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
         to_build = [target for target in needed if not images[target]]
         yield from disk_checks(paths.cache, engine.daemon.image_folder, to_build)
         if gpus:
-            yield from _device("GPU access", gpus[0], engine, lambda: builder.ensure("cuda"))
+            yield from device_check("GPU access", gpus[0], engine, lambda: builder.ensure("cuda"))
         if cpu := images["cpu"]:
-            yield from _device("CPU speed", None, engine, lambda: cpu)
+            yield from device_check("CPU speed", None, engine, lambda: cpu)
     yield from _telemetry(gpus, isolated=isolated)
     yield _check("Other runs", _no_other_run, Level.ATTENTION)
 
@@ -152,12 +152,16 @@ def _check(name: str, get_fact: Callable[[], str], failed: Level = Level.FAIL) -
         return Check(name, failed, error.message, error.hint)
 
 
-def _device(
-    name: str, gpu: Gpu | None, engine: DockerEngine, image: Callable[[], ImageInfo]
+def device_check(
+    name: str, gpu: Gpu | None, engine: Engine, image: Callable[[], ImageInfo]
 ) -> Iterator[Check]:
+    """Check a GPU, or the CPU, by measuring with TensorFlow, unless a run measures."""
     try:
-        access = choose_access(engine.daemon.info, (gpu,)) if gpu else None
-        rates = prove_device(engine, image(), access, GPU_CAPABILITIES if gpu else CPU_CAPABILITIES)
+        access = choose_access(engine.info, (gpu,)) if gpu else None
+        with measuring(default_path()):
+            rates = prove_device(engine, image(), access, GPU_CAPABILITIES if gpu else CPU_CAPABILITIES)
+    except BusyError as error:
+        yield Check(name, Level.ATTENTION, f"Not tested. {error.message}", error.hint)
     except TfbenchError as error:
         yield Check(name, Level.FAIL, error.message, error.hint)
     else:

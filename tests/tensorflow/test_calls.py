@@ -64,6 +64,18 @@ def test_one_of_several_calls(drive, call, classes):
     assert "fewer than 3 times. Choose another --call" in drive(text, call=3, code=1).message
 
 
+def test_plots_are_left_out_and_told(drive):
+    text = (
+        "import matplotlib.pyplot as plt\nfrom plotly.subplots import make_subplots\n"
+        "fig, (one, two) = plt.subplots(1, 2)\nfig, (_, (_, axis)) = plt.subplots(2, ncols=2)\n"
+        "line, = one.plot(x)\ncounts, bins, _ = axis.hist(x)\nfig, axis = plt.subplots()\naxis.set_title('a')\n"
+        "fig, ((axis,),) = plt.subplots(squeeze=False)\none, two = fig.subplots(nrows=2)\n"
+        "make_subplots(rows=2).add_trace(1)\nmade().fit(x, y, 8)"
+    )
+    warnings = drive(HEAD + text).of("warning")
+    assert [each["message"].split()[0] for each in warnings] == ["matplotlib", "plotly"]
+
+
 @pytest.mark.parametrize("times", [1, 200])
 def test_ends_of_epochs_are_left_out_of_windows_and_reported(drive, times):
     """Thirteen steps an epoch end inside the windows; 2,500 do not, and are timed in short epochs."""
@@ -119,15 +131,26 @@ def test_training_that_was_stopped_does_not_validate_once_more(drive):
     assert done.log.count("VALIDATES") == 2, "only the two short epochs that time it"
 
 
-def test_accuracy_is_that_of_the_scripts_own_evaluate(drive):
+# Of two classes the top two are always right, which is not the accuracy.
+NAMED = "keras.metrics.SparseTopKCategoricalAccuracy(k=2, name='{}')".format
+
+
+@pytest.mark.parametrize(
+    ("metrics", "known"),
+    [
+        (f"{NAMED('top_k_accuracy')}, 'accuracy'", True),
+        ("keras.metrics.SparseCategoricalAccuracy('out_Acc')", True),
+        (f"{NAMED('jaccard')}, {NAMED('acc_loss')}, {NAMED('vaccine')}", False),
+    ],
+)
+def test_accuracy_is_that_of_the_scripts_own_evaluate(drive, metrics, known):
     held_out = "model.evaluate(x, 1 - y)\nprint('NOT REACHED')\n"
-    # Of two classes the top two are always right, which is not the accuracy.
-    top = "metrics=[keras.metrics.SparseTopKCategoricalAccuracy(k=2), 'accuracy']"
-    done = drive(HEAD + SCORED.replace("metrics=['accuracy']", top) + held_out)
-    assert 0 <= done.metric(BASELINE, "accuracy") < 1
+    text = HEAD + SCORED.replace("'accuracy'", metrics)
+    done = drive(text + held_out)
+    assert [0 <= each["value"] < 1 for each in done.of("metric", name="accuracy")] == [True] * known
     assert "NOT REACHED" not in done.log
-    assert drive(HEAD + SCORED).of("metric", name="accuracy") == []
-    assert drive(HEAD + SCORED + held_out, evaluate=False).of("metric", name="accuracy") == []
+    assert drive(text).of("metric", name="accuracy") == []
+    assert drive(text + held_out, evaluate=False).of("metric", name="accuracy") == []
 
 
 @pytest.mark.parametrize("call", ["predict(x, batch_size=20)", "evaluate(x, y, 20)"])

@@ -219,7 +219,7 @@ def test_a_non_finite_loss_and_a_missing_gpu_are_errors(drive, variant):
     done = drive(text, others={TUNED: text}, variants=[variant], code=1)
     (error,) = done.of("error")
     assert error["type"] == "LossError"
-    assert "try a smaller learning rate" in error["message"]
+    assert "try a smaller learning rate, float32" in error["message"]
     done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
     (error,) = done.of("error")
     assert error["type"] == "NoGpuError"

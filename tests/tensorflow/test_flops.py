@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.tensorflow.texts import HEAD
+
 pytestmark = pytest.mark.tensorflow
 
 STEP = """
@@ -60,3 +62,17 @@ print(json.dumps([*map(counted, (nested, either, repeated, transposed, spread)),
     *flops, unknown = result
     assert flops == [4000, 2000, 10_000, 2 * 3 * 4 * 100, 6000]
     assert "full batch" in unknown
+
+
+@pytest.mark.parametrize(
+    ("layers", "known"),
+    [
+        ("keras.layers.Input((4,)), keras.layers.Dense(2)", True),
+        ("keras.layers.Input((4,)), keras.layers.Rescaling(2)", False),
+        ("keras.layers.Input((4,), sparse=True), keras.layers.Dense(2), keras.layers.Dense(2)", False),
+    ],
+)
+def test_what_is_not_counted_is_left_out(drive, layers, known):
+    text = f"{HEAD}model = keras.Sequential([{layers}])\nx = tf.sparse.from_dense(x) if model.inputs[0].sparse else x\n"
+    done = drive(f"{text}model.predict(x, batch_size=20)")
+    assert [each["value"] > 0 for each in done.of("metric", name="flops_per_sample")] == [True] * known

@@ -32,6 +32,7 @@ from workloads.protocol import (
     Requests,
     Script,
     Spec,
+    shortened,
 )
 
 # Image family -> module that runs the variants. Only its own framework is imported.
@@ -109,10 +110,7 @@ def read_spec(path: Path) -> Spec:
 
 def report(events: EventWriter, error: BaseException) -> None:
     """Write an error event, and the traceback to stderr (the container's log)."""
-    message = str(error) or type(error).__name__
-    if len(message) > LONGEST_MESSAGE:
-        half = LONGEST_MESSAGE // 2 - 1
-        message = f"{message[:half]}\n{message[-half:]}"
+    message = shortened(str(error) or type(error).__name__, LONGEST_MESSAGE)
     events.write("error", type=type(error).__name__, message=message)
     with suppress(OSError, ValueError):  # scripts may close it
         sys.stderr.write("".join(traceback.format_exception(error)))

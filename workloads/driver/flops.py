@@ -34,12 +34,19 @@ def flops_per_sample(call: Any) -> float:
 
     Args:
         call: the Call; its model has been built.
+
+    Raises:
+        ValueError: they are unknown.
     """
     model, batch = call.model, call.batch
     step = model.train_step if call.trains else model.test_step if call.evaluates else model.predict_step
     specs = tf.nest.map_structure(tf.type_spec_from_value, batch)
     function = tf.function(step, autograph=False).get_concrete_function(specs)
-    return count_flops(function) * call.steps_per_batch / rows(batch)
+    flops = count_flops(function)
+    # Keras multiplies sparse tensors by other operations, and what they compute depends on their values.
+    if not flops or any(isinstance(each, tf.SparseTensor) for each in tf.nest.flatten(batch)):
+        raise ValueError("The operations of the step are unknown.")
+    return flops * call.steps_per_batch / rows(batch)
 
 
 def count_flops(function: Any) -> float:
@@ -49,7 +56,7 @@ def count_flops(function: Any) -> float:
     as its known maximum of iterations, else once: several steps per call count as one.
 
     Raises:
-        ValueError: a matrix has an unknown size; trace the function with a full batch.
+        ValueError: a matrix has an unknown size, trace the function with a full batch.
     """
     return _graph_flops(function.graph)
 

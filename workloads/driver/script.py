@@ -129,6 +129,8 @@ def explained(error: Exception, path: Path) -> str:
 
 def _advice(error: Exception) -> str:
     text = str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
+        return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "

@@ -19,6 +19,8 @@ import tensorflow as tf
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
 PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
+# Function of matplotlib -> length of what it returns.
+_PARTS = {"plot": 1, "hist": 3, "subplot_mosaic": 2}
 
 
 @contextmanager
@@ -106,8 +108,16 @@ class Nothing(ModuleType):
         super().__init__(name)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Do nothing; matplotlib's subplots returns a figure and its axes."""
-        return (self, self) if self.__name__.endswith("subplots") else self
+        """Do nothing; what scripts unpack has as many parts as in matplotlib."""
+        name = self.__name__.rpartition(".")[2]
+        if name == "subplots":
+            axes = self._axes(*args, **named)
+            return (self, axes) if self.__name__ == "matplotlib.pyplot.subplots" else axes
+        return [self] * _PARTS[name] if name in _PARTS else self
+
+    def _axes(self, nrows: int = 1, ncols: int = 1, *, squeeze: bool = True, **_: Any) -> Any:
+        axes = np.full((nrows, ncols), self, object)
+        return axes if not squeeze else self if axes.size == 1 else axes.squeeze()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

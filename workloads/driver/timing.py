@@ -271,7 +271,7 @@ class Meter:
         if not math.isfinite(loss):
             raise LossError(
                 f"The loss is {loss} after {self.steps} steps of variant {self.variant}; "
-                "try a smaller learning rate or precision=fp32."
+                "try a smaller learning rate, float32 instead of half precision, or data without NaN."
             )
 
 

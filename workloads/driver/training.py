@@ -456,9 +456,15 @@ def evaluate(job: Job, call: Call, arguments: Mapping[str, Any]) -> None:
         model.jit_compile, model.test_function = jit, None
     job.meter.phase(EVALUATING, began)
     # Keras sorts by name, so that "accuracy" precedes a top-k accuracy.
-    accuracy = next((float(value) for name, value in results.items() if "acc" in name), None)
+    accuracy = next((float(value) for name, value in results.items() if _is_accuracy(name)), None)
     if accuracy is not None:
         job.metric(ACCURACY, accuracy)
+
+
+def _is_accuracy(name: str) -> bool:
+    """Return whether a result is an accuracy, and no loss of an output of that name."""
+    parts = name.lower().split("_")
+    return parts[-1] != "loss" and not {"acc", "accuracy"}.isdisjoint(parts)
 
 
 def _subset(given: Mapping[str, Any]) -> dict[str, Any]:
