@@ -116,6 +116,7 @@ class TestUsageErrors:
             ("bench -d cpu --gpus all", 2, "With --device cpu, --gpus would have", "--gpus"),
             ("bench --variants tuned --machine", 2, "With --variants, --machine would have", "--machine"),
             ("bench --no-analysis --machine", 2, "With --no-analysis, --machine would have", "--machine"),
+            ("bench -d cpu --param A=1 --param B=1,2 --machine", 2, "With --param A=1 B=1,2, --machine", "--machine"),
             ("bench higgs-trees -d cpu --soak 1m", 2, "--soak would have no effect", "tfbench list"),
             ("fleet --resume none --nodes all", 2, "With --resume, --nodes would have", "--nodes"),
             ("report --verify none -f csv", 2, "With --verify, --format would have", "--format"),

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
-# Option, or option and value -> options that would have no effect beside it, as a pattern, and why.
+# Option, or option and value, as a pattern -> options that would have no effect beside it, likewise, and why.
 _USELESS: Mapping[str, tuple[str, str]] = {
     "--resume": (
         "(?!--resume|--address|--fail-if-unhealthy|--metrics-file).*",
@@ -37,6 +37,7 @@ _USELESS: Mapping[str, tuple[str, str]] = {
     "--device cpu": ("--gpus", "no GPU is used"),
     "--no-analysis": ("--machine", "the machine is measured with the analysis"),
     "--variants": ("--machine", "the machine is measured beside the usual variants"),
+    "--param .*=[^ =]+,.*": ("--machine", "a sweep measures its points only"),
 }
 
 
@@ -100,9 +101,9 @@ def _check_effects(context: typer.Context) -> None:
         source, value = context.get_parameter_source(parameter.name or ""), context.params.get(parameter.name)
         if source is not None and source.name == "COMMANDLINE":
             names = parameter.secondary_opts if value is False else parameter.opts
-            given[names[0]] = f"{names[0]} {value}"
-    for beside, (pattern, why) in _USELESS.items():
-        if beside in given or beside in given.values():
+            given[names[0]] = " ".join([names[0], *map(str, value if isinstance(value, list) else [value])])
+    for first, (pattern, why) in _USELESS.items():
+        for beside in filter(re.compile(first).fullmatch, {**given, **dict.fromkeys(given.values())}):
             for useless in filter(re.compile(pattern).fullmatch, given):
                 raise UsageError(
                     f"With {beside}, {useless} would have no effect: {why}.",
