@@ -1,6 +1,7 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.run.catalogue import folder_sha256
 from harness.run.events import read_log
 from tests.folders import write_files
 from workloads.driver import ladder, script
@@ -80,6 +82,17 @@ def test_what_a_script_changes_of_the_process_is_restored(run: Run, tmp_path: Pa
     assert state() == before
     (tmp_path / "home/helper.py").write_text("X = 22")
     assert run("import helper; seen['x'] = helper.X")["x"] == 22, "modules beside a script are its own"
+
+
+def test_folders_beside_a_script_may_be_deep(run: Run, tmp_path: Path) -> None:
+    deep = tmp_path / "home" / ("d/" * 1200)
+    subprocess.run(["mkdir", "-p", deep], check=True)
+    (deep / "x").write_text("1")
+    first = folder_sha256(tmp_path / "home")
+    (deep / "x").write_text("2")
+    assert folder_sha256(tmp_path / "home") != first
+    assert run("seen['x'] = open('d/' * 1200 + 'x').read()")["x"] == "2"
+    subprocess.run(["rm", "-r", tmp_path / "home"], check=True)
 
 
 def test_a_script_is_main_with_its_arguments(run: Run) -> None:

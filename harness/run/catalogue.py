@@ -116,12 +116,20 @@ def folder_sha256(path: Path) -> str:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        if {"plan.json", "manifest.json"} <= set(names):  # a run of this script
-            folders.clear()
+    # Python's own walk of a folder is recursive up to 3.11.
+    pending = [folder]
+    while pending:
+        try:
+            entries = [*os.scandir(pending.pop())]
+        except OSError:
             continue
-        folders[:] = sorted(set(folders) - {"__pycache__", ".git"})
-        yield from (path for name in names if _state(path := Path(parent, name)))
+        if {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:  # a run of this script
+            continue
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                pending += [Path(entry.path)] * (entry.name not in ("__pycache__", ".git"))
+            elif _state(path := Path(entry.path)):
+                yield path
 
 
 def _state(path: Path) -> os.stat_result | None:

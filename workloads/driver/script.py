@@ -179,12 +179,12 @@ def _scratch(script: Script) -> Iterator[Path]:
     """Enter a folder with the script and links to its neighbours; leave it afterwards."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
-    _mirror(source.parent, folder, most=20_000)
+    links = _mirror(source.parent, folder, most=20_000)
     (folder / source.name).unlink(missing_ok=True)
     path = folder / source.name
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
-    _copy_small(folder)
+    _copy_small(links)
     _keep_neighbours()
     before = Path.cwd()
     os.chdir(folder)
@@ -198,29 +198,30 @@ def _scratch(script: Script) -> Iterator[Path]:
                 del sys.modules[name]
 
 
-def _mirror(source: Path, target: Path, most: int) -> int:
-    """Make folders with links to files, so that scripts can write beside files; return how many links are left.
+def _mirror(source: Path, target: Path, most: int) -> list[Path]:
+    """Make folders with links to files, so that scripts can write beside files; return the links.
 
     Folders beyond `most` links, and those that cannot be read, are linked as a whole.
     """
-    try:
-        entries = sorted(os.scandir(source), key=lambda entry: entry.name)
-    except OSError:
-        return most
-    for entry in entries:
-        link = target / entry.name
-        if entry.is_dir(follow_symlinks=False) and most > 0 and os.access(entry.path, os.R_OK | os.X_OK):
-            link.mkdir()
-            most = _mirror(Path(entry.path), link, most)
-        else:
-            link.symlink_to(entry.path)
-            most -= 1
-    return most
+    links: list[Path] = []
+    pending = [(source, target)]
+    while pending:
+        folder, mirror = pending.pop(0)
+        with suppress(OSError):  # gone, not readable, or of a longer path than there can be
+            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+                link = mirror / entry.name
+                readable = os.access(entry.path, os.R_OK | os.X_OK)
+                if entry.is_dir(follow_symlinks=False) and len(links) < most and readable:
+                    link.mkdir()
+                    pending.append((Path(entry.path), link))
+                else:
+                    link.symlink_to(entry.path)
+                    links.append(link)
+    return links
 
 
-def _copy_small(folder: Path) -> None:
+def _copy_small(links: Sequence[Path]) -> None:
     """Replace links by copies, the smallest file first: writing to those does not reach the user's files."""
-    links = [Path(where, name) for where, _, names in os.walk(folder) for name in names]
     sizes = {link: link.stat().st_size for link in links if link.is_file()}
     room = _MOST_COPIED
     for link, size in sorted(sizes.items(), key=lambda each: each[1])[:1000]:
