@@ -110,7 +110,7 @@ def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_pat
         "print(spec, os.environ['HOME'] == os.environ['TMPDIR'] == os.getcwd())"
     )
     variables = {"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"}
-    mounts = (WORKLOADS, Mount(container=DATA_DIR, host=data))
+    mounts = (WORKLOADS, Mount(container=DATA_DIR, host=data), Mount(container=str(data), host=data))
     spec = make_spec("python3", "-c", code, environment=variables, mounts=mounts)
     (spec.out / "spec.json").write_text(json.dumps({"data_dir": DATA_DIR, "steps": 3}))
     exit_, log = run_to_end(engine, spec, 60)

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -45,8 +46,9 @@ Run = Callable[..., Mapping[str, Any]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a text as home/train.py; return what it put into `seen`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def execute(text: str, *arguments: str, **seen: Any) -> Mapping[str, Any]:
         (tmp_path / "home").mkdir(exist_ok=True)
@@ -92,7 +94,7 @@ def test_folders_beside_a_script_may_be_deep(run: Run, tmp_path: Path) -> None:
     (deep / "x").write_text("2")
     assert folder_sha256(tmp_path / "home") != first
     assert run("seen['x'] = open('d/' * 1200 + 'x').read()")["x"] == "2"
-    subprocess.run(["rm", "-r", tmp_path / "home"], check=True)
+    subprocess.run(["rm", "-r", *tmp_path.iterdir()], check=True)
 
 
 def test_a_script_is_main_with_its_arguments(run: Run) -> None:

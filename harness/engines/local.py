@@ -108,8 +108,9 @@ class LocalEngine:
         """Create links to the mounted folders below the private root."""
         for mount in (*spec.mounts, Mount(container=OUT_DIR, host=spec.out, read_only=False)):
             link = Path(_host_paths(mount.container, root))
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(mount.host.absolute())
+            if link.is_relative_to(root):  # those of --mount are at their own path
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(mount.host.absolute())
 
 
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
