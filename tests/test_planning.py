@@ -25,6 +25,7 @@ from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.protocol import (
     BASELINE,
+    FIXES,
     HOST_FED,
     INPUT_ONLY,
     STAGES,
@@ -99,7 +100,7 @@ def test_variants() -> None:
     without = resolve_variants("", False, suite)
     assert (without["mlp"], without["plain"]) == ((BASELINE, TUNED), (BASELINE,))
     named = resolve_variants("tuned, opt:fp16,tuned", True, suite)
-    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16"), "plain": ("tuned",)}
+    assert named == {"mlp": ("tuned",), "resnet50": ("tuned", "opt:fp16"), "plain": (BASELINE, FIXES, TUNED)}
     for wanted in (
         "batch:0",
         "batch:",

@@ -202,11 +202,20 @@ def resolve_variants(
             for workload in workloads
         }
     named = {workload.name: _named_variants(workload) for workload in workloads}
+    whole = {workload.name: bool(workload.tuned) or workload.image != TENSORFLOW for workload in workloads}
     for variant in variants:
         if not any(usual(variant) in names for names in named.values()):
             raise unknown("variant", variant, dict.fromkeys(itertools.chain(*named.values())))
     return {
-        name: tuple(variant for variant in variants if usual(variant) in names)
+        name: tuple(
+            dict.fromkeys(
+                each
+                for variant in variants
+                if usual(variant) in names
+                # Without a script of its own, tuned is made of the fixes that gained.
+                for each in ((variant,) if whole[name] or variant != TUNED else (BASELINE, FIXES, TUNED))
+            )
+        )
         for name, names in named.items()
     }
 
