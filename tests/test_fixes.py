@@ -206,6 +206,32 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
         assert held_out in changed(script, "cache")
 
 
+@pytest.mark.parametrize(
+    ("defined", "mapped", "cached"),
+    [
+        ("aug = keras.Sequential([keras.layers.RandomFlip()])", "lambda x: aug(x, training=True)", False),
+        ("flip = keras.layers.RandomFlip()\ndef prep(x): return flip(x)", "prep", False),
+        ("def move(x): return tf.image.random_crop(x, 8)\ndef prep(x):\n    return move(x)", "prep", False),
+        (
+            "class Shift:\n    def __call__(self, x): return x + tf.random.normal([])\nshift = Shift()",
+            "shift",
+            False,
+        ),
+        ("from helper import prep", "prep", False),
+        ("import helper", "lambda x: helper.prep(x)", False),
+        ("def made(prep): return data.map(prep)", "lambda x: prep(x)", False),
+        ("from PIL import Image\nimport numpy as np", "lambda x: np.asarray(Image.open(x))", True),
+        ("x = np.random.rand(8)\nscale = keras.layers.Rescaling(2)", "lambda x: scale(len(x) * x)", True),
+        ("def half(x): return x / 2\ndef prep(x): return half(x)", "functools.partial(prep)", True),
+    ],
+)
+def test_what_a_map_uses_decides_whether_it_is_cached(defined: str, mapped: str, cached: bool) -> None:
+    text = (
+        f"{HEAD}import functools\n{defined}\nfiles = tf.data.Dataset.list_files('*').map({mapped}).batch(8)\n"
+    )
+    assert (".cache()" in changed(f"{text}model.fit(files)\n", "cache")) is cached
+
+
 PLAIN = """\
 import keras
 import numpy as np

@@ -1,13 +1,16 @@
 """Read and decode each sample once: cache in memory, before shuffling and random changes.
 
 Why: what lies before the cache runs in the first epoch only.
-Safety: random changes of samples stay behind the cache, so training sees the same distribution. Tried only if the
-samples of an epoch fit into half of the free memory.
+Safety: random changes of samples stay behind the cache, so training sees the same distribution: what a map uses is
+followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the samples
+of an epoch fit into half of the free memory.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
 from collections.abc import Sequence
 
 from harness.fixes.source import ALIKE, Source, name_of
@@ -17,7 +20,9 @@ NAME = "cache"
 ANSWERS = "cache"
 SAFETY = ALIKE
 _ENDS = {"shuffle", "repeat", "batch", "padded_batch", "prefetch", "cache"}
-_RANDOM = ("random", "augment", "uniform", "dropout", "noise")
+_RANDOM = ("random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle")
+# Packages of which a function is random only if its name says so.
+_KNOWN = {"tensorflow", "keras", "numpy", "scipy", "PIL", "cv2", *sys.stdlib_module_names}
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -54,10 +59,34 @@ def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
 
 
 def _random(source: Source, call: ast.Call) -> bool:
-    """Return whether a map's function seems to be random, or is not in the script."""
+    """Return whether a map's function, or what it uses, seems to be random or is not in the script."""
     if name_of(call) != "map" or not call.args:
         return False
-    given = call.args[0]
-    function = source.function(given.id) if isinstance(given, ast.Name) else given
-    text = source.words(function).casefold() if function is not None else "random"
-    return any(word in text for word in _RANDOM)
+    waiting: list[ast.AST] = [call.args[0]]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if any(word in source.words(node).casefold() for word in _RANDOM):
+            return True
+        parts = [*ast.walk(node)]
+        bound = {each.arg for each in parts if isinstance(each, ast.arg)}
+        bound |= {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        free = {each.id: source.meanings(each.id) for each in parts if isinstance(each, ast.Name)}
+        called = {_base(each.func) for each in parts if isinstance(each, ast.Call)} | {_base(node)}
+        for name, meanings in free.items():
+            if name not in bound:
+                waiting += meanings
+                known = meanings or hasattr(builtins, name) or source.package(name) in _KNOWN
+                if name in called and not known:
+                    return True
+    return False
+
+
+def _base(node: ast.AST) -> str:
+    """Return the name before the first dot; "" without."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

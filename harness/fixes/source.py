@@ -134,6 +134,21 @@ class Source:
             and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
         ]
 
+    def meanings(self, name: str) -> list[ast.AST]:
+        """Return the values, functions and classes of a name."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        made = (node for node in ast.walk(self.tree) if isinstance(node, kinds) and node.name == name)
+        return [*self._values_of(name), *made]
+
+    def package(self, name: str) -> str:
+        """Return the package that the script imports as a name, or from which; "" if it is none."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                for alias in node.names:
+                    if name == (alias.asname or alias.name.partition(".")[0]):
+                        return (getattr(node, "module", None) or alias.name).partition(".")[0]
+        return ""
+
     def function(self, name: str) -> ast.FunctionDef | None:
         """Return the function of this name."""
         return next(

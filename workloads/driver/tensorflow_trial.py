@@ -237,7 +237,8 @@ class Trial:
             self._tell_of_late_settings(text, before)
         if job.meter.steps:
             self._shared.step_ns[variant] = job.meter.step_ns
-            self._shared.sample_ns[variant] = job.meter.step_ns * job.meter.steps / job.meter.samples
+            whole_ns = job.meter.step_ns + job.meter.between_ns
+            self._shared.sample_ns[variant] = whole_ns * job.meter.steps / job.meter.samples
         if variant != BASELINE and measured and spec.evaluate:
             self._report_script(variant, text, fixes)
 

@@ -56,6 +56,7 @@ class Meter:
         clock: CLOCK_MONOTONIC in nanoseconds.
         steps, samples: number dispatched since `begin`.
         step_ns: most recent step time, nanoseconds.
+        between_ns: share of a step in the ends of epochs, if known.
         loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
             None right after an epoch ends.
         written: number of windows written.
@@ -72,6 +73,7 @@ class Meter:
     steps: int = 0
     samples: int = 0
     step_ns: float = 0.0
+    between_ns: float = 0.0
     loss: Callable[[], float | None] | None = None
     written: int = 0
     _machine: Machine | None = None

@@ -234,7 +234,13 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
         end_ns: float = time.monotonic_ns() - ends.ended_ns
         if few:
             end_ns += ends.validation_ns * (batches - few) / few
-        job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
+        _report_ends(job, end_ns / (steps * call.steps_per_batch))
+
+
+def _report_ends(job: Job, step_ns: float) -> None:
+    """Report the share of a step in the ends of epochs."""
+    job.meter.between_ns = step_ns
+    job.metric(BETWEEN_EPOCHS, step_ns / 1e9)
 
 
 def _validation_batches(call: Call) -> int:
@@ -311,7 +317,7 @@ def _run(
         )
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
-        job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
+        _report_ends(job, seconds * 1e9 / (call.steps_per_epoch * call.steps_per_batch))
     return result, boundaries
 
 

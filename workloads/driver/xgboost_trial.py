@@ -248,15 +248,21 @@ def _train(trees: Trees, call: dict[str, Any], meter: Meter) -> Any:
     rounds = call["num_boost_round"]
     boundaries = Boundaries(meter, call["dtrain"].num_row(), rounds)
     params = {"seed": trees.spec.seed, **call["params"]}
-    callbacks = [*(call["callbacks"] or ()), boundaries]
-    booster = TRAIN(
-        **{
-            **call,
-            "params": params,
-            "callbacks": callbacks,
-            "num_boost_round": rounds if meter.full else ENDLESS,
+    own = list(call["callbacks"] or ())
+    given = {**call, "params": params, "callbacks": [*own, boundaries]}
+    if not meter.full:  # measuring may take more rounds than the script
+        lasting = [each for each in own if not isinstance(each, xgb.callback.EarlyStopping)]
+        given |= {
+            "callbacks": [*lasting, boundaries],
+            "early_stopping_rounds": None,
+            "num_boost_round": ENDLESS,
         }
-    )
+    booster = TRAIN(**given)
+    if not (meter.full or meter.written):
+        raise ScriptError(
+            f"The training ended after {meter.steps} rounds, before it was measured. Leave out the callback that "
+            "ends it."
+        )
     if trees.spec.device == "gpu":
         _require_gpu(booster)
     if meter.full:
