@@ -2,8 +2,8 @@
 
 Why: what lies before the cache runs in the first epoch only.
 Safety: random changes of samples stay behind the cache, so training sees the same distribution: what a map uses is
-followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the samples
-of an epoch fit into half of the free memory.
+followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the
+samples of an epoch fit into half of the free memory.
 """
 
 from __future__ import annotations
