@@ -83,6 +83,23 @@ def test_a_script_may_close_its_streams_and_run_its_own_rounds(boosted):
     assert whole.metric(BASELINE, "training_s") > 0
 
 
+def test_early_stopping_does_not_end_a_measurement_and_another_callback_says_why(boosted):
+    stopping = (
+        'early_stopping_rounds=1, callbacks=[xgboost.callback.EarlyStopping(1)], evals=[(test, "test")]'
+    )
+    done = boosted(change=lambda text: text.replace('evals=[(test, "test")]', stopping), steps=200)
+    assert [each["steps"] for each in done.of("window")] == [200, 200]
+    own = (
+        "class End(xgboost.callback.TrainingCallback):\n    def after_iteration(self, model, epoch, log):\n"
+        "        return epoch > 1\nbooster = "
+    )
+    done = boosted(
+        change=lambda text: text.replace("booster = ", own).replace("evals=", "callbacks=[End()], evals="),
+        code=1,
+    )
+    assert "Leave out the callback that ends it" in done.message
+
+
 def test_a_script_without_training_and_a_missing_gpu_are_errors(boosted):
     done = boosted(change=lambda text: text.partition("booster = ")[0], code=1)
     assert "ended without a call of xgboost.train" in done.message
