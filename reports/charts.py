@@ -21,7 +21,7 @@ from harness.model.device import is_gpu
 from reports.text import harmless
 
 PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
-_LETTER_PX = 6.3  # average width in labels
+_LETTER_PX, _CAPITAL_PX = 6.3, 8.2  # average widths in labels
 INK, INK_2, RULE = "var(--ink)", "var(--ink-2)", "var(--rule)"
 
 Spec = Mapping[str, Any]
@@ -192,7 +192,8 @@ def dot_plot(
 
 def _width_px(texts: Iterable[str]) -> int:
     """Return a width that fits each of some texts, up to half of a printed page."""
-    return min(10 + round(_LETTER_PX * max(map(len, texts), default=0)), PRINT_WIDTH_PX // 2)
+    widths = (sum(_CAPITAL_PX if each.isupper() else _LETTER_PX for each in text) for text in texts)
+    return min(10 + round(max(widths, default=0)), PRINT_WIDTH_PX // 2)
 
 
 def _unity(x: alt.X, around: float) -> alt.Chart:

@@ -90,7 +90,9 @@ def explanation(finding: Finding) -> str:
         Cause.PYTHON_IN_STEP: "The step calls Python functions.",
         Cause.RETRACING: "The step is compiled again for each new batch shape.",
         Cause.KERAS_LOOP: "Keras adds this time to the same steps in a custom loop.",
-        Cause.EPOCHS: "Much time passes between epochs, or calls: validation, callbacks and a new iterator.",
+        Cause.EPOCHS: "Much time passes between calls: each makes a new iterator."
+        if "predicts" in facts
+        else "Much time passes between epochs: validation, callbacks and a new iterator.",
         Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
         Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
         Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
@@ -163,7 +165,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
     Cause.RETRACING: "pad batches to a few fixed shapes",
     Cause.KERAS_LOOP: "multiple steps per call",
-    Cause.EPOCHS: "more samples per epoch or call, validation less often (validation_freq)",
+    Cause.EPOCHS: "more samples per epoch, validation less often (validation_freq)",
     Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
     Cause.STEAL: "use an instance with dedicated CPUs",
     Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
@@ -189,6 +191,8 @@ def fix(finding: Finding | None) -> str:
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
         return "compile with XLA"
+    if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
+        return "one call with more samples; for small inputs model(x) or predict_on_batch"
     return FIXES[finding.cause] if finding else ""
 
 

@@ -353,7 +353,10 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     records = [
         {
             **(span(each.throughput) if each.throughput else {}),
-            "row": point_words(each.point),
+            # The names of several axes would not fit.
+            "row": ", ".join(scalar_word(value) for _, value in each.point)
+            if len(sweep.axes) > 1
+            else point_words(each.point),
             "text": f"{numbers.speed(each.throughput)} {_outcome(sweep, each)}",
             "name": numbers.interval(each.throughput),
             "colour": device_colour(sweep.device),
@@ -363,7 +366,7 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     return dot_plot(
         f"figure-sweep-{number}",
         f"{title} on {device_name(sweep.device)}, {variant_name(sweep.variant)}: samples per second",
-        {"": records},
+        {", ".join(sweep.axes) if len(sweep.axes) > 1 else "": records},
         table=sweep_table(sweep),
     )
 

@@ -94,7 +94,8 @@ def escape_html(value: object) -> object:
 
 def coded(text: str) -> Markup:
     """Escape text for HTML and format text in backticks as code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape(harmless(text))))  # noqa: S704 - escaped
+    escaped = str(escape(harmless(text)))  # re.sub on Markup escapes once more
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escaped))  # noqa: S704
 
 
 def breakable(name: str) -> Markup:

@@ -10,6 +10,7 @@ from harness.analysis.versus import gate, versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section
 from harness.model.run import Options
+from harness.model.workload import BESIDE
 from harness.run.recording import read_extract_file
 from reports.compare_page import shown_runs
 from tests import builders
@@ -83,6 +84,17 @@ class TestComparable:
         assert (result.section, result.field, result.values) == (section, field, ("one", "other"))
         assert not result.comparable
         assert any(section in each.not_comparable for each in compared.results)
+
+    @pytest.mark.parametrize(
+        ("source", "field", "comparable"),
+        [("cifar100-mlp", "cifar100-mlp Python files", False), (f"{BESIDE}a", f"{BESIDE}a", True),
+         ("/data/x", "/data/x file", False)],
+    )  # fmt: skip
+    def test_python_files_decide_and_others_beside_them_are_only_shown(self, source, field, comparable):
+        run = builders.cpu_run(trials=1)
+        manifests = [replace(run.manifest, sources={source: value}) for value in ("one", "other")]
+        compared = versus([extract(analyse(replace(run, manifest=each))) for each in manifests])
+        assert [(each.field, each.comparable) for each in compared.differences] == [(field, comparable)]
 
     @pytest.mark.parametrize(
         ("section", "field"), [(Section.IMAGES, "trees-cpu"), (Section.SOFTWARE, "xgboost")]

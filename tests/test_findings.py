@@ -6,10 +6,12 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Metric, Run
+from reports.messages import explanation, fix
 from tests.builders import BUSY_GPU, GpuLoad, VariantSpeed, run, taking
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
+    BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
     CUSTOM_LOOP,
@@ -58,6 +60,21 @@ def test_the_framework_part_has_a_cause(metrics: dict[str, float], cause: Cause)
     assert finding.cause is cause
     assert finding.share.median == pytest.approx(0.75, abs=0.02)
     assert finding.gain == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("params", "advice"), [({}, "validation"), ({"trains": False}, "predict_on_batch")])
+def test_time_between_calls_of_predict_is_not_that_of_training(params: dict[str, bool], advice: str) -> None:
+    played = with_metrics(run({"gpu0": FRAMEWORK}, noise=0.001, min_accuracy=0), **{BETWEEN_EPOCHS: 0.2})
+    trials = [
+        replace(
+            each, variants=tuple(replace(info, params={**info.params, **params}) for info in each.variants)
+        )
+        for each in played.trials
+    ]
+    finding = first(replace(played, trials=tuple(trials)))
+    assert finding.cause is Cause.EPOCHS
+    assert advice in fix(finding)
+    assert ("validation" in explanation(finding)) is not bool(params)
 
 
 def test_without_callbacks_the_loop_of_keras_stays() -> None:

@@ -11,7 +11,7 @@ from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
 from harness.model.run import Options
 from harness.model.variants import BREAKDOWN
-from harness.model.workload import Data, Rung, Workload
+from harness.model.workload import BESIDE, Data, Rung, Workload
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
 from harness.run.plan import plan_trials, resolve_devices, resolve_variants, with_cpu_to_compare
@@ -265,8 +265,10 @@ def test_sources_tell_what_changed(folder: Path) -> None:
         return sources(select(["other/train.py", "cifar10-mlp"]), [mount])
 
     before = hashes()
-    assert set(before) == {"workloads", "train", "cifar10-mlp", str(mount)}
-    for path, changed in (("other/helper.py", "train"), ("data/deep/b.csv", str(mount)), ("two.py", None)):
+    beside = f"{BESIDE}train"
+    assert set(before) == {"workloads", "train", beside, "cifar10-mlp", str(mount)}
+    files = {"other/helper.py": "train", "other/a.csv": beside, "data/deep/b.csv": str(mount), "two.py": None}
+    for path, changed in files.items():
         (folder / path).write_text("changed")
         after = hashes()
         assert {name for name in before if before[name] != after[name]} == ({changed} if changed else set())

@@ -19,7 +19,8 @@ from reports.frame import environment
 from reports.messages import limit
 from reports.overview import rows
 from reports.page import figures_of, render_html
-from tests import builders
+from reports.speed_charts import sweep_figure
+from tests import builders, special_runs
 from tests import report_pages as pages
 from tests.report_pages import RUNS, analysis, page
 from workloads.protocol import BASELINE
@@ -222,3 +223,19 @@ def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):
     assert charts_code(folder) == pages.javascript()
     (tmp_path / "file").write_text("")
     assert charts_code(tmp_path / "file" / "charts") == pages.javascript(), "generated if it cannot be cached"
+
+
+@pytest.mark.parametrize(
+    ("axes", "heading", "label", "width_px"),
+    [
+        ({"BATCH_SIZE": (64, 128), "UNITS": (1, 2)}, "BATCH_SIZE, UNITS", "128, 2", 30),
+        ({"MOMENTUM_RATE": (0.001, 0.01)}, "", "MOMENTUM_RATE=0.001", 141),  # as Chromium draws it
+    ],
+)
+def test_the_points_of_a_sweep_can_be_told_apart(axes, heading, label, width_px):
+    (sweep,) = analyse(special_runs.sweep_run(axes)).sweeps
+    (panel,) = sweep_figure(sweep, "a sweep", 1).spec["vconcat"]
+    axis = panel["layer"][0]["encoding"]["y"]["axis"]
+    assert panel["title"] == heading
+    assert label in str(panel)
+    assert axis["labelLimit"] >= width_px

@@ -33,7 +33,7 @@ from reports.numbers import speed
 from reports.overview import rows
 from reports.page import render_html, render_markdown
 from reports.terminal import summary
-from reports.text import code_block, escape_markdown, harmless
+from reports.text import code_block, coded, escape_markdown, harmless
 from tests import builders
 from tests.comparisons import COMPARISONS, again, comparison, whole
 from tests.recordings import NAMES, SUITE, TWO_GPUS, recording
@@ -124,6 +124,7 @@ def test_hostile_names_have_no_effect_in_markdown():
 def test_escapes(raw, escaped):
     assert escape_markdown(raw) == escaped
     assert code_block("```\nx").startswith("````\n"), "longer than those in the code"
+    assert coded("<b>: `pip install x`") == "&lt;b&gt;: <code>pip install x</code>"
     for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):  # formulas in CSV
         assert cell(text)[0] in "'\ufffd"
     assert [cell(value) for value in ("cpu", -1.5, None, True)] == ["cpu", -1.5, "", "yes"]

@@ -44,6 +44,12 @@ class Case:
         return is_gpu(self.device)
 
     @property
+    def predicts(self) -> bool:
+        """Whether the script's call does not train."""
+        infos = (info for trial in self.trials for info in trial.variants if info.variant == BASELINE)
+        return any(info.params.get("trains") is False for info in infos)
+
+    @property
     def gpus(self) -> tuple[str, ...]:
         """The GPUs of the device, as "gpu0"."""
         return gpu_names(self.device)

@@ -13,6 +13,7 @@ from harness.model.analysis import Analysis, find_by_key
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
+from harness.model.workload import BESIDE
 from workloads.protocol import BASELINE, TUNED
 
 # Other variants only serve to break down the step time.
@@ -115,7 +116,9 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
         declared = {name: value for name, value in asdict(workload).items() if name not in _DESCRIPTION}
         yield Section.WORKLOADS, f"{workload.name} declaration", _digest(declared)
     for name, digest in run.manifest.sources.items():
-        yield Section.WORKLOADS, "workloads package" if name == "workloads" else f"{name} file", digest
+        label = f"{name} file" if name.startswith("/") else f"{name} Python files"
+        label = {"workloads": "workloads package"}.get(name, label)
+        yield Section.WORKLOADS, name if name.startswith(BESIDE) else label, digest
 
 
 def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:

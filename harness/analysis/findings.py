@@ -147,6 +147,8 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
         # What changes during the measurement has a wide interval, but a large share is never by chance.
         if share.median >= smallest and (share.low > 0.0 or share.median >= CERTAIN_SHARE):
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
+            if cause is Cause.EPOCHS and case.predicts:
+                facts = {"predicts": 1.0}
             finding = case.finding(cause, share, *parts, facts=facts)
             yield replace(finding, gain=speedup_without(share.median), stages=stages)
     yield from clock_findings(case)

@@ -23,6 +23,7 @@ from harness.model.comparison import (
 )
 from harness.model.device import is_gpu
 from harness.model.platform import target_for
+from harness.model.workload import BESIDE
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
 _Samples = Mapping[Key, Sample]
@@ -180,7 +181,7 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
     fields = [(Section.IMAGES, target_for(image, gpu=gpu)), (Section.DATA, speed.workload)]
     fields += [(Section.SOFTWARE, name) for name in (*_FRAMEWORKS.get(image, ()), *_COMMON)]
     fields += [(Section.SETTINGS, name) for name in run.facts.get(Section.SETTINGS, {})]
-    names = (f"{speed.workload} declaration", f"{speed.workload} file", "workloads package")
+    names = (f"{speed.workload} declaration", f"{speed.workload} Python files", "workloads package")
     fields += [(Section.WORKLOADS, name) for name in names]
     if speed.variant == BASELINE:
         fields.append((Section.WORKLOADS, batch_field(speed.workload, speed.device)))
@@ -197,7 +198,7 @@ def not_comparable(run: Extract, speed: Speed, reference: Facts) -> tuple[Sectio
 def _is_decisive(section: Section, name: str) -> bool:
     if section is Section.SOFTWARE:
         return name in _SOFTWARE
-    return section in _DECISIVE and name not in _HARMLESS
+    return section in _DECISIVE and name not in _HARMLESS and not name.startswith(BESIDE)
 
 
 def gate(versus: Versus) -> Gate:

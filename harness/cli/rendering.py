@@ -74,6 +74,8 @@ def output_paths(
     check_names("format", selected, files)
     if str(target) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
         target = STDOUT
+    with on_disk(target or folder):  # the parent of a path may be closed
+        (target or folder).exists()
     suffix = target.suffix.lower() if target else ""
     matching = [name for name, file in files.items() if Path(file).suffix == suffix] or list(files)
     if target and suffix[1:].isalpha() and len(matching) == len(files) and not target.is_dir():

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from harness.errors import UsageError
+from harness.errors import UsageError, on_disk
 from harness.model.run import Options
 
 Command = Callable[..., None]
@@ -82,8 +82,9 @@ def _seconds(text: str) -> float:
 
 
 def _folder(path: Path) -> Path:
-    if path.is_dir() or not (path.exists() or path.suffix == ".html"):
-        return path
+    with on_disk(path):  # its parent may be closed
+        if path.is_dir() or not (path.exists() or path.suffix == ".html"):
+            return path
     raise UsageError(
         f"--out {path} is a file, not a folder.",
         hint="Give a folder for runs, e.g. --out runs. To save a report elsewhere: tfbench report runs --out x.html",

@@ -339,8 +339,8 @@ class Manifest:
         rerun_of: id of the run that this one repeats, or "".
         command: the command line that repeats this run exactly.
         prices: used for costs; a report can use others.
-        sources: workload -> SHA-256 of its script's folder; "workloads" -> of the package that runs them all; path of
-            a mount -> of its files.
+        sources: workload -> SHA-256 of the Python files in its script's folder; BESIDE and workload -> of the others;
+            "workloads" -> of the package that runs them all; path of a mount -> of its files.
     """
 
     run_id: str

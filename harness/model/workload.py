@@ -12,6 +12,9 @@ Suite = Literal["default", "gpu", "cpu", "extra"]
 # Units of published results; see Published.
 UNITS = ("s", "samples/s", "ratio", "requests ratio", "gain", "accuracy", "utilisation")
 
+# Before the name of a workload: the files beside its script that are not Python, as one hash of a run's sources.
+BESIDE = "files beside "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import workloads
 from harness.errors import UsageError, unknown
-from harness.model.workload import Workload
+from harness.model.workload import BESIDE, Workload
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 
@@ -81,18 +81,26 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
 
 
 def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[str, str]:
-    """Return the SHA-256 of each workload's folder by name, of the driver as "workloads", and of each mount."""
+    """Return the SHA-256 of each workload's Python files by name, of the driver as "workloads", and of each mount.
+
+    Other files beside a user's script, which it may read or not, follow as BESIDE and the name.
+    """
     shared = hashlib.sha256()
     for path in sorted(
         (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").glob("*.py"), *_COMPONENTS.glob("*.py"))
     ):
         shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
-    own = {entry.workload.name: folder_sha256(entry.path.parent) for entry in entries}
+    own = {entry.workload.name: folder_sha256(entry.path.parent, python=True) for entry in entries}
+    own |= {
+        f"{BESIDE}{entry.workload.name}": folder_sha256(entry.path.parent, python=False)
+        for entry in entries
+        if not entry.path.is_relative_to(_FOLDER)
+    }
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 
-def folder_sha256(path: Path) -> str:
-    """Return a hash of a file, or of the names and contents of all files below a folder.
+def folder_sha256(path: Path, *, python: bool | None = None) -> str:
+    """Return a hash of a file, or of the names and contents of files below a folder: all, or Python's or others only.
 
     Above MAX_BYTES in total, size and time stand for the content; above MAX_FILES, only Python files directly in
     the folder count.
@@ -102,6 +110,8 @@ def folder_sha256(path: Path) -> str:
     found = sorted(itertools.islice(_files(path), MAX_FILES + 1))
     if len(found) > MAX_FILES:
         found = sorted(each for each in path.glob("*.py") if _state(each))
+    if python is not None:
+        found = [each for each in found if (each.suffix == ".py") is python]
     # A program may remove its files meanwhile.
     states = {each: state for each in found if (state := _state(each))}
     whole = sum(state.st_size for state in states.values()) <= MAX_BYTES

@@ -98,7 +98,7 @@ def test_what_a_script_reads_and_writes(tmp_path: Path) -> None:
     assert "told 1,2 3 ['--fast'] mild" in log
     assert sorted(each.name for each in path.parent.iterdir()) == ["checkpoints", "good.py", "settings.txt"]
     assert [each.name for each in (path.parent / "checkpoints").iterdir()] == ["old"]
-    assert set(bench.read().manifest.sources) == {"workloads", "good", str(data)}
+    assert set(bench.read().manifest.sources) == {"workloads", "good", "files beside good", str(data)}
 
 
 def test_failures_of_workloads(tmp_path: Path) -> None:

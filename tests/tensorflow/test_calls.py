@@ -158,7 +158,14 @@ def test_a_script_that_does_not_train_is_measured_as_keras_runs_it(drive, call):
     variants = [BASELINE, CUSTOM_LOOP, MODEL_ONLY, INPUT_ONLY, WITHOUT_LAUNCH, WITHOUT_INPUT]
     done = drive(f"{HEAD}made().{call}", variants=variants, window_s=0.1)
     assert done.per_step() == dict.fromkeys(variants, 20), done.of("needless") + done.of("left-out")
+    assert done.of("variant")[0]["params"]["trains"] is False
     assert done.of("requests") == []
+
+
+@pytest.mark.parametrize(("steps", "end"), [(4, "Repeat it."), (0, "Repeat it, or use --profile smoke.")])
+def test_an_input_that_is_too_short_has_advice(drive, steps, end):
+    text = f"{HEAD}made().predict((x[:4],) for _ in range(3))"
+    assert drive(text, code=1, steps=steps).message.endswith(f"the input is too short. {end}")
 
 
 @pytest.mark.parametrize("call", ["predict(data)", "evaluate(data)", "predict(endless(), steps=10)"])

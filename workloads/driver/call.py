@@ -236,6 +236,7 @@ class Call:
         sent = getattr(self.arguments["x"], "dtype", None)
         predicts = sent is not None and not self.trains
         return {
+            **({} if self.trains else {"trains": False}),
             **({"input_type": tf.as_dtype(sent).name} if predicts else {}),
             "batch_size": self.epoch.batch // self.steps_per_batch,
             "epochs": self.epochs,

@@ -311,9 +311,10 @@ def _run(
     finally:
         call.model.__dict__.pop("_should_eval", None)
     if not (meter.full or meter.written):
+        smoke = "" if job.spec.steps else ", or use --profile smoke"
         raise ScriptError(
             f"The call ended after {meter.steps} steps, before it was measured: the input is too short. "
-            "Repeat it, or use --profile smoke."
+            f"Repeat it{smoke}."
         )
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
