@@ -11,7 +11,7 @@ from workloads.protocol import Edit
 SAME = "same numbers"
 ALIKE = "statistically the same"
 NUMERICS = "changes numerics"
-LEARNING = "changes training, if any"
+LEARNING = "changes training"
 
 # Statements without a body.
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
