@@ -37,9 +37,10 @@ def require_writable(path: Path) -> Path:
     Raises:
         StoreError: it is not.
     """
+    nearest = nearest_existing(path)
     with on_disk(path):
         try:
-            tempfile.TemporaryFile(dir=nearest_existing(path)).close()
+            tempfile.TemporaryFile(dir=nearest).close()
         except OSError as error:
             error.filename = None  # of no use: the folder is named instead
             raise

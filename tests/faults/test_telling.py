@@ -38,7 +38,7 @@ ENVIRONMENT = {
     "LC_ALL": ("C", "none"),
     "TZ": ("", "none", ":/etc/passwd"),
     "TMPDIR": ("/nowhere",),
-    "HOME": ("/nowhere", ""),
+    "HOME": ("/proc/nowhere", ""),
     "XDG_CACHE_HOME": ("/dev/null", "relative"),
     "PYTHONWARNINGS": ("error::DeprecationWarning:none",),
     "PYTHONHASHSEED": ("0",),
