@@ -23,6 +23,7 @@ from workloads.protocol import (
     BASELINE,
     DEVICE_MEMORY,
     EVALUATE,
+    FIX_PREFIX,
     HOST_MEMORY,
     SAMPLES_TRAINED,
     STEADY,
@@ -166,7 +167,8 @@ def _batch_size(info: VariantInfo | None, measure: Measure) -> int:
 
     The mean of a variant that trains depends on how many short batches its windows include.
     """
-    declared = info.params.get("batch_size") if info and measures_speed(info.variant) else None
+    own = info and (measures_speed(info.variant) or info.variant.startswith(FIX_PREFIX))
+    declared = info.params.get("batch_size") if info and own else None
     return declared if isinstance(declared, int) else measure.batch
 
 

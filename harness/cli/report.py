@@ -32,7 +32,7 @@ def command(
     reference: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A run, report or extract of a machine of this kind, to compare it with; repeatable."
+            help="A run, report, extract or reference machine of this kind, to compare it with; repeatable."
         ),
     ] = None,
     verify: Annotated[
@@ -55,7 +55,9 @@ def command(
         suffixes = {name: Path(file).suffix for name, file in files.items()}
         files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
         folder = run.parent
-    others = read_extracts([NamedRun(path=path) for path in reference or ()], Terminal(err()))
+    shipped = recording.references()
+    named = [path if path.exists() else shipped.get(str(path), path) for path in reference or ()]
+    others = read_extracts([NamedRun(path=path) for path in named], Terminal(err()))
     analysis, renderers = report_renderers(run, price, others)
     paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     write_outputs(renderers, paths)

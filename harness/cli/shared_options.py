@@ -47,7 +47,8 @@ def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     parts = [value.partition("=") for value in values]
     # Only a variable of the environment may be empty.
     if not all(name and sign and (text or option == "--env") for name, sign, text in parts):
-        raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} name=value.")
+        example = "cpu=NAME or --image cuda=NAME" if option == "--image" else "name=value"
+        raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} {example}.")
     pairs = {name: text for name, _, text in parts}
     if len(pairs) < len(values):
         raise UsageError(

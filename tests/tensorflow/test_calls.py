@@ -212,7 +212,7 @@ print("NOT REACHED")
 """
 
 
-@pytest.mark.parametrize("mark", ["# tfbench: step", "#tfbench:step"])
+@pytest.mark.parametrize("mark", ["# tfbench: step", "#tfbench:step", "pass  # tfbench: step"])
 def test_a_loop_of_its_own_has_marked_steps(drive, mark):
     done = drive(HEAD + LOOP.replace("# tfbench: step", mark))
     assert done.per_step() == {BASELINE: 8}
@@ -423,6 +423,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         (LOOP.replace("step BATCH_SIZE", "step 'a'"), "'a'"),
         (LOOP.replace("# tfbench", "# other").replace("1000", "1"), "# tfbench: step BATCH_SIZE"),
         ("m = made()\nm.train_on_batch(x, y)\nm.evaluate(x, y)", "trains in a loop of its own. Mark"),
+        ("for _ in range(9):  # tfbench: step 8\n    pass", "a line of its own"),
         ("m = made()\nm.evaluate(x, y)\nm.train_on_batch(x, y)", "trains in a loop of its own. Mark"),
         (
             "s = tf.distribute.MirroredStrategy(['CPU:0'])\nwith s.scope():\n    m = made()\n"

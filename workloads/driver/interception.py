@@ -1,6 +1,6 @@
 """Take what a script trains with: its calls of Keras, or the steps of its own loop that it marks.
 
-The steps of a loop of the script's own end at comment lines `# tfbench: step BATCH_SIZE`.
+The steps of a loop of the script's own end at comments `# tfbench: step BATCH_SIZE`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
 _APPLY = tf.keras.optimizers.Optimizer.apply
-_MARK = re.compile(r"^(?P<indent>[ \t]*)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
+_MARK = re.compile(r"^(?P<code>.*?)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**9
 
@@ -184,7 +184,10 @@ def _marked(mark: re.Match[str]) -> str:
             f"`# tfbench: step {mark['samples'][:80]}`: give the number of samples, such as 32 or BATCH_SIZE; "
             "powers are **."
         )
-    return f"{mark['indent']}{_NAME}({mark['samples']})"
+    code = mark["code"].rstrip()
+    if code.endswith(":"):
+        raise ScriptError(f"`# tfbench: step {mark['samples']}` follows a colon: give it a line of its own.")
+    return f"{code}; {_NAME}({mark['samples']})" if code else f"{mark['code']}{_NAME}({mark['samples']})"
 
 
 class MarkedSteps:

@@ -136,6 +136,8 @@ def _advice(error: Exception) -> str:
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
             + _IMAGE_WITH.format(error.name)
         )
+    if isinstance(error, ImportError) and text.startswith("sklearn needs"):
+        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
     if "TensorBoard is not installed" in text:
         return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
     if isinstance(error, EOFError):
