@@ -20,7 +20,7 @@ from harness.run.recording import EXTRACT_SUFFIX, ExtractFile, open_run
 
 # Hashes of code, which changes after the release. Versions, data, batches and settings decide what is
 # comparable.
-HASHED = (" declaration", " Python files", " Python files", "workloads package", "image contents")
+HASHED = (" declaration", " file", " Python files", "workloads package", "image contents")
 FOLDER = Path(harness.run.__file__).with_name("references")
 
 

@@ -23,13 +23,13 @@ WRITE_EVERY_S = 1.0
 
 def _prom(path: Path | None) -> Path | None:
     """Reject other names: the collector does not read them, and the file is overwritten."""
-    if path is None or (path.suffix == ".prom" and (path.is_file() or not path.exists())):
-        return path
-    if path.suffix == ".prom":
+    if path and path.suffix != ".prom":
+        raise UsageError(f"--metrics-file {path} does not end in .prom.", hint=f"Name it {path.stem}.prom.")
+    if path and path.exists() and not path.is_file():
         raise UsageError(
             f"--metrics-file {path} is not a file.", hint="Name one; it is replaced every second."
         )
-    raise UsageError(f"--metrics-file {path} does not end in .prom.", hint=f"Name it {path.stem}.prom.")
+    return path
 
 
 MetricsFile = Annotated[

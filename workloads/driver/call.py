@@ -190,6 +190,8 @@ class Call:
             batch = rows(self.batch)
             return Epoch(batch, count, batch - rows(loader[count - 1]))
         epoch = _pipeline_epoch(self._as_given or self.dataset)
+        if self._as_given is None and not epoch.exact:  # has read the first batch
+            return epoch
         if self._as_given is None:
             # What follows batch() may have cut batches anew or joined them.
             first = rows(self.batch)

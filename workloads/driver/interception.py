@@ -131,15 +131,19 @@ class Interception:
         if self.call is not None:
             return PREDICT(model, **arguments) if self._goes_on else self._end()
         taken = Call(model, arguments)
-        if self._predicts or (self._first and not may_train()):
+        if self._predicts or self._only_infers():
             return self._take(taken)
         self.other = self.other or taken
         return PREDICT(model, **arguments)
 
+    def _only_infers(self) -> bool:
+        # Asked once: what names training stays imported.
+        return self._first and self.other is None and not may_train()
+
     def _evaluated(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is None:
             taken = Call(model, arguments)
-            if self._first and not may_train():
+            if self._only_infers():
                 return self._take(taken)
             self.other = self.other or taken
         if self.call is None or model is not self.call.model or self._goes_on:

@@ -178,7 +178,7 @@ def _caught_exit() -> Iterator[None]:
 
 @contextmanager
 def _scratch(script: Script) -> Iterator[Path]:
-    """Enter a folder with the script and links to its neighbours; leave it afterwards."""
+    """Enter a folder with the script and its neighbours; leave it afterwards."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
     links = _mirror(source.parent, folder, most=20_000)
@@ -212,8 +212,8 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
         with suppress(OSError):  # gone, not readable, or of a longer path than there can be
             for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
                 link = mirror / entry.name
-                readable = os.access(entry.path, os.R_OK | os.X_OK)
-                if entry.is_dir(follow_symlinks=False) and len(links) < most and readable:
+                own = entry.is_dir(follow_symlinks=False) and len(links) < most
+                if own and os.access(entry.path, os.R_OK | os.X_OK):
                     link.mkdir()
                     pending.append((Path(entry.path), link))
                 else:
