@@ -116,9 +116,8 @@ def _facts(run: Run) -> Iterator[tuple[Section, str, Any]]:
         declared = {name: value for name, value in asdict(workload).items() if name not in _DESCRIPTION}
         yield Section.WORKLOADS, f"{workload.name} declaration", _digest(declared)
     for name, digest in run.manifest.sources.items():
-        label = f"{name} file" if name.startswith("/") else f"{name} Python files"
-        label = {"workloads": "workloads package"}.get(name, label)
-        yield Section.WORKLOADS, name if name.startswith(BESIDE) else label, digest
+        kind = " package" if name == "workloads" else " file" if name.startswith("/") else " Python files"
+        yield Section.WORKLOADS, name if name.startswith(BESIDE) else f"{name}{kind}", digest
 
 
 def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:

@@ -90,28 +90,33 @@ def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[st
         (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").glob("*.py"), *_COMPONENTS.glob("*.py"))
     ):
         shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
-    own = {entry.workload.name: folder_sha256(entry.path.parent, python=True) for entry in entries}
-    own |= {
-        f"{BESIDE}{entry.workload.name}": folder_sha256(entry.path.parent, python=False)
-        for entry in entries
-        if not entry.path.is_relative_to(_FOLDER)
-    }
+    own: dict[str, str] = {}
+    for entry in entries:
+        folder, name = entry.path.parent, entry.workload.name
+        found = _found(folder)
+        own[name] = _digest(folder, [each for each in found if each.suffix == ".py"])
+        if not entry.path.is_relative_to(_FOLDER):
+            own[f"{BESIDE}{name}"] = _digest(folder, [each for each in found if each.suffix != ".py"])
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 
-def folder_sha256(path: Path, *, python: bool | None = None) -> str:
-    """Return a hash of a file, or of the names and contents of files below a folder: all, or Python's or others only.
+def folder_sha256(path: Path) -> str:
+    """Return a hash of a file, or of the names and contents of all files below a folder.
 
     Above MAX_BYTES in total, size and time stand for the content; above MAX_FILES, only Python files directly in
     the folder count.
     """
-    if path.is_file():
-        return file_sha256(path)
-    found = sorted(itertools.islice(_files(path), MAX_FILES + 1))
+    return file_sha256(path) if path.is_file() else _digest(path, _found(path))
+
+
+def _found(folder: Path) -> list[Path]:
+    found = sorted(itertools.islice(_files(folder), MAX_FILES + 1))
     if len(found) > MAX_FILES:
-        found = sorted(each for each in path.glob("*.py") if _state(each))
-    if python is not None:
-        found = [each for each in found if (each.suffix == ".py") is python]
+        found = sorted(each for each in folder.glob("*.py") if _state(each))
+    return found
+
+
+def _digest(folder: Path, found: Sequence[Path]) -> str:
     # A program may remove its files meanwhile.
     states = {each: state for each in found if (state := _state(each))}
     whole = sum(state.st_size for state in states.values()) <= MAX_BYTES
@@ -121,7 +126,7 @@ def folder_sha256(path: Path, *, python: bool | None = None) -> str:
             content = file_sha256(each) if whole else f"{state.st_size} {state.st_mtime_ns}"
         except OSError:  # not readable, nor by the script
             content = "-"
-        digest.update(f"{each.relative_to(path)} {content}\n".encode(errors="surrogateescape"))
+        digest.update(f"{each.relative_to(folder)} {content}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -202,7 +202,7 @@ def resolve_variants(
             for workload in workloads
         }
     named = {workload.name: _named_variants(workload) for workload in workloads}
-    whole = {workload.name: bool(workload.tuned) or workload.image != TENSORFLOW for workload in workloads}
+    made = {workload.name for workload in workloads if not workload.tuned and workload.image == TENSORFLOW}
     for variant in variants:
         if not any(usual(variant) in names for names in named.values()):
             raise unknown("variant", variant, dict.fromkeys(itertools.chain(*named.values())))
@@ -213,7 +213,7 @@ def resolve_variants(
                 for variant in variants
                 if usual(variant) in names
                 # Without a script of its own, tuned is made of the fixes that gained.
-                for each in ((variant,) if whole[name] or variant != TUNED else (BASELINE, FIXES, TUNED))
+                for each in ((BASELINE, FIXES, TUNED) if variant == TUNED and name in made else (variant,))
             )
         )
         for name, names in named.items()
