@@ -44,7 +44,11 @@ OTHERS: Mapping[str, str] = {
 # XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
-    *(f"workloads.driver.{name}" for name in ("ladder", "script", "timing")),
+    "workloads.readings",
+    *(
+        f"workloads.driver.{name}"
+        for name in ("ladder", "processes", "remedies", "results", "script", "timing", "trial")
+    ),
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"
@@ -52,7 +56,7 @@ COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
     "workloads.protocol": Rule(),
-    "workloads.driver.xgboost_trial": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
+    "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
     SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),
 }
 

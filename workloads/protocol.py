@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -62,6 +62,8 @@ COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
 # Accuracy on held-out data, and how many samples the model had been trained on then: in a trial of windows as many as
 # the baseline, which is slower.
 ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
+# The tightest latency bound that a server meets at a useful rate, in milliseconds; 0 if none.
+MET_BOUND_MS = "met_bound_ms"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
 # Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
@@ -87,6 +89,9 @@ CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "
 
 # The driver's exit code if fewer GPUs than Spec.gpus are registered, or work is not placed on them.
 NO_GPU_EXIT = 20
+
+# Types of error events of a process that died: killed for memory, stopped because it stalled, or otherwise.
+OUT_OF_MEMORY, STALLED, DIED = "OutOfMemory", "Stalled", "ProcessDied"
 
 # Image families; each has a CPU and a CUDA target.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
@@ -121,7 +126,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "start": {},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
-    # Start of a variant: its parameters and its changes from the baseline (see Change).
+    # A reading of a variant begins: what follows of this variant belongs to it.
+    "reading": {"variant": (str,)},
+    # What a variant is: its parameters and its changes from the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # How the script of a variant differs from the baseline's, as a unified diff; the whole text of tuned, or "";
     # and the remedies in it.
@@ -320,11 +327,15 @@ class EventWriter:
 
     Attributes:
         secrets: texts that messages and reasons do not contain.
+        planned: the variants of the trial.
+        listener: receives each event that this process writes; None for nobody.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self.secrets: Sequence[str] = ()
+        self.planned: Sequence[str] = ()
+        self.listener: Callable[[Mapping[str, Any]], None] | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event.
@@ -341,6 +352,8 @@ class EventWriter:
                 event[name] = event[name].replace(secret, "***")
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
+        if self.listener is not None:
+            self.listener(event)
 
     def metric(self, variant: str, name: str, value: float) -> None:
         """Write a metric of a variant, or of the trial for ""; a warning if it is not finite."""
@@ -378,6 +391,16 @@ def measures_speed(variant: str) -> bool:
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))
+
+
+def number_of(variant: str, *prefixes: str) -> int:
+    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
+    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
+
+
+def together(names: Sequence[str]) -> str:
+    """Return the variant with several remedies."""
+    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
 
 
 def check(event: Mapping[str, Any]) -> None:

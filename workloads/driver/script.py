@@ -8,18 +8,14 @@ there, because TensorFlow's autograph reads functions from their file.
 from __future__ import annotations
 
 import errno
-import faulthandler
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 import traceback
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -33,10 +29,7 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 _MOST_COPIED = 32 << 20
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
-# Whether the script's call has been measured.
-_measured = threading.Event()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 _IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
 _NO_NETWORK = (
     "Containers have no network. Download the file first and pass it with --mount PATH; "
@@ -48,57 +41,29 @@ class ScriptError(RuntimeError):
     """A script cannot be measured; the message ends with what to try."""
 
 
-class Taken(BaseException):
-    """Ends a script whose call has been taken. Not an Exception, so that scripts do not catch it."""
-
-
-def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stall_s: float = 0.0) -> None:
-    """Run a script until it ends or raises Taken.
+def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> None:
+    """Run a script until it ends.
 
     Args:
         names: additional names that it may use.
-        stall_s: see Spec.
 
     Raises:
         ScriptError: it failed by itself.
     """
-    process = os.getpid()
-    with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
-        module.__dict__.update(names)
-        _alarm(0.9 * stall_s)
-        try:
-            exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
-        except Taken:
-            return
-        except SystemExit as error:
-            if error.code:
-                text = f"{path.name} ended by itself: sys.exit({error.code!r})"
-                raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-        except Exception as error:
-            raise ScriptError(explained(error, path)) from error
-        finally:
-            if os.getpid() != process:  # a child that the script forked has come to its end
-                os._exit(0)
-
-
-def comes_to_its_call() -> None:
-    """Do not let the log say any more where the script stood before most of the stall limit was over."""
-    _alarm(0)
-
-
-def end_after(stall_s: float) -> None:
-    """Let a script whose call has been measured end before it goes on for the stall limit, and say where it stood."""
-    _measured.set()
-    _alarm(0.8 * stall_s)
-
-
-def _alarm(seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _on_alarm(number: int, frame: Any) -> None:
-    if _measured.is_set():
-        raise Taken
+    process, path = os.getpid(), _scratch(script)
+    module = _main(path, arguments)
+    module.__dict__.update(names)
+    try:
+        exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
+    except SystemExit as error:
+        if error.code:
+            text = f"{path.name} ended by itself: sys.exit({error.code!r})"
+            raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
+    except Exception as error:
+        raise ScriptError(explained(error, path)) from error
+    finally:
+        if os.getpid() != process:  # a child that the script forked has come to its end
+            os._exit(0)
 
 
 def may_train() -> bool:
@@ -159,26 +124,8 @@ def _advice(error: Exception) -> str:
     return ""
 
 
-@contextmanager
-def _caught_exit() -> Iterator[None]:
-    """Let os._exit end the script instead of the trial, except in the script's threads and children."""
-    leave, process = os._exit, os.getpid()
-
-    def end(status: int) -> None:
-        if os.getpid() == process and threading.current_thread() is threading.main_thread():
-            raise SystemExit(status)
-        leave(status)
-
-    os._exit = end  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os._exit = leave
-
-
-@contextmanager
-def _scratch(script: Script) -> Iterator[Path]:
-    """Enter a folder with the script and its neighbours; leave it afterwards."""
+def _scratch(script: Script) -> Path:
+    """Enter a folder with the script and its neighbours; return the script's path there."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
     links = _mirror(source.parent, folder, most=20_000)
@@ -188,16 +135,8 @@ def _scratch(script: Script) -> Iterator[Path]:
     _folders.add(folder)
     _copy_small(links)
     _keep_neighbours()
-    before = Path.cwd()
     os.chdir(folder)
-    try:
-        yield path
-    finally:
-        os.chdir(before)
-        # A later script may have a neighbour of the same name.
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", "") or "").startswith(f"{folder}{os.sep}"):
-                del sys.modules[name]
+    return path
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
@@ -274,27 +213,12 @@ def _own(path: Any, *, whole: bool) -> None:
             link.unlink()
 
 
-@contextmanager
-def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Let a module be `__main__`; restore what scripts change of the process."""
+def _main(path: Path, arguments: Sequence[str]) -> ModuleType:
+    """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
     sys.modules["__main__"] = module
     sys.argv = [str(path), *arguments]
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
-    _measured.clear()
-    signal.signal(signal.SIGALRM, _on_alarm)
-    # In the thread that stands, also if it waits in C. From another thread, reading its frames may crash.
-    faulthandler.register(signal.SIGALRM, file=2, all_threads=False, chain=True)
-    try:
-        with warnings.catch_warnings():
-            yield module
-    finally:
-        _alarm(0)
-        faulthandler.unregister(signal.SIGALRM)
-        sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    return module
