@@ -13,7 +13,7 @@ from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TU
 pytestmark = pytest.mark.tensorflow
 
 CALL = "made().fit(x[:96], y[:96], 8, callbacks=[Dies()] if DIES else [])\n"
-# The callback does what kills the process after some steps, when windows have been measured.
+# The callback does what kills the process after some steps.
 DIES = """
 import ctypes, os, signal, sys, time
 class Dies(keras.callbacks.Callback):
@@ -33,7 +33,7 @@ DEATHS = {
     "time.sleep(60)": "no event for",
     "os.kill(os.getpid(), signal.SIGSTOP)": "no event for",
 }
-FEW, MANY = 20, 10**6
+FEW, MANY = 6, 10**6
 
 
 def script(death: str, after: int) -> str:
