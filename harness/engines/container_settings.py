@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,6 +91,24 @@ def host_options(
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "2"}),
         **settable,
     }
+
+
+def with_inner(mounts: Sequence[Mount], mounted: Collection[str]) -> tuple[Mount, ...]:
+    """Return the mounts, and for each that is read-only one more for what is mounted below it.
+
+    Older engines make only the outer one read-only.
+
+    Args:
+        mounted: paths of this host's file systems.
+    """
+    inner = [
+        replace(mount, container=f"{mount.container}{path.removeprefix(str(host))}", host=Path(path))
+        for mount in mounts
+        if mount.read_only and (host := Path(os.path.realpath(mount.host)))
+        for path in sorted(mounted)
+        if host in Path(path).parents
+    ]
+    return (*mounts, *inner)
 
 
 def container_options(

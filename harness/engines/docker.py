@@ -25,6 +25,7 @@ from harness.engines.container_settings import (
     container_options,
     host_options,
     identity_for,
+    with_inner,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -72,6 +73,8 @@ class DockerEngine:
         # Also cleans up after Ctrl-C during the start, when nothing else refers to the container.
         with ExitStack() as cleanup:
             cleanup.enter_context(accessible(mounts, identity.host_ids))
+            file_systems = {each.mountpoint for each in psutil.disk_partitions(all=True)}
+            mounts = with_inner(mounts, file_systems)
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))

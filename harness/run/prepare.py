@@ -18,7 +18,7 @@ from harness.defaults import MEMORY_SHARE
 from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
-from harness.engines.local import WARNING, LocalEngine
+from harness.engines.local import UNPROTECTED, WARNING, LocalEngine
 from harness.errors import EngineError, StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
@@ -119,7 +119,10 @@ def _connect(name: str, progress: Progress) -> Engine:
             progress.line(f"Engine: {engine.info.name} {engine.info.version}")
             return engine
     progress.line(WARNING)
-    return LocalEngine()
+    local = LocalEngine()
+    if not local.protects:
+        progress.line(UNPROTECTED)
+    return local
 
 
 def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
@@ -233,6 +236,8 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
                 f"With the local engine, {option} would have no effect: it runs plain processes.",
                 hint=f"Use --engine docker with {option}.",
             )
+        if isinstance(engine, LocalEngine):
+            engine.require_safe({entry.path.parent for entry in resolved.entries}, resolved.options.mounts)
         targets = resolved.targets
         return {each: ensure_environment(each, paths.checkout, paths.cache, progress) for each in targets}
     for target in custom.keys() - set(resolved.targets):

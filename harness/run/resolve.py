@@ -37,7 +37,10 @@ from harness.wording import counted
 from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
 
 # Folders with the container's Python, which a mount would hide; those below them may be mounted.
-_SYSTEM_FOLDERS = [Path(f"/{name}") for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin")]
+_SYSTEM_FOLDERS = [
+    Path(f"/{name}")
+    for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin", "etc", "tmp", "run", "var")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,13 +231,18 @@ def _check_mounts(options: Options) -> None:
             raise UsageError(
                 f"--mount {path} does not exist.", hint="Give a file or a folder that scripts read."
             )
-        plain = Path(os.path.normpath(path))
-        own = len(plain.parts) < 2 or plain.parts[1] in ("proc", "sys", "dev", "tfbench")
-        if own or not plain.is_absolute() or plain in _SYSTEM_FOLDERS:
+        if hides(path):
             raise UsageError(
                 f"--mount {path} is not possible: it would hide a folder that the container needs.",
                 hint="Give the folder with the data.",
             )
+
+
+def hides(path: Path) -> bool:
+    """Return whether something at this path of a container would hide a folder that the container needs."""
+    plain = Path(os.path.normpath(path))
+    own = len(plain.parts) < 2 or plain.parts[1] in ("proc", "sys", "dev", "tfbench")
+    return own or not plain.is_absolute() or plain in _SYSTEM_FOLDERS
 
 
 def read_prices(text: str) -> Prices | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -27,10 +29,13 @@ from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload
 from harness.paths import Paths
-from harness.run.resolve import Resolved
+from harness.run.resolve import Resolved, hides
 from harness.run.runner import Job
 from harness.run.scripts import script_text
 from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
+
+# Entries below a script's folder among which links are looked for, and links that are followed.
+_MOST_ENTRIES, _MOST_LINKS = 5_000, 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,8 @@ def make_job(
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
+    places = {Path(mount.container) for mount in mounts}
+    mounts += (each for each in linked(entry.path.parent) if Path(each.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.environment.get("PYTHONPATH")))
     environment = {**options.environment, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.gpus:
@@ -92,6 +99,43 @@ def make_job(
         ),
         container=container,
     )
+
+
+def linked(folder: Path) -> list[Mount]:
+    """Return what links below a script's folder lead to outside of it, each at the place where its link leads.
+
+    Not what would hide a part of the container, such as the Python of a virtual environment.
+    """
+    found: dict[str, Mount] = {}
+    root = Path(os.path.realpath(folder))
+    pending, left = [root], _MOST_ENTRIES
+    while pending and left > 0 and len(found) < _MOST_LINKS:
+        with suppress(OSError):  # gone, or closed
+            for entry in os.scandir(pending.pop(0)):
+                left -= 1
+                path = Path(entry.path)
+                if entry.is_dir(follow_symlinks=False) and entry.name not in (".git", "__pycache__"):
+                    pending.append(path)
+                if entry.is_symlink() and _readable(path):
+                    host = Path(os.path.realpath(path))
+                    place = Path(os.path.normpath(FILE_DIR / path.parent.relative_to(root) / path.readlink()))
+                    around = host == root or root in host.parents or host in root.parents
+                    if not around and not _of_system(place):
+                        found[str(place)] = Mount(container=str(place), host=host)
+    return [found[place] for place in sorted(found)][:_MOST_LINKS]
+
+
+def _readable(path: Path) -> bool:
+    """Return whether a container may read a path; that of root has a user of its own."""
+    needed = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
+    return os.access(path, os.R_OK) and (os.getuid() != 0 or path.stat().st_mode & needed == needed)
+
+
+def _of_system(place: Path) -> bool:
+    own = {WORKLOADS_DIR, DATA_DIR, OUT_DIR, FILE_DIR, CUDA_CACHE_DIR}
+    if place.parts[1:2] == ("tfbench",):
+        return len(place.parts) < 3 or any(folder in (str(place), *map(str, place.parents)) for folder in own)
+    return hides(place) or place.parts[1] in ("usr", "opt", "etc", "bin", "sbin", "lib", "lib64")
 
 
 def spec_for(
