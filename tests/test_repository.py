@@ -115,7 +115,7 @@ class TestTrackedFiles:
 def test_only_the_command_line_prints_and_exits() -> None:
     """Programs of trials are exempt. Ruff finds `print`."""
     programs = {ROOT / f"harness/engines/{name}.py" for name in ("container_init", "read_only")}
-        exempt = {*(ROOT / "harness/cli").rglob("*.py"), *programs}
+    exempt = {*(ROOT / "harness/cli").rglob("*.py"), *programs}
     sources = {path for package in ("harness", "reports") for path in (ROOT / package).rglob("*.py")}
     exiting = re.compile(r"(?<![\w.])(?:(?:sys[.])?exit|typer[.]echo|sys[.]std(?:out|err)[.]write)\(")
     assert [path.name for path in sources - exempt if exiting.search(read(path))] == []
