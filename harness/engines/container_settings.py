@@ -14,11 +14,12 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
-from harness.defaults import SHARED_MEMORY_BYTES
+from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import PODMAN, Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
+from harness.secrets import without, without_secrets
 from harness.untrusted import printable
 
 UNPRIVILEGED = 10001
@@ -134,6 +135,14 @@ def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> di
     if library_path in gpu and image_environment.get(library_path):
         gpu[library_path] += ":" + image_environment[library_path]
     return {"HOME": "/tmp", **gpu, **spec.environment}  # noqa: S108
+
+
+def shown(output: bytes, hidden: Sequence[str]) -> str:
+    """Return the end of a trial's output, at most LOG_BYTES, as its log shows it."""
+    text = output[-LOG_BYTES:].decode("utf-8", "replace")
+    if hidden and len(output) > LOG_BYTES:
+        text = text.partition("\n")[2]  # the first line may begin within a secret
+    return without_secrets(without(text, hidden))
 
 
 def init_source() -> str:

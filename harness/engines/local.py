@@ -26,7 +26,7 @@ import psutil
 
 from harness.defaults import COPIED_BYTES, COPIED_FILES, LOG_BYTES
 from harness.engines import FILE_DIR, LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, init_source
+from harness.engines.container_settings import NO_GPU, init_source, shown
 from harness.engines.docker import oom_kills
 from harness.engines.owner import current_owner, owner_has_ended
 from harness.errors import EngineError
@@ -121,7 +121,7 @@ class LocalEngine:
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        return LocalProcess(process, root, others)
+        return LocalProcess(process, root, others, spec.hidden)
 
     def remove_stale(self) -> None:
         """Remove private folders of killed harnesses."""
@@ -252,8 +252,13 @@ class LocalProcess:
     """A started trial: its first process (container_init.py), which ends with its standard input, and its folder."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], root: Path, others: Sequence[psutil.Process]
+        self,
+        process: subprocess.Popen[bytes],
+        root: Path,
+        others: Sequence[psutil.Process],
+        hidden: Sequence[str],
     ) -> None:
+        self._hidden = hidden
         self._process = process
         self.pid: int | None = process.pid
         self.id = str(process.pid)
@@ -276,10 +281,10 @@ class LocalProcess:
         return self._exit
 
     def log(self) -> str:
-        """Return the last 64 KiB of stdout and stderr."""
+        """Return the last 64 KiB of stdout and stderr, without what is hidden."""
         if self._process.poll() is not None:
             self._reader.join(_GRACE_S)
-        return bytes(self._log).decode("utf-8", "replace")
+        return shown(bytes(self._log), self._hidden)
 
     def kill(self) -> None:
         """Kill it and its descendants; no error if it has ended."""
@@ -318,4 +323,4 @@ class LocalProcess:
         with self._process.stdout as stream:
             while chunk := os.read(stream.fileno(), 2**16):
                 self._log += chunk
-                del self._log[:-LOG_BYTES]
+                del self._log[: -LOG_BYTES - 1]

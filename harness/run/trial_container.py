@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -21,7 +22,6 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
-from harness.errors import secrets_in
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
@@ -29,10 +29,22 @@ from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import Data, Workload
 from harness.paths import Paths
-from harness.run.resolve import Resolved, hides
+from harness.run.resolve import Resolved, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
-from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
+from harness.secrets import forms, searched
+from workloads.protocol import (
+    BASELINE,
+    FIXES,
+    MACHINE,
+    PRIVATE,
+    SOAK,
+    TUNED,
+    Measuring,
+    Script,
+    Spec,
+    measures_speed,
+)
 
 # Entries below a script's folder among which links are looked for, and links that are followed.
 _MOST_ENTRIES, _MOST_LINKS = 5_000, 50
@@ -64,8 +76,8 @@ def make_job(
     ]
     places = {Path(mount.container) for mount in mounts}
     mounts += (each for each in linked(entry.path.parent) if Path(each.container) not in places)
-    modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.environment.get("PYTHONPATH")))
-    environment = {**options.environment, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
+    modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
+    environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
@@ -73,10 +85,15 @@ def make_job(
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    hidden = searched(options.environment, options.arguments)
+    if recorded(options) != options:
+        # The specification is a file of the run.
+        environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": forms(hidden)})
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
         environment=environment,
+        hidden=hidden,
         out=paths.cache,
         mounts=tuple(mounts),
         trial_id=trial.id,
@@ -174,14 +191,13 @@ def spec_for(
     return Spec(
         scripts=scripts,
         fixes=fixes_for(scripts[BASELINE].text, device) if tries_fixes else {},
-        arguments=options.arguments,
+        arguments=recorded(options).arguments,
         call=options.call,
         variants=trial.variants,
         device=device,
         gpus=len(trial.gpus),
         data=data,
         mounts=tuple(str(path) for path in options.mounts),
-        secrets=secrets_in(options.environment),
         requests=workload.requests,
         # Each variant gets an equal share of 80 % of the trial's time limit.
         whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.protocol import Script, reason_of
+from workloads.protocol import Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -342,7 +342,7 @@ def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
     sys.modules["__main__"] = module
-    sys.argv = [str(path), *arguments]
+    sys.argv = [str(path), *private().get("arguments", arguments)]
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
     _measured.clear()
