@@ -30,12 +30,16 @@ def file(tmp_path: Path) -> Path:
 def test_messages_have_no_secrets(file):
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)
-        writer.secrets = ['hunter"2']
+        writer.hidden = ['hunter"2', "baseline"]
         writer.write("start")
+        writer.write("facts", facts={"host": 'hunter"2', "cores": 2})
+        writer.write("script", variant="baseline", diff='+x = "hunter"2"', text="", fixes=["fix:xla"])
         writer.left_out("tuned", 'no access for hunter"2')
         writer.write("error", type="OSError", message='token=hunter"2')
     log = read_log(file)
     assert log.left_out == {"tuned": "no access for ***"}
+    assert log.facts == {"host": "***", "cores": 2}
+    assert (log.scripts[0].variant, log.scripts[0].diff) == ("baseline", '+x = "***"'), "names are no texts"
     assert log.error["message"] == "token=***"
 
 

@@ -136,6 +136,60 @@ def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, writ
     assert (tmp_path / "home/log.csv").read_text() == "old"
 
 
+def test_a_large_file_and_a_folder_elsewhere_can_be_written_too(run: Run, tmp_path: Path) -> None:
+    home = write_files(
+        tmp_path / "home",
+        {
+            "small.csv": "old",
+            "data/a.csv": "1",
+            "__pycache__/x.pyc": "",
+            "runs/1/plan.json": "",
+            "runs/1/manifest.json": "",
+        },
+    )
+    logs = write_files(tmp_path / "elsewhere", {"hist.csv": "history"})
+    for name in ("large.bin", "larger.bin"):
+        with (home / name).open("wb") as file:
+            file.truncate(40 << 20)
+    for name, target in (
+        ("logs", str(logs)),
+        ("same", "data"),
+        ("to-large", "large.bin"),
+        ("circle", "circle"),
+        ("up", ".."),
+    ):
+        (home / name).symlink_to(target)
+    seen = run(
+        "import os\n"
+        "number = os.open('to-large', os.O_WRONLY | os.O_TRUNC)\nos.write(number, b'new'); os.close(number)\n"
+        "open('larger.bin', 'r+b').write(b'!')\n"
+        "open('logs/hist.csv', 'w').write('new')\nopen('logs/more', 'w').write('2')\n"
+        "open('same/b.csv', 'w').write('2')\n"
+        "seen['read'] = [open('large.bin').read(), os.path.getsize('larger.bin'), open('data/b.csv').read()]\n"
+        "seen['files'] = sorted(os.listdir()), os.listdir('runs/1')"
+    )
+    assert seen["read"] == ["new", 40 << 20, "2"]
+    assert seen["files"] == (
+        [
+            "circle",
+            "data",
+            "large.bin",
+            "larger.bin",
+            "logs",
+            "runs",
+            "same",
+            "small.csv",
+            "to-large",
+            "train.py",
+            "up",
+        ],
+        [],
+    )
+    assert {path.name: path.read_text() for path in logs.iterdir()} == {"hist.csv": "history"}
+    assert [path.name for path in (home / "data").iterdir()] == ["a.csv"]
+    assert (home / "large.bin").stat().st_size == (home / "larger.bin").stat().st_size == 40 << 20
+
+
 @pytest.mark.parametrize(
     ("text", "message", "advice"),
     [

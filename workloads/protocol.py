@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
@@ -120,7 +122,12 @@ LONGEST_REASON = 300
 # Messages of events, in characters.
 LONGEST_MESSAGE = 2_000
 
+# The variable with what the harness tells the driver and records nowhere; see private.
+PRIVATE = "TFBENCH_PRIVATE"
+
 _NUMBER = (int, float)
+# Fields of events with names that tfbench gives, not texts.
+_NAMES = ("variant", "name", "scenario", "fixes", "type")
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # First line.
     "start": {},
@@ -257,14 +264,13 @@ class Spec(Measuring):
         scripts: the script of each variant that measures speed.
         fixes: remedies for the baseline's script: variant -> edits.
         tuned: the remedies that together are tuned, as an earlier trial found; None to find them.
-        arguments: command-line arguments of the scripts.
+        arguments: command-line arguments of the scripts, as they are recorded; see private.
         call: which of the script's calls of `fit` is measured, from 1.
         variants: variants to run; those of the breakdown are made from the baseline's call.
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: number of GPUs that the container must see; 0 for "cpu".
         data: data set of keras.datasets -> its folder inside the container.
         mounts: files and folders of the user, at their own paths.
-        secrets: names of environment variables whose values are not written into events.
         requests: what to measure of an inference script; None for training.
         whole_s: time limit of a variant's whole training in seconds, which falls back to windows if it would
             take longer; 0 for no limit.
@@ -285,7 +291,6 @@ class Spec(Measuring):
     gpus: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
     requests: Requests | None = None
     evaluate: bool = True
     whole_s: float = 0.0
@@ -322,18 +327,28 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
 
+@cache
+def private() -> Mapping[str, Any]:
+    """Return what the harness tells this process and no file: "arguments" of the scripts, texts to be "hidden".
+
+    The variable is removed, so that scripts do not print it.
+    """
+    found: Mapping[str, Any] = json.loads(os.environ.pop(PRIVATE, "{}"))
+    return found
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
 
     Attributes:
-        secrets: texts that messages and reasons do not contain.
+        hidden: texts that events do not contain.
         planned: the variants of the trial.
         listener: receives each event that this process writes; None for nobody.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self.secrets: Sequence[str] = ()
+        self.hidden: Sequence[str] = private().get("hidden", ())
         self.planned: Sequence[str] = ()
         self.listener: Callable[[Mapping[str, Any]], None] | None = None
 
@@ -347,13 +362,22 @@ class EventWriter:
             raise ProtocolError(f"event {kind!r}: fields {unknown} unknown")
         event = {"kind": kind, **fields}
         check(event)
-        for name in event.keys() & {"message", "reason"}:
-            for secret in self.secrets:
-                event[name] = event[name].replace(secret, "***")
+        if self.hidden:
+            event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
         if self.listener is not None:
             self.listener(event)
+
+    def _without(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for text in self.hidden:
+                value = value.replace(text, "***")
+        elif isinstance(value, dict):
+            return {name: self._without(each) for name, each in value.items()}
+        elif isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
+            return [self._without(each) for each in value]
+        return value
 
     def metric(self, variant: str, name: str, value: float) -> None:
         """Write a metric of a variant, or of the trial for ""; a warning if it is not finite."""

@@ -283,6 +283,8 @@ class Options:
     """Options given by the user; see `tfbench bench --help`.
 
     Attributes:
+        environment: variables of the scripts; runs do not record the values of most, see harness.secrets.
+        public_environment: likewise, whose values are recorded.
         params: parameter -> value as text; comma-separated values form a sweep axis.
     """
 
@@ -293,6 +295,7 @@ class Options:
     workloads: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    public_environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Path, ...] = ()
     call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
@@ -312,6 +315,11 @@ class Options:
     seed: int = 1
     price: str = ""
     cloud_metadata: bool = True
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """All environment variables of the scripts."""
+        return {**self.environment, **self.public_environment}
 
     @property
     def fixed_params(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import json
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.protocol import DIED, OUT_OF_MEMORY, STALLED
+from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, private
 
 # How often a process is looked at.
 _POLL_S = 0.02
@@ -107,7 +108,8 @@ class Processes:
             else:
                 os.set_inheritable(trace.fileno(), True)
                 command = [*self._command, str(trace.fileno()), task]
-                pid = os.posix_spawn(command[0], command, os.environ, setsid=True)
+                environment = {**os.environ, PRIVATE: json.dumps(dict(private()))}
+                pid = os.posix_spawn(command[0], command, environment, setsid=True)
             try:
                 status, how = self._wait(pid, before)
             finally:

@@ -1,8 +1,9 @@
 """Run a user's script as `__main__` in a scratch folder, and say in one sentence why it failed.
 
 The scratch folder has copies of the files beside the script, and links to the large ones, so that relative paths work
-as in the script's own folder, which is mounted read-only, and the script can write files. The script itself is a file
-there, because TensorFlow's autograph reads functions from their file.
+as in the script's own folder, and the script can write files. No path in it leads to a file of the user that can be
+written: engines show those read-only, or a copy of them. The script itself is a file there, because TensorFlow's
+autograph reads functions from their file.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.protocol import Script, reason_of
+from workloads.protocol import Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
 # Bytes beside a script that are copied, of 2 GiB for all its variants.
 _MOST_COPIED = 32 << 20
+# Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
+_NOT_READ = ("__pycache__", ".git")
+# Bytes below which a file system is full.
+_FULL = 1 << 20
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
@@ -109,19 +114,43 @@ def _advice(error: Exception) -> str:
         return "A script cannot ask for input here: pass values with --arg or --param."
     if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
         return _NO_NETWORK
-    read_only = "read-only file system" in text.lower() or "readonly database" in text
-    if read_only or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+    if "read-only file system" in text.lower() or "readonly database" in text:
         return (
-            "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it. Write new files "
-            "there: large ones beside it, and those of --mount, can only be read."
+            "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
+            "/tmp."
+        )
+    if "no space left on device" in text.lower():
+        full = [place for place in ("/dev/shm", tempfile.gettempdir()) if _free(place) < _FULL]  # noqa: S108
+        return f"{' and '.join(full) or 'Its folder'} is full. " + (
+            "Use threads instead of processes, or fewer of them."
+            if full == ["/dev/shm"]  # noqa: S108
+            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
+    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename)):
+        return (
+            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
+            "Let it lead to a folder that others may read."
+        )
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."
     return ""
+
+
+def _dangling(name: Any) -> Path | None:
+    """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
+    path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
+    parts = [folder / part for folder in _folders for part in (*reversed(path.parents), path)]
+    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
+
+
+def _free(folder: str) -> int:
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free
+    return _FULL
 
 
 def _scratch(script: Script) -> Path:
@@ -142,21 +171,43 @@ def _scratch(script: Script) -> Path:
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
     """Make folders with links to files, so that scripts can write beside files; return the links.
 
-    Folders beyond `most` links, and those that cannot be read, are linked as a whole.
+    Links between neighbours lead to their copies, and a link to a folder elsewhere is a folder. Folders beyond `most`
+    links, those that cannot be read, and those around the script are linked as a whole.
     """
     links: list[Path] = []
-    pending = [(source, target)]
+    root = os.path.realpath(source)
+    pending = [(source, target, frozenset[str]())]
     while pending:
-        folder, mirror = pending.pop(0)
-        with suppress(OSError):  # gone, not readable, or of a longer path than there can be
-            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-                link = mirror / entry.name
-                own = entry.is_dir(follow_symlinks=False) and len(links) < most
-                if own and os.access(entry.path, os.R_OK | os.X_OK):
+        folder, mirror, followed = pending.pop(0)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:  # gone
+            continue
+        if folder != source and {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:
+            continue  # a run of this script
+        for entry in entries:
+            link, path = mirror / entry.name, entry.path
+            with suppress(OSError):  # gone, or of a longer path than there can be
+                inside, through = True, followed
+                if entry.is_symlink():
+                    path = os.path.realpath(entry.path)
+                    if not os.path.exists(path):  # noqa: PTH110
+                        link.symlink_to(Path(entry.path).readlink())  # as its user knows it
+                        continue
+                    if path.startswith(f"{root}{os.sep}"):
+                        link.symlink_to(os.path.relpath(target / os.path.relpath(path, root), mirror))
+                        continue
+                    inside = path not in followed and not f"{root}{os.sep}".startswith(
+                        f"{path.rstrip(os.sep)}{os.sep}"
+                    )
+                    through = followed | {path}
+                if entry.is_dir() and entry.name in _NOT_READ:
+                    continue
+                if entry.is_dir() and inside and len(links) < most and os.access(path, os.R_OK | os.X_OK):
                     link.mkdir()
-                    pending.append((Path(entry.path), link))
+                    pending.append((Path(path), link, through))
                 else:
-                    link.symlink_to(entry.path)
+                    link.symlink_to(path)
                     links.append(link)
     return links
 
@@ -175,9 +226,10 @@ def _copy_small(links: Sequence[Path]) -> None:
 
 @cache
 def _keep_neighbours() -> None:
-    """Replace links of scratch folders by copies before they are written to: what lies beside a script stays.
+    """Replace links of scratch folders by copies before they are written to, so that a script can write a large file.
 
-    Sees what Python and h5py open. Writing large files in C++ fails in a container.
+    The user's files need no such care: they can only be read. Sees what Python and h5py open; what C++ and other
+    programs write to a link fails.
     """
     sys.addaudithook(_audit)  # for good: callbacks of the script may write in later variants
     h5py = sys.modules.get("h5py")  # imported by Keras
@@ -195,7 +247,7 @@ def _keep_neighbours() -> None:
 def _audit(event: str, arguments: Any) -> None:
     if event == "open":
         path, _, flags = arguments
-        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) and not flags & os.O_EXCL:
             _own(path, whole=not flags & os.O_TRUNC)
 
 
@@ -203,14 +255,22 @@ def _own(path: Any, *, whole: bool) -> None:
     """Let a path in a scratch folder be a file of its own, with the content of what it was a link to if `whole`."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         return
-    link = Path(os.fsdecode(path)).absolute()
-    if link.is_symlink() and link.is_file() and any(folder in link.parents for folder in _folders):
-        copy = link.with_name(f".{link.name}.copy")
-        if whole:
-            shutil.copy(link, copy)
+    link = Path(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - not as a link of the last part leads
+    for _ in range(40):  # links may lead in a circle
+        if not link.is_symlink() or not any(folder in link.parents for folder in _folders):
+            return
+        target = link.parent / link.readlink()
+        if any(folder in target.parents for folder in _folders):  # to a neighbour
+            link = Path(os.path.normpath(target))
+            continue
+        if target.is_file():
+            copy = link.with_name(f".{link.name}.copy")
+            if whole:
+                shutil.copy(link, copy)
+            else:
+                copy.touch()
             copy.replace(link)
-        else:
-            link.unlink()
+        return
 
 
 def _main(path: Path, arguments: Sequence[str]) -> ModuleType:
@@ -218,7 +278,7 @@ def _main(path: Path, arguments: Sequence[str]) -> ModuleType:
     module = ModuleType("__main__")
     module.__file__ = str(path)
     sys.modules["__main__"] = module
-    sys.argv = [str(path), *arguments]
+    sys.argv = [str(path), *private().get("arguments", arguments)]
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
     return module
