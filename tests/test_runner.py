@@ -187,7 +187,7 @@ class TestTimeouts:
         log = 'Thread 0x1 (most recent call first):\n  File "/tmp/script-x/mlp.py", line 7 in <module>\n'
         records = run_all(bench, Script(writes=good_events()[:2], code=None, log=log), Script())
         assert records[0].status is Status.TIMEOUT
-        assert "mlp.py stood in line 7" in records[0].message
+        assert "mlp.py:7 was still executing" in records[0].message
         assert "went on after its measured call" in records[0].message
         assert records[0].windows
 

@@ -24,6 +24,7 @@ from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Trial
+from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import sources
@@ -37,6 +38,7 @@ from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
+from workloads.protocol import shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,9 @@ def prepare(
     if not run_id:
         # Otherwise noticed only after the images are built, which takes minutes.
         require_writable(resolved.options.out)
+    for workload in resolved.workloads:
+        if lines := left_out(workload.scripts.get(workload.file, "")):
+            progress.line(f"{workload.file}: left out {'; '.join(shortened(line, 60) for line in lines)}")
     engine = _connect(resolved.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)

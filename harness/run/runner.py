@@ -27,6 +27,7 @@ from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from harness.untrusted import printable
 from harness.wording import point_words
+from workloads.cells import place
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 # Models that take this long compile for most of it, and their windows hardly differ between trials.
@@ -124,9 +125,11 @@ class Runner:
         status, message = stopped or trial_outcome(
             exit_, log, cause, job.container.memory_bytes, planned.variants
         )
-        if status is Status.TIMEOUT and (place := _PLACE.search(log_text)):
-            where = f"{place[1]} stood in line {place[2]}"
-            message = f"{where}. {_GOES_ON if log.variants else 'It came to no call of fit.'} {message}"
+        if status is Status.TIMEOUT and (at := _PLACE.search(log_text)):
+            ran = job.spec.scripts[BASELINE].text if BASELINE in job.spec.scripts else ""
+            where = place(at[1], ran, int(at[2]))
+            why = _GOES_ON if log.variants else "It came to no call of fit."
+            message = f"{where} was still executing. {why} {message}"
         if status is Status.FAILED and exit_ and 0 < exit_.code < FIRST_SIGNAL and not (log.error or stopped):
             message = f"{message} {_last_line(log_text)}".rstrip()
         if status is Status.ENGINE_LOST and not lost:

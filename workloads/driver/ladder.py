@@ -5,7 +5,6 @@ Standard library only: the remedies' edits were made on the host (harness/fixes)
 
 from __future__ import annotations
 
-import difflib
 import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -33,12 +32,6 @@ def applied(text: str, fixes: Iterable[Fix]) -> str:
         result += [content[done : edit.start], edit.text.encode()]
         done = edit.end
     return b"".join([*result, content[done:]]).decode()
-
-
-def difference(before: str, after: str, name: str, other: str) -> str:
-    """Return a unified diff from one script to another."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, other, lineterm="")
-    return "\n".join(lines) + "\n" if before != after else ""
 
 
 def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list[str]:

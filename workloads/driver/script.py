@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import faulthandler
+import linecache
 import os
 import re
 import shutil
@@ -25,6 +26,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from workloads.cells import NOTEBOOK, place
+from workloads.driver import shell
 from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
@@ -64,7 +67,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
     """
     process = os.getpid()
     with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
-        module.__dict__.update(names)
+        module.__dict__.update({**shell.NAMES, **names})
         _alarm(0.9 * stall_s)
         try:
             exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
@@ -105,7 +108,7 @@ def may_train() -> bool:
     """Return whether the script, or a module beside it that it has imported, names what trains."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
     own = [file for file in files if any(folder in file.parents for folder in _folders)]
-    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix == ".py")
+    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix in (".py", NOTEBOOK))
 
 
 def named(error: BaseException) -> str:
@@ -120,8 +123,12 @@ def explained(error: Exception, path: Path) -> str:
     # The script is a file in a scratch folder.
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    line = next((frame.lineno for frame in frames if frame.filename in files), None)
-    where = f"{path.name}:{line}" if line else path.name
+    found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
+    if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
+        found = error.filename, error.lineno
+    where = (
+        place(path.name, "".join(linecache.getlines(found[0])), found[1]) if found and found[1] else path.name
+    )
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {_advice(error)}".strip()

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from workloads.cells import difference
 from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
 from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
@@ -272,7 +273,7 @@ class Trial:
     def _report_script(self, variant: str, script: Script, fixes: Sequence[str]) -> None:
         baseline = self._spec.scripts[BASELINE]
         names = (Path(each.path).name for each in (baseline, script))
-        diff = ladder.difference(baseline.text, script.text, *names)
+        diff = difference(baseline.text, script.text, *names)
         whole = script.text if variant == TUNED else ""
         self._events.write("script", variant=variant, diff=diff, text=whole, fixes=list(fixes))
 
