@@ -221,11 +221,16 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of a script: `text` replaces its bytes from `start` to `end`."""
+    """A change of a script: `text` replaces its bytes from `start` to `end`.
+
+    Attributes:
+        site: the line and column at which the call of Keras ends that the change belongs to; () if it belongs to none.
+    """
 
     start: int
     end: int
     text: str
+    site: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,16 @@ Standard library only: the remedies' edits were made on the host (harness/fixes)
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from workloads.driver.script import named
-from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, EventWriter, Fix
+from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, Edit, EventWriter, Fix
 
+_ARGUMENT = re.compile(r"\w+=.+")
 # Two ways to the same end.
 _EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
 
@@ -26,12 +30,29 @@ def applied(text: str, fixes: Iterable[Fix]) -> str:
     edits = [edit for fix in fixes for edit in fix.edits]
     ordered = sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end))
     result, done = [], 0
-    for edit in ordered:
+    for before, edit in pairwise([Edit(start=-1, end=-1, text=""), *ordered]):
         if edit.start < done:
             raise ValueError("two remedies change the same place")
-        result += [content[done : edit.start], edit.text.encode()]
+        # Arguments of a call that has none.
+        comma = ", " if before.start == edit.start and _ARGUMENT.fullmatch(edit.text) else ""
+        result += [content[done : edit.start], f"{comma}{edit.text}".encode()]
         done = edit.end
     return b"".join([*result, content[done:]]).decode()
+
+
+def at_sites(fixes: Mapping[str, Fix], chains: Iterable[Sequence[tuple[int, int]]]) -> Mapping[str, Fix]:
+    """Return the remedies with the edits of the calls that were made, and without those that change others only.
+
+    Args:
+        chains: of each call of Keras the sites at which it can be changed; the first with edits counts.
+    """
+    result = {}
+    for name, fix in fixes.items():
+        there = {edit.site for edit in fix.edits}
+        chosen = {(), *(next((site for site in chain if site in there), ()) for chain in chains)}
+        if edits := tuple(edit for edit in fix.edits if edit.site in chosen):
+            result[name] = replace(fix, edits=edits)
+    return result
 
 
 def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list[str]:

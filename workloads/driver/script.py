@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import faulthandler
-import linecache
 import os
 import re
 import shutil
@@ -26,8 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.cells import NOTEBOOK, place
-from workloads.driver import shell
+from workloads.cells import NOTEBOOK
+from workloads.driver import shell, sites
 from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
@@ -123,12 +122,11 @@ def explained(error: Exception, path: Path) -> str:
     # The script is a file in a scratch folder.
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
+    found: tuple[str, int | None] | None
     found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
-    where = (
-        place(path.name, "".join(linecache.getlines(found[0])), found[1]) if found and found[1] else path.name
-    )
+    where = sites.where(found[0], found[1]) if found and found[1] else path.name
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {_advice(error)}".strip()

@@ -43,6 +43,7 @@ from workloads.protocol import (
     TUNED,
     WORTH,
     EventWriter,
+    Fix,
     NoGpuError,
     Script,
     Spec,
@@ -127,12 +128,14 @@ class Trial:
 
     def _measure_fixes(self) -> None:
         """Measure each remedy alone that answers a part of the baseline's step."""
-        fixes = [name for name, fix in self._spec.fixes.items() if worth_trying(self._job(name), fix.answers)]
+        for name in self._spec.fixes.keys() - self._fixes.keys():
+            self._events.needless(name, "It changes other calls than the one that is measured.")
+        fixes = [name for name, fix in self._fixes.items() if worth_trying(self._job(name), fix.answers)]
         if not fixes:
             raise Needless("no remedy answers a part of the step here")
         for name in fixes:
             # A larger batch changes training: it is tried only if nothing else gains.
-            if self._spec.fixes[name].answers == "batch" and self._gained():
+            if self._fixes[name].answers == "batch" and self._gained():
                 continue
             try:
                 self._run_script(name, self._with([name]), fixes=[name])
@@ -141,7 +144,13 @@ class Trial:
 
     def _gained(self) -> list[str]:
         """Return the remedies that gained alone, largest gain first."""
-        return ladder.candidates(self._spec.fixes, self._shared.sample_ns)
+        return ladder.candidates(self._fixes, self._shared.sample_ns)
+
+    @property
+    def _fixes(self) -> Mapping[str, Fix]:
+        """The remedies, with edits of the calls that the baseline made."""
+        call = self._shared.call
+        return ladder.at_sites(self._spec.fixes, call.sites if call else ())
 
     def _measure_together(self) -> None:
         """Measure tuned: the remedies that gained, each kept if it adds to those before it."""
@@ -167,9 +176,7 @@ class Trial:
 
     def _with(self, names: Sequence[str]) -> Script:
         baseline = self._spec.scripts[BASELINE]
-        return replace(
-            baseline, text=ladder.applied(baseline.text, [self._spec.fixes[name] for name in names])
-        )
+        return replace(baseline, text=ladder.applied(baseline.text, [self._fixes[name] for name in names]))
 
     def _run_script(
         self, variant: str, text: Script, *, measured: bool = True, fixes: Sequence[str] = ()
