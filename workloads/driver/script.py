@@ -7,7 +7,6 @@ there, because TensorFlow's autograph reads functions from their file.
 
 from __future__ import annotations
 
-import errno
 import faulthandler
 import os
 import re
@@ -27,6 +26,7 @@ from typing import Any
 
 from workloads.cells import NOTEBOOK
 from workloads.driver import shell, sites
+from workloads.driver.advice import advice
 from workloads.protocol import Script, reason_of
 
 # Folder with the files that several built-in scripts import.
@@ -39,11 +39,6 @@ _folders: set[Path] = set()
 _measured = threading.Event()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
-_NO_NETWORK = (
-    "Containers have no network. Download the file first and pass it with --mount PATH; "
-    "keras.utils.get_file finds it there by its name."
-)
 
 
 class ScriptError(RuntimeError):
@@ -117,8 +112,12 @@ def named(error: BaseException) -> str:
     )
 
 
-def explained(error: Exception, path: Path) -> str:
-    """Return the script's line, the error, and what to try."""
+def explained(error: Exception, path: Path, place: str = "") -> str:
+    """Return the script's line, the error, and what to try.
+
+    Args:
+        place: where the script made the call that failed, if the error did not pass through the script.
+    """
     # The script is a file in a scratch folder.
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
@@ -126,47 +125,20 @@ def explained(error: Exception, path: Path) -> str:
     found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
-    where = sites.where(found[0], found[1]) if found and found[1] else path.name
+    where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
+    if isinstance(error, ScriptError):
+        return f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
-    return f"{text.rstrip('.')}. {_advice(error)}".strip()
-
-
-def _advice(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
-        return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
-    if isinstance(error, ModuleNotFoundError):
-        return (
-            f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _IMAGE_WITH.format(error.name)
-        )
-    if isinstance(error, ImportError) and text.startswith("sklearn needs"):
-        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
-    if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
-    if isinstance(error, EOFError):
-        return "A script cannot ask for input here: pass values with --arg or --param."
-    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
-        return _NO_NETWORK
-    read_only = "read-only file system" in text.lower() or "readonly database" in text
-    if read_only or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        return (
-            "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it. Write new files "
-            "there: large ones beside it, and those of --mount, can only be read."
-        )
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return "The size of files is limited: run `ulimit -f unlimited` first."
-    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
-        return f"Containers see the script's folder only: add --mount {error.filename}."
-    if isinstance(error, FileNotFoundError):
-        return "Give its path from the script's folder, or an absolute one with --mount."
-    return ""
+    return f"{text.rstrip('.')}. {advice(error)}".strip()
 
 
 @contextmanager
 def _caught_exit() -> Iterator[None]:
-    """Let os._exit end the script instead of the trial, except in the script's threads and children."""
+    """Let os._exit end the script instead of the trial, except in the script's threads and children.
+
+    A script that would go on as another program is told what to do instead.
+    """
     leave, process = os._exit, os.getpid()
 
     def end(status: int) -> None:
@@ -174,11 +146,22 @@ def _caught_exit() -> Iterator[None]:
             raise SystemExit(status)
         leave(status)
 
+    def replaced(*args: Any) -> None:
+        new = args[2] if len(args) > 2 else os.environ
+        chosen = [f"--env {name}={value}" for name, value in new.items() if value != before.get(name)]
+        raise ScriptError(
+            "The script replaces its process by another, which cannot be measured. "
+            + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
+        )
+
+    before, execute = {**os.environ}, (os.execv, os.execve)
     os._exit = end  # type: ignore[assignment]
+    os.execv = os.execve = replaced  # type: ignore[assignment]
     try:
         yield
     finally:
         os._exit = leave
+        os.execv, os.execve = execute
 
 
 @contextmanager

@@ -43,6 +43,12 @@ def calling(model: Any) -> tuple[Site, ...]:
     return tuple(result)
 
 
+def caller() -> str:
+    """Return the place of the script's line that is being executed; "" outside of the script."""
+    frame = next(_frames(), None)
+    return where(frame.f_code.co_filename, frame.f_lineno) if frame else ""
+
+
 def remember_compile(model: Any) -> None:
     """Remember where the script compiles a model."""
     _compiled[model] = calling(model)

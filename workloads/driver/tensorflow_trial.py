@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -50,8 +51,12 @@ from workloads.protocol import (
     measures_speed,
 )
 
-# Errors whose type says more than a line of the script, such as what means that memory is exhausted.
-_TYPED = (ArithmeticError, MemoryError, RuntimeError, tf.errors.OpError)
+# Errors whose type says more than a line of the script.
+_TYPED = (MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
+
+# More than a program such as git takes, and less than the import of TensorFlow.
+_BUSY_S = 1.0
 
 # Variables that TensorFlow and its libraries read when they start.
 _AT_START = re.compile("(TF|OMP|KMP|MKL|CUDA)_(?!CPP_)")
@@ -203,7 +208,7 @@ class Trial:
             stall_s=spec.stall_s,
         )
         scope = self._strategy.scope() if self._strategy and not _distributes(text) else nullcontext()
-        self._began, before = job.meter.clock(), {**os.environ}
+        self._began, before, others_s = job.meter.clock(), {**os.environ}, _children_s()
         try:
             with (
                 took.active(),
@@ -224,8 +229,10 @@ class Trial:
                     f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
                     "Leave that out."
                 ) from took.failure
-            if isinstance(took.failure, Exception) and not isinstance(took.failure, _TYPED):
-                raise ScriptError(script.explained(took.failure, Path(text.path))) from took.failure
+            typed = isinstance(took.failure, _TYPED) or _OUT_OF_MEMORY.search(str(took.failure))
+            if isinstance(took.failure, Exception) and not typed:
+                place = took.call.place if took.call else ""
+                raise ScriptError(script.explained(took.failure, Path(text.path), place)) from took.failure
             raise took.failure
         call = took.call
         if call is None and took.other is not None and measured and not marked.done and not took.trained:
@@ -233,7 +240,14 @@ class Trial:
             with _folder_of(call):
                 self._take(job, call)
         if call is None and not marked.done:
-            raise ScriptError(_no_call(Path(text.path).name, spec.call, trained=took.trained))
+            raise ScriptError(
+                _no_call(
+                    Path(text.path).name,
+                    spec.call,
+                    trained=took.trained,
+                    elsewhere=_children_s() > others_s + _BUSY_S,
+                )
+            )
         if marked.done and not job.meter.written:
             raise ScriptError(
                 f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
@@ -346,7 +360,18 @@ def _places_of_fit(tree: ast.AST) -> int:
     )
 
 
-def _no_call(name: str, number: int, *, trained: bool) -> str:
+def _children_s() -> float:
+    """Return the seconds of CPU that processes took which this one has started and which have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
+    if elsewhere and not trained:
+        return (
+            f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
+            "call what trains directly, or give the script that those processes run."
+        )
     if number > 1:
         return f"{name} calls fit fewer than {number} times. Choose another --call."
     if trained:
