@@ -94,6 +94,9 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 # Variables that choose another Keras, and their values for the one that is measured.
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 
+# Packages that stand-ins replace if they are missing.
+PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
+
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 

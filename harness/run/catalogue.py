@@ -33,6 +33,11 @@ class Entry:
     workload: Workload
     path: Path
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a script of the user."""
+        return not self.path.is_relative_to(_FOLDER)
+
 
 @cache
 def built_in() -> tuple[Entry, ...]:
@@ -100,7 +105,7 @@ def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[st
         if entry.path.suffix == NOTEBOOK:  # saving it with other outputs does not change what runs
             text = entry.workload.scripts[entry.workload.file]
             own[name] = hashlib.sha256(f"{own[name]} {text}".encode()).hexdigest()
-        if not entry.path.is_relative_to(_FOLDER):
+        if entry.is_own:
             others = [each for each in found if each.suffix != ".py" and each != entry.path]
             own[f"{BESIDE}{name}"] = _digest(folder, others)
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
