@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 OTHERS: Mapping[str, str] = {
     "workloads.components": "keras numpy tensorflow",
     "workloads.driver": "keras numpy tensorflow",
-    "harness": "platformdirs",
+    "harness": "msgspec platformdirs",
     "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",
     "harness.telemetry": "numpy psutil pynvml",
@@ -44,11 +44,14 @@ OTHERS: Mapping[str, str] = {
 # XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
+    "workloads.cells",
     "workloads.readings",
     *(
         f"workloads.driver.{name}"
-        for name in ("ladder", "processes", "remedies", "results", "script", "timing", "trial")
+        for name in ("advice", "ladder", "processes", "remedies", "results", "script", "shell", "sites")
     ),
+    "workloads.driver.timing",
+    "workloads.driver.trial",
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"
@@ -57,6 +60,7 @@ OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
     "workloads.protocol": Rule(),
     "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
+    "workloads.cells": Rule(),
     SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),
 }
 

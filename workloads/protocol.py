@@ -101,6 +101,9 @@ TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 # Variables that choose another Keras, and their values for the one that is measured.
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 
+# Packages that stand-ins replace if they are missing.
+PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
+
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -135,6 +138,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "facts": {"facts": (dict,)},
     # A reading of a variant begins: what follows of this variant belongs to it.
     "reading": {"variant": (str,)},
+    # The script's call that is measured: its place, and the sites at which remedies change it and its compile.
+    "call": {"variant": (str,), "place": (str,), "sites": (list,)},
     # What a variant is: its parameters and its changes from the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # How the script of a variant differs from the baseline's, as a unified diff; the whole text of tuned, or "";
@@ -235,11 +240,16 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of a script: `text` replaces its bytes from `start` to `end`."""
+    """A change of a script: `text` replaces its bytes from `start` to `end`.
+
+    Attributes:
+        site: the line and column at which the call of Keras ends that the change belongs to; () if it belongs to none.
+    """
 
     start: int
     end: int
     text: str
+    site: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

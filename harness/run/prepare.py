@@ -25,9 +25,11 @@ from harness.images.builder import ImageBuilder
 from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Trial
+from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
-from harness.run.catalogue import sources
+from harness.run.catalogue import Entry, sources
+from harness.run.imports import check_trains
 from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
@@ -38,6 +40,7 @@ from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
+from workloads.protocol import TENSORFLOW, shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,9 @@ def prepare(
     if not run_id:
         # Otherwise noticed only after the images are built, which takes minutes.
         require_writable(resolved.options.out)
+    for entry in resolved.entries:
+        if entry.is_own:
+            _look_at(entry, progress)
     engine = _connect(resolved.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)
@@ -101,6 +107,19 @@ def prepare(
         jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
         sboms=sboms,
     )
+
+
+def _look_at(entry: Entry, progress: Progress) -> None:
+    """Report what is left out of a user's notebook.
+
+    Raises:
+        UsageError: the script certainly has nothing to measure.
+    """
+    text = entry.workload.scripts[entry.workload.file]
+    if lines := left_out(text):
+        progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
+    if entry.workload.image == TENSORFLOW:
+        check_trains(entry.path, text)
 
 
 def _connect(name: str, progress: Progress) -> Engine:

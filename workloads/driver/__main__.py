@@ -131,7 +131,10 @@ def read_spec(path: Path) -> Spec:
     fields = json.loads(path.read_text(encoding="utf-8"))
     fields["scripts"] = {variant: Script(**each) for variant, each in fields["scripts"].items()}
     fields["fixes"] = {
-        variant: Fix(edits=tuple(Edit(**edit) for edit in each["edits"]), answers=each["answers"])
+        variant: Fix(
+            edits=tuple(Edit(**{**edit, "site": tuple(edit["site"])}) for edit in each["edits"]),
+            answers=each["answers"],
+        )
         for variant, each in fields.get("fixes", {}).items()
     }
     if fields.get("requests"):

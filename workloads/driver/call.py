@@ -18,6 +18,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.script import ScriptError
+from workloads.driver.sites import caller, calling, compiling
 
 EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
@@ -65,6 +66,10 @@ class Call:
     Args:
         arguments: all arguments by name, with defaults.
         replicas: number of devices that share a batch, which is then as many times as large as in the script.
+
+    Attributes:
+        place: the script's line that makes this call.
+        sites: where the script makes this call, and where it compiled the model; each innermost first.
     """
 
     def __init__(self, model: Any, arguments: Mapping[str, Any], replicas: int = 1) -> None:
@@ -73,6 +78,7 @@ class Call:
         self._replicas = replicas
         # The input may read files by paths from here after the script has ended.
         self.folder = Path.cwd()
+        self.sites, self.place = (calling(model), compiling(model)), caller()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
         if isinstance(

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +19,7 @@ from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
+from workloads.driver.sites import where
 from workloads.driver.timing import Meter
 from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX, number_of
 
@@ -169,7 +169,7 @@ def _name(dataset: Any, *, first: bool) -> str:
     if code is None or _inside_library(dataset):
         return plain
     name = plain if function.__name__ == "<lambda>" else function.__name__
-    return f"{name}, {Path(code.co_filename).name}:{code.co_firstlineno}"
+    return f"{name}, {where(code.co_filename, code.co_firstlineno)}"
 
 
 def _function(dataset: Any) -> Any:

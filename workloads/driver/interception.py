@@ -6,6 +6,7 @@ The steps of a loop of the script's own end at comments `# tfbench: step BATCH_S
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import os
 import re
@@ -21,9 +22,13 @@ from workloads.driver.call import Call, brief
 from workloads.driver.job import Job
 from workloads.driver.processes import End
 from workloads.driver.script import ScriptError, may_train
+from workloads.driver.sites import remember_compile
 from workloads.protocol import BUILD, KERAS
 
 FIT, PREDICT, EVALUATE = tf.keras.Model.fit, tf.keras.Model.predict, tf.keras.Model.evaluate
+# Keras asks whether a model has another compile than this class.
+_COMPILES = next(each for each in tf.keras.Model.__mro__ if "compile" in vars(each))
+_COMPILE = _COMPILES.compile
 _APPLY = tf.keras.optimizers.Optimizer.apply
 _MARK = re.compile(r"^(?P<code>.*?)#[ \t]*tfbench:[ \t]*step (?P<samples>.+?)\s*$", re.MULTILINE)
 _NAME = "_tfbench_step"
@@ -84,11 +89,13 @@ class Interception:
         keras.predict = self._replacing(PREDICT, self._predict)
         keras.evaluate = self._replacing(EVALUATE, self._evaluated)
         tf.keras.optimizers.Optimizer.apply = self._noticing(_APPLY)
+        _COMPILES.compile = _remembered
         try:
             yield
         finally:
             keras.fit, keras.predict, keras.evaluate = FIT, PREDICT, EVALUATE
             tf.keras.optimizers.Optimizer.apply = _APPLY
+            _COMPILES.compile = _COMPILE
 
     def _replacing(self, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
@@ -163,6 +170,12 @@ class Interception:
             warnings.simplefilter("ignore")
             result = self._measure(call)
         return result if self._goes_on or self._evaluate is not None else self._end()
+
+
+@functools.wraps(_COMPILE)
+def _remembered(model: Any, *args: Any, **named: Any) -> None:
+    remember_compile(model)
+    _COMPILE(model, *args, **named)
 
 
 def _marked(mark: re.Match[str]) -> str:

@@ -5,13 +5,14 @@ Standard library only: the remedies' edits were made on the host (harness/fixes)
 
 from __future__ import annotations
 
-import difflib
 import gc
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from workloads.driver.script import named
@@ -19,11 +20,14 @@ from workloads.protocol import (
     BASELINE,
     LONGEST_MESSAGE,
     Change,
+    Edit,
     EventWriter,
     Fix,
     Spec,
     shortened,
 )
+
+_ARGUMENT = re.compile(r"\w+=.+")
 
 
 def applied(text: str, fixes: Iterable[Fix]) -> str:
@@ -36,18 +40,29 @@ def applied(text: str, fixes: Iterable[Fix]) -> str:
     edits = [edit for fix in fixes for edit in fix.edits]
     ordered = sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end))
     result, done = [], 0
-    for edit in ordered:
+    for before, edit in pairwise([Edit(start=-1, end=-1, text=""), *ordered]):
         if edit.start < done:
             raise ValueError("two remedies change the same place")
-        result += [content[done : edit.start], edit.text.encode()]
+        # Arguments of a call that has none.
+        comma = ", " if before.start == edit.start and _ARGUMENT.fullmatch(edit.text) else ""
+        result += [content[done : edit.start], f"{comma}{edit.text}".encode()]
         done = edit.end
     return b"".join([*result, content[done:]]).decode()
 
 
-def difference(before: str, after: str, name: str, other: str) -> str:
-    """Return a unified diff from one script to another."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, other, lineterm="")
-    return "\n".join(lines) + "\n" if before != after else ""
+def at_sites(fixes: Mapping[str, Fix], chains: Iterable[Sequence[tuple[int, int]]]) -> Mapping[str, Fix]:
+    """Return the remedies with the edits of the calls that were made, and without those that change others only.
+
+    Args:
+        chains: of each call of Keras the sites at which it can be changed; the first with edits counts.
+    """
+    result = {}
+    for name, fix in fixes.items():
+        there = {edit.site for edit in fix.edits}
+        chosen = {(), *(next((site for site in chain if site in there), ()) for chain in chains)}
+        if edits := tuple(edit for edit in fix.edits if edit.site in chosen):
+            result[name] = replace(fix, edits=edits)
+    return result
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:

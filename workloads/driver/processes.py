@@ -52,19 +52,19 @@ class Death:
     Attributes:
         kind: type of the error event: OUT_OF_MEMORY, STALLED or DIED.
         how: a clause such as "the process was killed by SIGABRT".
-        place: what it was executing, such as "train.py:7"; "" if unknown.
+        at: the file and line of the script that it was executing; None if unknown.
         began: whether it had begun its work.
     """
 
     kind: str
     how: str
-    place: str
+    at: tuple[str, int] | None
     began: bool
 
-    def sentence(self, variant: str) -> str:
-        """Return what happened while `variant` was measured ("" for before), with what to try."""
+    def sentence(self, variant: str, place: str) -> str:
+        """Return what happened while `variant` was measured ("" for before) at a place, with what to try."""
         while_ = f" while measuring {variant}" if variant else " before it was measured"
-        where = f", at {self.place}" if self.place else ""
+        where = f", at {place}" if place else ""
         advice = {
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
             STALLED: "Raise --stall to wait longer.",
@@ -120,7 +120,7 @@ class Processes:
         if told.endswith(_FINISHED):
             return None
         found = _PLACE.search(told)
-        place = f"{found[1]}:{found[2]}" if found else ""
+        at = (found[1], int(found[2])) if found else None
         code = os.waitstatus_to_exitcode(status)
         began = self._progress() > before
         kind = STALLED if how.startswith("no event") else DIED
@@ -130,7 +130,7 @@ class Processes:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
             how = f"the process exited with code {code}, for example through os._exit,"
-        return Death(kind=kind, how=how, place=place, began=began)
+        return Death(kind=kind, how=how, at=at, began=began)
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
         """Wait for a process to end, and kill it if it stalls; return its wait status and why it was killed."""

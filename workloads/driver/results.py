@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ class Results:
 
     Attributes:
         begun: the variant whose reading began last; "" if none has.
-        params: the parameters of the baseline's call.
+        params: the parameters of the baseline's call; sites: where remedies change it and its compile.
         left_out, needless: variants that have no reading, with the reason.
         errors: the types of error events.
         facts: whether the facts of the framework are known.
@@ -36,6 +36,7 @@ class Results:
     def __init__(self) -> None:
         self.begun = ""
         self.params: Mapping[str, Any] = {}
+        self.sites: Sequence[Sequence[tuple[int, int]]] = ()
         self.left_out: dict[str, str] = {}
         self.needless: dict[str, str] = {}
         self.errors: list[str] = []
@@ -57,6 +58,8 @@ class Results:
                 readings[-1].append(Window(**fields, reading=len(readings) - 1))
             case "metric":
                 self._metrics.setdefault(event["name"], {}).setdefault(variant, []).append(event["value"])
+            case "call" if variant == BASELINE:
+                self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
             case "variant" if variant == BASELINE:
                 self.params = event["params"]
             case "left-out":

@@ -8,20 +8,22 @@ autograph reads functions from their file.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from workloads.cells import NOTEBOOK
+from workloads.driver import shell, sites
+from workloads.driver.advice import advice
 from workloads.protocol import Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
@@ -30,16 +32,9 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 _MOST_COPIED = 32 << 20
 # Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
 _NOT_READ = ("__pycache__", ".git")
-# Bytes below which a file system is full.
-_FULL = 1 << 20
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
-_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
-_NO_NETWORK = (
-    "Containers have no network. Download the file first and pass it with --mount PATH; "
-    "keras.utils.get_file finds it there by its name."
-)
 
 
 class ScriptError(RuntimeError):
@@ -57,7 +52,8 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     """
     process, path = os.getpid(), _scratch(script)
     module = _main(path, arguments)
-    module.__dict__.update(names)
+    module.__dict__.update({**shell.NAMES, **names})
+    os.execv, os.execve = _replaced({**os.environ}), _replaced({**os.environ})  # type: ignore[assignment]
     try:
         exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
     except SystemExit as error:
@@ -75,7 +71,7 @@ def may_train() -> bool:
     """Return whether the script, or a module beside it that it has imported, names what trains."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
     own = [file for file in files if any(folder in file.parents for folder in _folders)]
-    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix == ".py")
+    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix in (".py", NOTEBOOK))
 
 
 def named(error: BaseException) -> str:
@@ -85,72 +81,39 @@ def named(error: BaseException) -> str:
     )
 
 
-def explained(error: Exception, path: Path) -> str:
-    """Return the script's line, the error, and what to try."""
+def explained(error: Exception, path: Path, place: str = "") -> str:
+    """Return the script's line, the error, and what to try.
+
+    Args:
+        place: where the script made the call that failed, if the error did not pass through the script.
+    """
     # The script is a file in a scratch folder.
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    line = next((frame.lineno for frame in frames if frame.filename in files), None)
-    where = f"{path.name}:{line}" if line else path.name
+    found: tuple[str, int | None] | None
+    found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
+    if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
+        found = error.filename, error.lineno
+    where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
+    if isinstance(error, ScriptError):
+        return f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
-    return f"{text.rstrip('.')}. {_advice(error)}".strip()
+    return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
 
 
-def _advice(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
-        return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
-    if isinstance(error, ModuleNotFoundError):
-        return (
-            f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _IMAGE_WITH.format(error.name)
+def _replaced(before: Mapping[str, str]) -> Callable[..., None]:
+    """Return what tells a script that would go on as another program what to do instead."""
+
+    def replaced(*args: Any) -> None:
+        new = args[2] if len(args) > 2 else os.environ
+        chosen = [f"--env {name}={value}" for name, value in new.items() if value != before.get(name)]
+        raise ScriptError(
+            "The script replaces its process by another, which cannot be measured. "
+            + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
         )
-    if isinstance(error, ImportError) and text.startswith("sklearn needs"):
-        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
-    if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
-    if isinstance(error, EOFError):
-        return "A script cannot ask for input here: pass values with --arg or --param."
-    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
-        return _NO_NETWORK
-    if "read-only file system" in text.lower() or "readonly database" in text:
-        return (
-            "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
-            "/tmp."
-        )
-    if "no space left on device" in text.lower():
-        full = [place for place in ("/dev/shm", tempfile.gettempdir()) if _free(place) < _FULL]  # noqa: S108
-        return f"{' and '.join(full) or 'Its folder'} is full. " + (
-            "Use threads instead of processes, or fewer of them."
-            if full == ["/dev/shm"]  # noqa: S108
-            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
-        )
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return "The size of files is limited: run `ulimit -f unlimited` first."
-    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
-        return f"Containers see the script's folder only: add --mount {error.filename}."
-    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename)):
-        return (
-            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
-            "Let it lead to a folder that others may read."
-        )
-    if isinstance(error, FileNotFoundError):
-        return "Give its path from the script's folder, or an absolute one with --mount."
-    return ""
 
-
-def _dangling(name: Any) -> Path | None:
-    """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
-    path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
-    parts = [folder / part for folder in _folders for part in (*reversed(path.parents), path)]
-    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
-
-
-def _free(folder: str) -> int:
-    with suppress(OSError):
-        return shutil.disk_usage(folder).free
-    return _FULL
+    return replaced
 
 
 def _scratch(script: Script) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from workloads import protocol
+from workloads.cells import difference
 from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
 from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
@@ -47,8 +49,12 @@ from workloads.protocol import (
     measures_speed,
 )
 
-# Errors whose type says more than a line of the script, such as what means that memory is exhausted.
-_TYPED = (ArithmeticError, MemoryError, RuntimeError, tf.errors.OpError)
+# Errors whose type says more than a line of the script.
+_TYPED = (MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
+
+# More than a program such as git takes, and less than the import of TensorFlow.
+_BUSY_S = 1.0
 
 # Variants that take longer to compile are read once.
 _LONGEST_AGAIN_S = 1.5
@@ -100,8 +106,9 @@ class ScriptRun:
         self._environment = {**os.environ}
         self._names = names
         self._strategy: tf.distribute.Strategy | None = None
-        self._text = _script_of(task, spec)
+        self._text = _script_of(task, spec, results)
         self._began = 0
+        self._place = ""
         self.measured = task.script in task.variants
 
     def run(self) -> None:
@@ -146,7 +153,10 @@ class ScriptRun:
                 os.chdir(taken.other.folder)
                 self._take(job, taken.other)
             elif taken.call is None and not marked.done:
-                raise ScriptError(_no_call(Path(text.path).name, spec.call, trained=taken.trained))
+                elsewhere = _children_s() > _BUSY_S
+                raise ScriptError(
+                    _no_call(Path(text.path).name, spec.call, trained=taken.trained, elsewhere=elsewhere)
+                )
             if marked.done and not job.meter.written:
                 raise ScriptError(
                     f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
@@ -197,6 +207,11 @@ class ScriptRun:
         if self._first:
             self._warn(call)
         own, result = self._task.script, None
+        self._place = call.place
+        if self.measured:
+            self._events.write(
+                "call", variant=own, place=call.place, sites=[[*map(list, each)] for each in call.sites]
+            )
         try:
             self._prove()
             if self.measured:
@@ -283,8 +298,9 @@ class ScriptRun:
                 f"A callback or the input of {path.name} ends the process while it is measured, with {error!r}. "
                 "Leave that out."
             )
-        if isinstance(error, Exception) and not isinstance(error, _TYPED):
-            return ScriptError(script.explained(error, path))
+        typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(str(error))
+        if isinstance(error, Exception) and not typed:
+            return ScriptError(script.explained(error, path, self._place))
         return error
 
     def _fail_own(self, error: BaseException) -> None:
@@ -324,7 +340,7 @@ class ScriptRun:
     def _report_script(self, variant: str) -> None:
         baseline, own = self._spec.scripts[BASELINE], self._text
         names = (Path(each.path).name for each in (baseline, own))
-        diff = ladder.difference(baseline.text, own.text, *names)
+        diff = difference(baseline.text, own.text, *names)
         whole = own.text if variant == TUNED else ""
         self._events.write("script", variant=variant, diff=diff, text=whole, fixes=list(self._task.fixes))
 
@@ -369,10 +385,11 @@ def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
             raise ValueError(f"{unknown} is no variant of the breakdown")
 
 
-def _script_of(task: Task, spec: Spec) -> Script:
+def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     """Return the script that a task runs."""
     given = spec.scripts.get(task.script, spec.scripts[BASELINE])
-    return replace(given, text=ladder.applied(given.text, [spec.fixes[name] for name in task.fixes]))
+    fixes = ladder.at_sites(spec.fixes, results.sites)
+    return replace(given, text=ladder.applied(given.text, [fixes[name] for name in task.fixes]))
 
 
 def _distributes(script: Script) -> bool:
@@ -390,7 +407,18 @@ def _places_of_fit(tree: ast.AST) -> int:
     )
 
 
-def _no_call(name: str, number: int, *, trained: bool) -> str:
+def _children_s() -> float:
+    """Return the seconds of CPU that processes took which the script has started and which have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
+    if elsewhere and not trained:
+        return (
+            f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
+            "call what trains directly, or give the script that those processes run."
+        )
     if number > 1:
         return f"{name} calls fit fewer than {number} times. Choose another --call."
     if trained:

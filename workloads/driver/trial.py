@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
+from workloads.cells import place
+from workloads.driver.ladder import at_sites
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
@@ -128,7 +130,9 @@ class Trial:
         self, death: Death, running: str, pending: tuple[str, ...], results: Results
     ) -> tuple[str, ...]:
         """Record what a death has cost; return the variants that are still to be measured."""
-        reason = death.sentence(running)
+        script = self._spec.scripts.get(running) or self._spec.scripts.get(BASELINE)
+        text = script.text if script else ""
+        reason = death.sentence(running, place(death.at[0], text, death.at[1]) if death.at else "")
         lost = [running] if running in pending else [each for each in pending if not results.settled(each)]
         for variant in lost:
             if results.settled(variant):
@@ -148,15 +152,18 @@ class Trial:
 
     def _race(self) -> None:
         """Read each remedy that answers a part of the baseline's step, and those that may be the best again."""
-        spec, results = self._spec, self._file.read()
-        worth = [name for name, fix in spec.fixes.items() if worth_trying(spec, results, fix.answers)]
+        results = self._file.read()
+        fixes = at_sites(self._spec.fixes, results.sites)
+        for name in self._spec.fixes.keys() - fixes.keys():
+            self._events.needless(name, "It changes other calls than the one that is measured.")
+        worth = [name for name, fix in fixes.items() if worth_trying(self._spec, results, fix.answers)]
         if not worth:
             self._events.needless(FIXES, "no remedy answers a part of the step here")
             return
         # A larger batch changes training: it is tried only if nothing else gains.
         for larger in (False, True):
-            if not candidates(spec.fixes, self._file.read()):
-                self._compare([(each,) for each in worth if (spec.fixes[each].answers == "batch") == larger])
+            if not candidates(fixes, self._file.read()):
+                self._compare([(each,) for each in worth if (fixes[each].answers == "batch") == larger])
         self._compare(self._contenders(self._file.read()))
 
     def _contenders(self, results: Results) -> list[Fixes]:

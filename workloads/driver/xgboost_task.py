@@ -20,8 +20,9 @@ from unittest.mock import patch
 import numpy as np
 import xgboost as xgb
 
+from workloads.cells import difference
 from workloads.driver import script
-from workloads.driver.ladder import changes, difference, measure_each, report
+from workloads.driver.ladder import changes, measure_each, report
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError, named
