@@ -70,6 +70,8 @@ class LocalEngine:
 
     def __init__(self, *, protects: bool | None = None) -> None:
         self.protects = can_protect() if protects is None else protects
+        # First processes of trials, which may run beside each other.
+        self._started: set[psutil.Process] = set()
 
     def require_safe(self, folders: Iterable[Path], mounts: Iterable[Path]) -> None:
         """Raise EngineError if scripts in these folders, with these mounts, could write to the user's files."""
@@ -91,15 +93,13 @@ class LocalEngine:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
             self._show(spec, root)
-            if (spec_file := spec.out / "spec.json").exists():  # contains container paths
-                spec_file.write_text(_host_paths(spec_file.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
             command = [_host_paths(word, root) for word in spec.command]
             if command[0] in _PYTHONS:
                 command[0] = python
             # Then this process adopts what survives a first process that is killed.
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            others = psutil.Process().children()
+            others = {*psutil.Process().children()} - self._started
             command = [python, "-I", "-S", "-c", init_source(), spec.cpus, *command]
             if self.protects:
                 command = _read_only(command, spec, root)
@@ -121,7 +121,8 @@ class LocalEngine:
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        return LocalProcess(process, root, others, spec.hidden)
+        self._started.add(psutil.Process(process.pid))
+        return LocalProcess(process, root, others | self._started, self._started, spec.hidden)
 
     def remove_stale(self) -> None:
         """Remove private folders of killed harnesses."""
@@ -255,7 +256,8 @@ class LocalProcess:
         self,
         process: subprocess.Popen[bytes],
         root: Path,
-        others: Sequence[psutil.Process],
+        others: Iterable[psutil.Process],
+        started: set[psutil.Process],
         hidden: Sequence[str],
     ) -> None:
         self._hidden = hidden
@@ -263,7 +265,7 @@ class LocalProcess:
         self.pid: int | None = process.pid
         self.id = str(process.pid)
         self._root = root
-        self._others = (psutil.Process(process.pid), *others)
+        self._others, self._started = set(others), started
         self._log = bytearray()
         self._reader = threading.Thread(target=self._read, name=f"log-{process.pid}", daemon=True)
         self._reader.start()
@@ -279,6 +281,10 @@ class LocalProcess:
             oom = foreign_kill and oom_kills(_VMSTAT) > self._kills_before
             self._exit = Exit(code=code, out_of_memory=oom)
         return self._exit
+
+    def seen(self, text: str) -> str:
+        """Return a text with container paths as the process sees them: below its private folder."""
+        return _host_paths(text, self._root)
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden."""
@@ -298,8 +304,8 @@ class LocalProcess:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
         alive: list[psutil.Process] = []
-        # Children whose children become ours. No other child is started during a trial.
-        while not alive and (orphans := set(psutil.Process().children()) - set(self._others)):
+        # Children whose children become ours. No other child is started during a run.
+        while not alive and (orphans := set(psutil.Process().children()) - self._others - self._started):
             for orphan in orphans:
                 with suppress(psutil.Error):
                     orphan.kill()

@@ -4,6 +4,7 @@
     plan.json       workload declarations and the trials in order
     trials/<id>/    out/spec.json, out/events.jsonl (written by the container), log.txt,
                     telemetry/<source>-<device>.csv; trial.json is written when the trial has ended
+    containers/<workload>.<device>/   while such a container serves trials: what it writes to, where each `out` leads
     sbom-*.cdx.json what the images contain
     health.json     state of GPUs and host before and after the run
     stops.json      empty; written when the run has ended
@@ -18,7 +19,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,14 +34,14 @@ from harness.run.json_values import from_plain, to_plain
 from harness.run.outcome import End, outcome
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_object, remove_tree
-from workloads.protocol import Spec
+from workloads.protocol import NEXT, Spec
 
 ENDED = "stops.json"
 # Errors that readers raise for damaged files.
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 # Fields of trial.json; the others are read from events and telemetry.
-_RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", "trials")
+_RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", "trials", "containers")
 _PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
     *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
@@ -98,15 +99,45 @@ class RunFolder:
         """Return whether the run folder has been created."""
         return all((self.path / name).exists() for name in ("manifest.json", "plan.json"))
 
-    def open_trial(self, planned: PlannedTrial, spec: Spec) -> TrialFolder:
-        """Create a trial's folders, replacing old ones, and write the spec for the container."""
-        folder = self.trial(planned.id)
+    def session(self, trial_id: str) -> Path:
+        """Return the folder of the container that serves a trial, with a folder for each of its trials."""
+        return self.path / "containers" / session_of(trial_id)
+
+    def open_trial(self, planned: PlannedTrial) -> TrialFolder:
+        """Create a trial's folders, replacing old ones."""
+        folder, own = self.trial(planned.id), self.session(planned.id) / planned.id
         with on_disk(self.path):
-            remove_tree(folder.path)
-            folder.out.mkdir(parents=True)
-            folder.telemetry.mkdir()
-        write_json(folder.out / "spec.json", spec)
+            for path in (folder.path, own):
+                remove_tree(path)
+            own.mkdir(parents=True)
+            own.chmod(0o777)  # the container's user writes to it
+            folder.telemetry.mkdir(parents=True)
+            folder.out.symlink_to(os.path.relpath(own, folder.path))
         return folder
+
+    def announce(self, planned: PlannedTrial, spec: Spec, seen: Callable[[str], str]) -> None:
+        """Let the container begin a trial.
+
+        Args:
+            seen: returns a text with the container's paths as its process sees them.
+        """
+        session = self.session(planned.id)
+        write_atomic(session / planned.id / "spec.json", seen(json.dumps(to_plain(spec), indent=1) + "\n"))
+        write_atomic(session / NEXT, planned.id)
+
+    def settle(self, session: str) -> None:
+        """Move what a container that is gone has written to the folders of its trials."""
+        folder = self.path / "containers" / session
+        for own in folder.iterdir() if folder.is_dir() else ():
+            out = self.trial(own.name).out
+            # A script may have replaced its folder.
+            if own.is_dir() and not own.is_symlink() and out.is_symlink():
+                with suppress(OSError):
+                    out.unlink()
+                    own.rename(out)
+        with suppress(OSError):
+            remove_tree(folder)
+            folder.parent.rmdir()
 
     def close_trial(self, trial: Trial, log: str) -> None:
         """Write the log and record of a trial that has ended."""
@@ -155,6 +186,11 @@ class RunFolder:
         return tuple(
             _read_trial(folder, each) for each in planned if (folder := self.trial(each.id)).path.is_dir()
         )
+
+
+def session_of(trial_id: str) -> str:
+    """Return the name of the container that serves a trial: those of one workload, device and sweep point."""
+    return trial_id.rpartition(".")[0]
 
 
 def write_atomic(path: Path, content: str | bytes) -> Path:
