@@ -2,7 +2,8 @@
 
     manifest.json   time, machine, software and options (model.Manifest)
     plan.json       workload declarations and the trials in order
-    trials/<id>/    out/spec.json, out/events.jsonl (written by the container), log.txt,
+    beside.json     the files beside the user's scripts at the start (Beside)
+    trials/<id>/    out/spec.json, out/events.jsonl, out/opened.txt (written by the container), log.txt,
                     telemetry/<source>-<device>.csv; trial.json is written when the trial has ended
     sbom-*.cdx.json what the images contain
     health.json     state of GPUs and host before and after the run
@@ -27,19 +28,22 @@ from typing import Any
 from harness.errors import StoreError, on_disk
 from harness.model.platform import Health
 from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Trial
-from harness.model.workload import Workload
+from harness.model.workload import Beside, Workload
 from harness.run.events import read_log
 from harness.run.json_values import from_plain, to_plain
 from harness.telemetry.csvfile import read_series
-from harness.untrusted import read_object, remove_tree
-from workloads.protocol import Spec
+from harness.untrusted import read_file, read_object, remove_tree
+from workloads.protocol import UNKNOWN, Spec
 
-ENDED = "stops.json"
+ENDED, BESIDE_FILE = "stops.json", "beside.json"
+# Which files beside its script a trial opened, one a line; see workloads/driver/script.py.
+OPENED_FILE = "opened.txt"
+_MOST_OPENED = 16 << 20
 # Errors that readers raise for damaged files.
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 # Fields of trial.json; the others are read from events and telemetry.
-_RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", "trials")
+_RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", BESIDE_FILE, "trials")
 _PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
     *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
@@ -145,6 +149,22 @@ class RunFolder:
         except _READ_ERRORS:
             return None
 
+    def beside(self) -> Beside | None:
+        """Return the files beside the user's scripts as they were at the start; None if they are not known."""
+        try:
+            return from_plain(read_object(self.path / BESIDE_FILE), Beside)
+        except _READ_ERRORS:
+            return None
+
+    def opened(self, trial_id: str) -> frozenset[str] | None:
+        """Return the files beside its script that a trial opened; None if they are not known."""
+        try:
+            content = read_file(self.trial(trial_id).out / OPENED_FILE, max_bytes=_MOST_OPENED)
+        except StoreError:
+            return None
+        names = frozenset(content.decode("utf-8", "backslashreplace").splitlines())
+        return None if UNKNOWN in names else names
+
     def trial(self, trial_id: str) -> TrialFolder:
         """Return the folder of a trial."""
         return TrialFolder(path=self.path / "trials" / trial_id)
@@ -179,7 +199,12 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
 
 def write_json(path: Path, value: Any) -> Path:
     """Write model values as JSON, atomically."""
-    return write_atomic(path, json.dumps(to_plain(value), indent=1) + "\n")
+    return write_atomic(path, as_json(value))
+
+
+def as_json(value: Any) -> bytes:
+    """Return model values as JSON."""
+    return (json.dumps(to_plain(value), indent=1) + "\n").encode()
 
 
 def is_recorded(path: Path) -> bool:

@@ -32,11 +32,13 @@ from harness.paths import Paths
 from harness.run.resolve import Resolved, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
+from harness.run.store import OPENED_FILE
 from harness.secrets import forms, searched
 from workloads.protocol import (
     BASELINE,
     FIXES,
     MACHINE,
+    OPENED,
     PRIVATE,
     SOAK,
     TUNED,
@@ -78,6 +80,7 @@ def make_job(
     mounts += (each for each in linked(entry.path.parent) if Path(each.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
     environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
+    environment[OPENED] = f"{OUT_DIR}/{OPENED_FILE}"
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.

@@ -8,12 +8,14 @@ autograph reads functions from their file.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import faulthandler
 import os
 import re
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -26,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.protocol import Script, private, reason_of
+from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -34,6 +36,8 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 _MOST_COPIED = 32 << 20
 # Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
 _NOT_READ = ("__pycache__", ".git")
+# linux/inotify.h
+_IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 # Scratch folders; see _scratch.
@@ -216,6 +220,8 @@ def _scratch(script: Script) -> Iterator[Path]:
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
     _copy_small(links)
+    if watch := _watch():
+        watch.add(folder)
     _keep_neighbours()
     before = Path.cwd()
     os.chdir(folder)
@@ -283,6 +289,67 @@ def _copy_small(links: Sequence[Path]) -> None:
             return
         with suppress(OSError):  # a file that cannot be read stays a link
             _own(link, whole=True)
+
+
+class _Watch:
+    """Write down which neighbours a script opens, also in C++ and in child processes, for a later check of them.
+
+    One line each, with the path from the script's folder; UNKNOWN if the kernel cannot tell.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._file.touch()
+        self._names: dict[int, str] = {}
+        self._noted: set[str] = set()
+        self._number: int = _libc().inotify_init1(os.O_CLOEXEC)
+        threading.Thread(target=self._read, name="opened-files", daemon=True).start()
+
+    def add(self, folder: Path) -> None:
+        """Watch the files in a scratch folder; those that are links, where they lead."""
+        for top, _, files in os.walk(folder):
+            for path in (Path(top, name) for name in files):
+                # A link to a neighbour is that neighbour.
+                beside = path.is_symlink() and not path.readlink().is_absolute()
+                if beside or not path.is_file():
+                    continue
+                watch = _libc().inotify_add_watch(self._number, os.fsencode(path), _IN_OPEN | _IN_ONESHOT)
+                self._names[watch] = str(path.relative_to(folder)) if watch >= 0 else UNKNOWN
+                if watch < 0:
+                    self._note(UNKNOWN)
+                    return
+
+    def _read(self) -> None:
+        while True:
+            try:
+                events = os.read(self._number, 1 << 16)
+            except OSError:
+                self._note(UNKNOWN)
+                return
+            while events:
+                watch, mask, _, length = struct.unpack_from("iIII", events)
+                events = events[struct.calcsize("iIII") + length :]
+                if mask & _IN_Q_OVERFLOW:
+                    self._note(UNKNOWN)
+                elif mask & _IN_OPEN:
+                    self._note(self._names[watch])
+
+    def _note(self, name: str) -> None:
+        if name not in self._noted:
+            self._noted.add(name)
+            with suppress(OSError), self._file.open("ab") as file:
+                file.write(os.fsencode(name).replace(b"\n", b"?") + b"\n")
+
+
+@cache
+def _watch() -> _Watch | None:
+    file = os.environ.pop(OPENED, "")
+    return _Watch(Path(file)) if file else None
+
+
+@cache
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @cache
