@@ -287,6 +287,9 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
         ("open('mine/a.csv')", "No such file", "from the script's folder"),
         ("import os\nos.listdir('/data/mine')", "No such file", "add --mount /data/mine"),
+        ("import os\nos.symlink('/gone/x', 'logs')\nopen('logs/a', 'w')", "No such file", "logs is a link to /gone/x"),
+        ("import errno\nraise OSError(errno.ENOSPC, 'No space left on device')", "No space", "is full"),
+        ("import errno\nraise OSError(errno.EROFS, 'Read-only file system')", "Read-only", "Write to a new file"),
     ],
 )  # fmt: skip
 def test_a_failure_is_one_sentence_and_what_to_try(

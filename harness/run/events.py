@@ -280,6 +280,8 @@ def _failed(exit_: Exit, log: EventLog, memory_bytes: int | None) -> tuple[Statu
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
     name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output."
+    if number == signal.SIGBUS:
+        result += " Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
     return Status.FAILED, result
 
 

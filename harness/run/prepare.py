@@ -143,10 +143,13 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         values: variables with what the run does not record of its options.
 
     Raises:
+        BusyError: another process goes on with it.
         StoreError: not a run, or images, GPUs, or what its trials read changed, so that others would not be comparable.
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
+    if run.goes_on:
+        raise RunFolder(path).busy()
     # The plan of a rerun has fewer trials than its options imply.
     options = revealed(run.manifest.options, values)
     resolved = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)

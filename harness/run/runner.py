@@ -35,6 +35,10 @@ _Key = tuple[str, str, Point]
 
 # Where the driver says that a script stands; see workloads/driver/script.py.
 _PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^/"\n]+)", line (\d+)')
+# Lines of TensorFlow that are neither warnings nor errors, such as how to turn oneDNN off.
+_NOTICE = re.compile(
+    r"\d{4}-\d\d-\d\d [\d:.]+: [IW] |[IW]\d{4} |WARNING: All log messages before absl|To enable the following"
+)
 _GOES_ON = "It went on after its measured call, which hinders what follows: end it there."
 _KILLED = Exit(code=-9, out_of_memory=False)
 
@@ -145,7 +149,7 @@ class Runner:
         if self.on_trial_end is not None:
             self.on_trial_end(trial)
         if status is not Status.OK:
-            self.progress.line(f"{planned.id}: {status.value}. {message}")
+            self.progress.line(f"{planned.id} {status.told}. {message}")
         if cause is not None and lost:
             raise cause
         if isinstance(cause, Interrupted):
@@ -312,7 +316,10 @@ def _last_line(log: str) -> str:
     """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
     lines = log.strip().splitlines()
     # More lines follow that of an interpreter that does not start.
-    line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
+    causes = [each for each in lines if not _NOTICE.match(each)]
+    line = next(
+        (each for each in causes if each.startswith("Fatal Python error")), causes[-1] if causes else ""
+    )
     advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
     return f"It is: {printable(line, 200)}{advice}" if line else ""
 
