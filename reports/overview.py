@@ -21,9 +21,11 @@ from harness.model.analysis import (
 from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
 from harness.model.run import Run, VariantScript
+from harness.notebooks import notebook_of
 from reports import numbers
 from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of, variant_name
+from workloads.cells import NOTEBOOK
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
 
@@ -255,6 +257,7 @@ class Ladder:
 
     Attributes:
         file, script: name and text of the tuned script; "" without one.
+        notebook: the tuned script as a notebook, if the script was one; else "".
         command: runs the tuned script in the image that measured it; "" without an image.
         components: further files that the tuned script imports: name -> text.
         accuracies: baseline and tuned if the accuracy of both is known, else ().
@@ -266,6 +269,7 @@ class Ladder:
     tuned: Step | None
     file: str = ""
     script: str = ""
+    notebook: str = ""
     command: str = ""
     parts: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
@@ -288,6 +292,8 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     components = (each.components for each in analysis.run.workloads if each.name == row.workload)
     script = tuned.text if tuned else ""
     used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
+    files = (each.file for each in analysis.run.workloads if each.name == row.workload)
+    is_notebook = next(files, "").endswith(NOTEBOOK)
     return Ladder(
         row=row,
         # Combinations are rungs on the way to tuned.
@@ -300,6 +306,7 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
         tuned=next((step for step in steps if step.variant == TUNED), None),
         file=f"{row.workload}-tuned.py" if tuned else "",
         script=script,
+        notebook=notebook_of(script) if tuned and is_notebook else "",
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=used,

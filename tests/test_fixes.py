@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from harness.fixes import fixes_for
-from workloads.driver.ladder import applied
+from workloads.driver.ladder import applied, at_sites
 from workloads.protocol import FIX_PREFIX
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n"
@@ -283,3 +283,49 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
 )
 def test_other_trainings_keep_their_steps(text: str) -> None:
     assert changed(text, "many-steps") == text
+
+
+OWN_COMPILE = """\
+import keras
+class Scaler:
+    def fit(self, x): return self
+class Own(keras.Model):
+    def compile(self, special):
+        super().compile()
+        self.special = special
+scaler.fit(x)
+trainer.compile()
+model = Own()
+model.compile(1)
+model.fit(scaler.fit(x).transform(x), y)
+"""
+
+
+def end_of(text: str, call: str) -> tuple[int, int]:
+    line = next(number for number, line in enumerate(text.split("\n"), 1) if call in line)
+    return line, text.split("\n")[line - 1].index(call) + len(call)
+
+
+def test_only_the_calls_that_were_made_are_changed() -> None:
+    fit = end_of(OWN_COMPILE, "model.fit(scaler.fit(x).transform(x), y)")
+    inner, outer = end_of(OWN_COMPILE, "super().compile()"), end_of(OWN_COMPILE, "model.compile(1)")
+    names = [f"{FIX_PREFIX}{name}" for name in ("no-progress-bar", "steps-per-execution", "xla")]
+    fixes = {name: fix for name, fix in fixes_for(OWN_COMPILE, "cpu").items() if name in names}
+    there = at_sites(fixes, [[fit], [inner, outer]])
+    assert applied(OWN_COMPILE, there.values()) == OWN_COMPILE.replace(
+        "super().compile()", "super().compile(steps_per_execution=10, jit_compile=True)"
+    ).replace("x), y)", "x), y, verbose=2)")
+    assert list(at_sites(fixes, [[fit], []])) == names[:1], "a model that the script does not compile"
+    assert at_sites(fixes, []) == {}
+
+
+def test_an_argument_goes_to_the_innermost_call_that_takes_it() -> None:
+    text = "super().compile(**settings)\nmodel.compile('adam')\n"
+    chain = [end_of(text, "super().compile(**settings)"), end_of(text, "model.compile('adam')")]
+    changed = applied(text, at_sites(fixes_for(text, "cpu"), [chain]).values())
+    assert changed.startswith("super().compile(**settings)\nmodel.compile('adam', ")
+
+
+def test_remedies_of_no_call_apply_wherever_training_is() -> None:
+    text = f"{HEAD}data = {SOURCE}.map(f).batch(2)\nfor batch in data:\n    step(batch)\n"
+    assert [*at_sites(fixes_for(text, "cpu"), [])] == [f"{FIX_PREFIX}parallel-map"]

@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 OTHERS: Mapping[str, str] = {
     "workloads.components": "keras numpy tensorflow",
     "workloads.driver": "keras numpy tensorflow",
-    "harness": "platformdirs",
+    "harness": "msgspec platformdirs",
     "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",
     "harness.telemetry": "numpy psutil pynvml",
@@ -44,7 +44,14 @@ OTHERS: Mapping[str, str] = {
 # XGBoost's image has no TensorFlow.
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
-    *(f"workloads.driver.{name}" for name in ("ladder", "script", "timing")),
+    "workloads.cells",
+    "workloads.readings",
+    *(
+        f"workloads.driver.{name}"
+        for name in ("advice", "ladder", "processes", "remedies", "results", "script", "shell", "sites")
+    ),
+    "workloads.driver.timing",
+    "workloads.driver.trial",
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"
@@ -52,7 +59,8 @@ COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
     "workloads.protocol": Rule(),
-    "workloads.driver.xgboost_trial": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
+    "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
+    "workloads.cells": Rule(),
     SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),
 }
 

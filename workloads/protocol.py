@@ -13,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TextIO
@@ -64,6 +64,8 @@ COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
 # Accuracy on held-out data, and how many samples the model had been trained on then: in a trial of windows as many as
 # the baseline, which is slower.
 ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
+# The tightest latency bound that a server meets at a useful rate, in milliseconds; 0 if none.
+MET_BOUND_MS = "met_bound_ms"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
 # Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
@@ -90,11 +92,17 @@ CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "
 # The driver's exit code if fewer GPUs than Spec.gpus are registered, or work is not placed on them.
 NO_GPU_EXIT = 20
 
+# Types of error events of a process that died: killed for memory, stopped because it stalled, or otherwise.
+OUT_OF_MEMORY, STALLED, DIED = "OutOfMemory", "Stalled", "ProcessDied"
+
 # Image families; each has a CPU and a CUDA target.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
 
 # Variables that choose another Keras, and their values for the one that is measured.
 KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
+
+# Packages that stand-ins replace if they are missing.
+PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
 
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -132,7 +140,11 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "start": {},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
-    # Start of a variant: its parameters and its changes from the baseline (see Change).
+    # A reading of a variant begins: what follows of this variant belongs to it.
+    "reading": {"variant": (str,)},
+    # The script's call that is measured: its place, and the sites at which remedies change it and its compile.
+    "call": {"variant": (str,), "place": (str,), "sites": (list,)},
+    # What a variant is: its parameters and its changes from the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # How the script of a variant differs from the baseline's, as a unified diff; the whole text of tuned, or "";
     # and the remedies in it.
@@ -232,11 +244,16 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of a script: `text` replaces its bytes from `start` to `end`."""
+    """A change of a script: `text` replaces its bytes from `start` to `end`.
+
+    Attributes:
+        site: the line and column at which the call of Keras ends that the change belongs to; () if it belongs to none.
+    """
 
     start: int
     end: int
     text: str
+    site: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,11 +356,15 @@ class EventWriter:
 
     Attributes:
         hidden: texts that events do not contain.
+        planned: the variants of the trial.
+        listener: receives each event that this process writes; None for nobody.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self.hidden: Sequence[str] = private().get("hidden", ())
+        self.planned: Sequence[str] = ()
+        self.listener: Callable[[Mapping[str, Any]], None] | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event.
@@ -359,6 +380,8 @@ class EventWriter:
             event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
+        if self.listener is not None:
+            self.listener(event)
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -406,6 +429,16 @@ def measures_speed(variant: str) -> bool:
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))
+
+
+def number_of(variant: str, *prefixes: str) -> int:
+    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
+    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
+
+
+def together(names: Sequence[str]) -> str:
+    """Return the variant with several remedies."""
+    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
 
 
 def check(event: Mapping[str, Any]) -> None:

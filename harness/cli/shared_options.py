@@ -18,6 +18,7 @@ import typer
 
 from harness.errors import UsageError, on_disk
 from harness.model.run import Options
+from harness.model.workload import SCRIPTS
 
 Command = Callable[..., None]
 
@@ -37,7 +38,7 @@ def _workloads(values: Sequence[str]) -> tuple[str, ...]:
         raise UsageError(
             "The name of a workload is empty.", hint="Is a variable of the shell not set? See `tfbench list`."
         )
-    scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(".py")}
+    scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(SCRIPTS)}
     return tuple(
         each for value in values for each in ([scripts[value]] if value in scripts else split([value]))
     )
@@ -119,7 +120,7 @@ Target = Annotated[
 OPTIONS: Mapping[str, Any] = {
     "workloads": typer.Argument(
         metavar="[WORKLOAD]...",
-        help="Names of built-in workloads, `all`, or paths of scripts. Default: those marked * in `tfbench list`.",
+        help="Built-in workloads, `all`, or paths of scripts and notebooks. Default: those marked * in `tfbench list`.",
     ),
     "arguments": _what("--arg", help="Command-line argument of the scripts; repeatable."),
     "environment": _what(

@@ -27,8 +27,9 @@ def edits(source: Source) -> Sequence[Edit]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int(size))):
                 if re.fullmatch("(?i)batch_?size", name):
                     return [source.replace(node.value, str(_TIMES * size))]
-    for call in source.fits():
-        match argument(call, "batch_size"):
-            case ast.Constant(value=int(size)) as given:
-                return [source.replace(given, str(_TIMES * size))]
-    return []
+    return [
+        edit
+        for call in source.fits()
+        if isinstance(given := argument(call, "batch_size"), ast.Constant) and isinstance(given.value, int)
+        for edit in source.at(call, [source.replace(given, str(_TIMES * given.value))])
+    ]

@@ -22,7 +22,7 @@ def edits(source: Source) -> Sequence[Edit]:
         edit
         for call in source.compiles()
         if argument(call, "run_eagerly") is not None
-        for edit in source.with_keyword(call, "run_eagerly", "False")
+        for edit in source.at(call, source.with_keyword(call, "run_eagerly", "False"))
     ]
     switches = [
         source.replace(call.args[0], "False")

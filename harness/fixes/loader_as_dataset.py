@@ -48,9 +48,9 @@ def edits(source: Source) -> Sequence[Edit]:
         )
         edit = source.statements_before(call, lines) if slices and not taken else None
         if edit is not None:
-            result += [edit, source.replace(given, "batches")]
-    imported = [source.after_imports("import tensorflow as tf")] if result and not source.tf else []
-    return [*imported, *result]
+            imported = [] if source.tf else [source.after_imports("import tensorflow as tf")]
+            result += source.at(call, [*imported, edit, source.replace(given, "batches")])
+    return result
 
 
 def _slices(source: Source, name: str, loader: str) -> str:

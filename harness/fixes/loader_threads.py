@@ -36,5 +36,6 @@ def edits(source: Source) -> Sequence[Edit]:
         assigned = [] if isinstance(given, ast.Name) else [f"loader = {source.words(given)}"]
         edit = source.statements_before(call, [*assigned, f"{name}.workers, {name}.max_queue_size = 4, 20"])
         if edit is not None:
-            result += [edit, *([] if isinstance(given, ast.Name) else [source.replace(given, name)])]
+            used = [] if isinstance(given, ast.Name) else [source.replace(given, name)]
+            result += source.at(call, [edit, *used])
     return result

@@ -2,8 +2,8 @@
 
 Why: Keras launches each step from Python and copies each batch to the device; for a small model that takes longer than
 the step.
-Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is wrapped:
-save its `network`.
+Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is
+wrapped, and `save` saves its `network`, not compiled.
 """
 
 from __future__ import annotations
@@ -26,16 +26,23 @@ _PLAIN = {"Sequential", "Model"}
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return the edits of a script with one fit on arrays, of a plain model that it compiles once before."""
+    """Return the edits for each fit on arrays of a plain model that the script compiles once before."""
     fits, compiles = source.fits(), source.compiles()
-    if len(fits) != 1 or len(compiles) != 1:
-        return []
-    (fit,), (compiled,) = fits, compiles
+    result: list[Edit] = []
+    for fit in fits:
+        model = _owner(fit)
+        compiled = [call for call in compiles if _owner(call) == model]
+        if model and len(compiled) == 1 and [_owner(call) for call in fits].count(model) == 1:
+            result += source.at(fit, _edits(source, fit, compiled[0], model))
+    return result
+
+
+def _edits(source: Source, fit: ast.Call, compiled: ast.Call, model: str) -> list[Edit]:
     arguments = dict(zip(_ORDER, fit.args, strict=False))
     arguments |= {each.arg or "**": each.value for each in fit.keywords}
-    model, x, y = _owner(fit), _name(arguments.get("x")), _name(arguments.get("y"))
+    x, y = _name(arguments.get("x")), _name(arguments.get("y"))
     fits_arrays = arguments.keys() <= _KEPT and len(fit.args) <= len(_ORDER) and x and y
-    if not (fits_arrays and model == _owner(compiled) and _is_plain(source, source.value_of(model))):
+    if not (fits_arrays and _is_plain(source, source.value_of(model))):
         return []
     if not _bound_before(source, (x, y), compiled):
         return []

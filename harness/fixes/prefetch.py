@@ -20,11 +20,12 @@ SAFETY = SAME
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each dataset that Keras gets without prefetching."""
     return [
-        source.insert_after(given, f".prefetch({source.autotune})")
+        edit
         for call in source.measured()
         if (given := input_of(call)) is not None
         and source.is_dataset(given)
         and not _prefetches(source, given)
+        for edit in source.at(call, [source.insert_after(given, f".prefetch({source.autotune})")])
     ]
 
 

@@ -22,5 +22,5 @@ def edits(source: Source) -> Sequence[Edit]:
         edit
         for call in source.measured()
         if (shown := argument(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
-        for edit in source.with_keyword(call, "verbose", "2")
+        for edit in source.at(call, source.with_keyword(call, "verbose", "2"))
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from workloads.protocol import Edit
 
@@ -73,29 +74,25 @@ class Source:
                 yield node
 
     def compiles(self) -> list[ast.Call]:
-        """Return the calls of a model's compile."""
-        return [
-            call
-            for call in self.calls("compile")
-            if isinstance(call.func, ast.Attribute)
-            and self.words(call.func.value) != "re"
-            and not isinstance(call.func.value, ast.Call)  # super().compile
-        ]
+        """Return the calls of what may be a model's compile."""
+        return [call for call in self.calls("compile") if isinstance(call.func, ast.Attribute)]
 
     def fits(self) -> list[ast.Call]:
         """Return the calls of fit that have an input."""
         return [call for call in self.calls("fit") if call.args or argument(call, "x")]
 
     def measured(self) -> list[ast.Call]:
-        """Return the calls of fit, or those of predict and evaluate in a script that does not train."""
-        return self.fits() or [
-            call for call in self.calls("predict", "evaluate") if input_of(call) is not None
-        ]
+        """Return the calls that may be the one that is measured."""
+        return [*self.fits(), *self._inferring()]
+
+    def _inferring(self) -> list[ast.Call]:
+        return [call for call in self.calls("predict", "evaluate") if input_of(call) is not None]
 
     def feeding(self) -> list[ast.Call]:
         """Return the calls in what gives the measured calls their input, through variables and functions."""
         found: dict[int, ast.AST] = {}
-        waiting: list[ast.AST] = [given for call in self.measured() if (given := input_of(call)) is not None]
+        calls = self.fits() or self._inferring()
+        waiting: list[ast.AST] = [given for call in calls if (given := input_of(call)) is not None]
         while waiting:
             for node in ast.walk(waiting.pop()):
                 if id(node) in found:
@@ -217,6 +214,11 @@ class Source:
             return [self.insert_after(max(arguments, key=self._span), f", {name}={value}")]
         _, end = self._span(call)
         return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
+
+    @staticmethod
+    def at(call: ast.Call, edits: Iterable[Edit]) -> list[Edit]:
+        """Return edits that apply only if the call is the one that is measured, or compiled its model."""
+        return [replace(edit, site=(call.end_lineno or 0, call.end_col_offset or 0)) for edit in edits]
 
     def statements_before(self, node: ast.AST, statements: Sequence[str]) -> Edit | None:
         """Return the edit that puts statements on lines of their own before that of a node."""

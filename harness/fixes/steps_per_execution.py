@@ -20,5 +20,7 @@ def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile."""
     steps = str(STEPS_PER_CALL[source.device])
     return [
-        edit for call in source.compiles() for edit in source.with_keyword(call, "steps_per_execution", steps)
+        edit
+        for call in source.compiles()
+        for edit in source.at(call, source.with_keyword(call, "steps_per_execution", steps))
     ]

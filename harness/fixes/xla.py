@@ -18,4 +18,8 @@ SAFETY = ALIKE
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile."""
-    return [edit for call in source.compiles() for edit in source.with_keyword(call, "jit_compile", "True")]
+    return [
+        edit
+        for call in source.compiles()
+        for edit in source.at(call, source.with_keyword(call, "jit_compile", "True"))
+    ]

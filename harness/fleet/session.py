@@ -11,6 +11,7 @@ from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written
 from harness.model.run import Options, Run
+from harness.model.workload import SCRIPTS
 from harness.progress import Progress, Task
 from harness.wording import counted
 
@@ -148,7 +149,7 @@ def user_files(options: Options) -> Mapping[str, str]:
     Raises:
         UsageError: a file is not readable, or not text.
     """
-    scripts = [Path(name) for name in options.workloads if name.endswith(".py")]
+    scripts = [Path(name) for name in options.workloads if name.endswith(SCRIPTS)]
     # A script can import modules next to it; the filter skips lock and backup files of editors.
     modules = {
         path

@@ -17,6 +17,7 @@ from harness.model.device import positions
 from harness.model.platform import EngineInfo, Gpu, Health, ImageInfo
 from harness.model.workload import Workload
 from workloads.protocol import Change
+from workloads.readings import Window
 
 SCHEMA_VERSION = 2
 # The largest plausible value of telemetry: a mask of 64 bits.
@@ -115,34 +116,23 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Steps measured between two synchronisation points; `wait_ns` is -1 if waiting is not observable."""
-
-    variant: str
-    index: int
-    start_ns: int
-    end_ns: int
-    steps: int
-    samples: int
-    wait_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
     """int64[n] durations of the steps of one window, measured on the host thread."""
 
     variant: str
     window: int
     step_ns: NDArray[np.int64]
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A number reported by the workload, such as test accuracy."""
+    """A number reported by the workload in a reading of a variant, such as test accuracy."""
 
     variant: str
     name: str
     value: float
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,9 @@ Suite = Literal["default", "gpu", "cpu", "extra"]
 # Units of published results; see Published.
 UNITS = ("s", "samples/s", "ratio", "requests ratio", "gain", "accuracy", "utilisation")
 
+# How the names of files end that are workloads.
+SCRIPTS = (".py", ".ipynb")
+
 # Before the name of a workload: the files beside its script that are not Python, as one hash of a run's sources.
 BESIDE = "files beside "
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import workloads
 from harness.errors import UsageError, unknown
-from harness.model.workload import BESIDE, Beside, FileState, Workload
+from harness.model.workload import BESIDE, SCRIPTS, Beside, FileState, Workload
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
+from workloads.cells import NOTEBOOK
 
 _FOLDER = Path(workloads.__file__).parent
 _COMPONENTS = _FOLDER / "components"
@@ -31,6 +32,11 @@ class Entry:
 
     workload: Workload
     path: Path
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a script of the user."""
+        return not self.path.is_relative_to(_FOLDER)
 
 
 @cache
@@ -55,7 +61,7 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
         return tuple(entry for entry in built_in() if entry.workload.suite in suites)
     chosen: list[Entry] = []
     for name in dict.fromkeys(names):
-        if name.endswith(".py"):
+        if name.endswith(SCRIPTS):
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
@@ -64,7 +70,8 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             chosen += found
         elif {"/", "."} & set(name):
             raise UsageError(
-                f"{name} is no Python script.", hint="Give the path of a script that ends with .py."
+                f"{name} is no Python script or notebook.",
+                hint="Give the path of a script that ends with .py, or of a notebook, .ipynb.",
             )
         else:
             known = (entry.workload.name for entry in built_in())
@@ -82,7 +89,7 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
 
 def beside(entries: Iterable[Entry]) -> Beside:
     """Return the files in the folders of the user's scripts."""
-    users = (entry for entry in entries if not entry.path.is_relative_to(_FOLDER))
+    users = (entry for entry in entries if entry.is_own)
     return Beside(scripts={entry.workload.name: _states(entry.path.parent) for entry in users})
 
 
@@ -107,10 +114,12 @@ def sources(
         name = entry.workload.name
         states = known[name] if name in known else _states(entry.path.parent)
         own[name] = _digest({each: state for each, state in states.items() if each.endswith(".py")})
+        if entry.path.suffix == NOTEBOOK:  # saving it with other outputs does not change what runs
+            text = entry.workload.scripts[entry.workload.file]
+            own[name] = hashlib.sha256(f"{own[name]} {text}".encode()).hexdigest()
         if name in known:
-            own[f"{BESIDE}{name}"] = _digest(
-                {each: state for each, state in states.items() if not each.endswith(".py")}
-            )
+            others = (each for each in states if not each.endswith(".py") and each != entry.path.name)
+            own[f"{BESIDE}{name}"] = _digest({each: states[each] for each in others})
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 

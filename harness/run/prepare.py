@@ -26,9 +26,11 @@ from harness.images.local_environment import ensure_environment
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Status, Trial
 from harness.model.workload import BESIDE, Beside, FileState
+from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, beside, sources
+from harness.run.imports import check_trains
 from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
@@ -39,6 +41,7 @@ from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
+from workloads.protocol import TENSORFLOW, shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,9 @@ def prepare(
     if not run_id:
         # Otherwise noticed only after the images are built, which takes minutes.
         require_writable(resolved.options.out)
+    for entry in resolved.entries:
+        if entry.is_own:
+            _look_at(entry, progress)
     engine = _connect(resolved.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)
@@ -111,6 +117,19 @@ def prepare(
         sboms=sboms,
         beside=files,
     )
+
+
+def _look_at(entry: Entry, progress: Progress) -> None:
+    """Report what is left out of a user's notebook.
+
+    Raises:
+        UsageError: the script certainly has nothing to measure.
+    """
+    text = entry.workload.scripts[entry.workload.file]
+    if lines := left_out(text):
+        progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
+    if entry.workload.image == TENSORFLOW:
+        check_trains(entry.path, text)
 
 
 def _connect(name: str, progress: Progress) -> Engine:
@@ -164,8 +183,16 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
                 kind for kind in kinds if run.manifest.sources[kind] != prepared.manifest.sources[kind]
             ]
             continue
-        read = _read_by_trials(run, RunFolder(path), entry)
-        changed = changed_files(before.scripts[name], prepared.beside.scripts[name])
+        read = _read_by_trials(run, RunFolder(path), name)
+        # Scripts by their text, because a notebook may be saved with other outputs.
+        now = entry.workload.scripts
+        scripts = next((each.scripts for each in run.workloads if each.name == name), {})
+        changes += sorted(each for each in scripts.keys() | now.keys() if scripts.get(each) != now.get(each))
+        changed = [
+            each
+            for each in changed_files(before.scripts[name], prepared.beside.scripts[name])
+            if each not in (*now, entry.path.name)
+        ]
         changes += [each for each in changed if read is None or each in read]
         if others := [each for each in changed if read is not None and each not in read]:
             progress.line(f"Changed beside {entry.path.name}, which has not read it: {_listed(others)}")
@@ -206,11 +233,11 @@ def changed_files(before: Mapping[str, FileState], now: Mapping[str, FileState])
     )
 
 
-def _read_by_trials(run: Run, folder: RunFolder, entry: Entry) -> frozenset[str] | None:
-    """Return the files of a script that its finished trials have read, the script among them; None if not known."""
-    found = {entry.path.name, entry.workload.file, entry.workload.tuned, *entry.workload.scripts}
+def _read_by_trials(run: Run, folder: RunFolder, workload: str) -> frozenset[str] | None:
+    """Return the files beside a script that its finished trials have opened; None if not known."""
+    found: set[str] = set()
     for trial in run.trials:
-        if trial.workload == entry.workload.name and trial.status is Status.OK:
+        if trial.workload == workload and trial.status is Status.OK:
             names = folder.opened(trial.id)
             if names is None:
                 return None

@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.images.recipes import Recipes
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Options, Run, Status
+from harness.model.workload import SCRIPTS
 from harness.paths import Paths
 from harness.run.catalogue import select, sources
 from harness.run.plan import split_devices
@@ -39,7 +40,7 @@ def rerun_options(run: Run, given: Options) -> Options:
         )
     here = {Path(name).name: str(Path(name).absolute()) for name in given.workloads}
     names = options.workloads or [workload.name for workload in run.workloads]
-    if others := here.keys() - {Path(name).name for name in names if name.endswith(".py")}:
+    if others := here.keys() - {Path(name).name for name in names if name.endswith(SCRIPTS)}:
         raise UsageError(
             f"{min(others)} is no script of the run.",
             hint=f"It has {', '.join(names)}. Name those that lie elsewhere here, by the same name.",
@@ -58,7 +59,7 @@ def rerun_options(run: Run, given: Options) -> Options:
 
 def _located(name: str, here: Mapping[str, str]) -> str:
     """Return the path of a script on this host, or the name of a built-in workload."""
-    if not name.endswith(".py"):
+    if not name.endswith(SCRIPTS):
         return name
     path = here.get(Path(name).name, name)
     if not Path(path).is_file():
@@ -98,7 +99,7 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
         options: result of `rerun_options`; scripts given by the user need no consent.
     """
     recorded = run.manifest.options.workloads
-    scripts = [name for name in options.workloads if name.endswith(".py") and name in recorded]
+    scripts = [name for name in options.workloads if name.endswith(SCRIPTS) and name in recorded]
     requested = {
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),

@@ -1,4 +1,4 @@
-"""Read scripts without running them: metadata, data sets, and constants, which are their parameters.
+"""Read scripts and notebooks without running them: metadata, data sets, and constants, which are their parameters.
 
 Constants are names at the top of a script that hold literals. Metadata are a comment block as in PEP 723,
 `# /// tfbench` to `# ///`, in TOML. All of it is optional.
@@ -21,11 +21,13 @@ import msgspec
 import numpy as np
 
 import workloads
+from harness import notebooks
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
 from harness.untrusted import printable, read_file, sanitized
+from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place
 from workloads.protocol import IMAGES, MACHINE, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
 
 # Files that built-in scripts share.
@@ -119,7 +121,7 @@ def _workload(
         },
         tuned=metadata.tuned,
         ladder=ladder,
-        params={**constants(tree), **params},
+        params={**constants(parameters(text)), **params},
         device_params={kind: each for kind in ("cpu", "gpu") if (each := getattr(metadata, kind))},
         datasets=(*([own] if own else []), *_keras_datasets(tree)),
         published=tuple(block.converted(each, Published) for each in published),
@@ -182,7 +184,7 @@ def _problems(workload: Workload) -> Iterator[str]:
         *((workload.file, each) for each in (*workload.device_params.values(), chosen, workload.params)),
         *((rung.script, rung.params) for rung in workload.ladder.values()),
     ):
-        names = {*assigned(ast.parse(workload.scripts[file])), *assigned(ast.parse(own))}
+        names = {*assigned(parameters(workload.scripts[file])), *assigned(parameters(own))}
         if missing := values.keys() - names:
             yield f"{', '.join(sorted(missing))} is not a constant of {file}"
         if strange := [name for name, value in values.items() if not _is_parameter(value)]:
@@ -282,10 +284,18 @@ def _metadata(text: str, path: Path) -> tuple[dict[str, Any], _Block]:
 
 def _read(path: Path) -> str:
     """Return a script's text as Python reads it: with its byte order mark, coding comment and line ends."""
+    is_notebook = path.suffix == NOTEBOOK
     try:
-        return decode_source(read_file(path, max_bytes=MAX_BYTES))
+        content = read_file(path, max_bytes=notebooks.MAX_BYTES if is_notebook else MAX_BYTES)
+        text = notebooks.script_of(content, path) if is_notebook else decode_source(content)
+        if len(text) > MAX_BYTES:
+            raise UsageError(
+                f"The code of {path} is larger than 1 MiB.", hint="Put data into files of their own."
+            )
+        return text if is_notebook else notebooks.plain_script(text)
     except StoreError as error:
-        raise UsageError(error.message, hint="Check the path. Scripts have at most 1 MiB.") from error
+        most = f"notebooks at most {notebooks.MAX_BYTES >> 20}" if is_notebook else "scripts at most 1"
+        raise UsageError(error.message, hint=f"Check the path; {most} MiB.") from error
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise UsageError(
             f"{path} is not UTF-8 text, and has no comment that names its encoding.", hint="Save it as UTF-8."
@@ -296,10 +306,27 @@ def _parsed(text: str, path: Path) -> ast.Module:
     try:
         return ast.parse(text, filename=str(path))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        reason = printable(str(error), 300) or "it is nested too deeply"
+        reason, where = printable(str(error), 300) or "it is nested too deeply", str(path)
+        if isinstance(error, SyntaxError) and error.lineno:
+            reason, where = printable(error.msg, 300), place(where, text, error.lineno)
         raise UsageError(
-            f"{path} is not Python: {reason}.", hint="Run it with python3 to see why."
+            f"{where} is not Python: {reason}.", hint="Run it with Python to see why."
         ) from error
+
+
+def parameters(text: str) -> ast.Module:
+    """Return the statements of a script that may assign parameters: of the cell with the tag, else all."""
+    tree = ast.parse(text)
+    lines = text.split("\n")
+    first = next(
+        (i for i, line in enumerate(lines, 1) if line.startswith(CELL) and line.endswith(PARAMETERS)), 0
+    )
+    if first:
+        last = next(
+            (i for i, line in enumerate(lines, 1) if i > first and line.startswith(CELL)), len(lines) + 1
+        )
+        tree.body = [statement for statement in tree.body if first < statement.lineno < last]
+    return tree
 
 
 def constants(tree: ast.Module) -> dict[str, Any]:
@@ -350,7 +377,7 @@ def script_text(workload: Workload, variant: str, device: str, params: Mapping[s
     """
     rung = workload.ladder.get(variant.removeprefix(OPTIMIZATION_PREFIX))
     file = rung.script if rung else workload.tuned if variant == TUNED else workload.file
-    original = constants(ast.parse(workload.scripts[workload.file]))
+    original = constants(parameters(workload.scripts[workload.file]))
     values = {name: value for name, value in workload.params.items() if value != original.get(name)}
     values |= workload.device_params.get(device, {})
     values |= {**(rung.params if rung else {}), **params}
@@ -365,7 +392,7 @@ def with_values(text: str, values: Mapping[str, Any]) -> str:
     """
     # As Python counts lines: other separators may stand in literals.
     lines = text.split("\n")
-    own = assigned(ast.parse(text))
+    own = assigned(parameters(text))
     nodes = sorted(
         ((own[name], values[name]) for name in values if name in own),
         key=lambda each: (-each[0].lineno, -each[0].col_offset),

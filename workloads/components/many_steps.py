@@ -25,13 +25,20 @@ class ManySteps(keras.Model):
 
     def __init__(self, network: keras.Model, x: Any, y: Any, batch_size: int) -> None:
         super().__init__()
+        if not network.built:  # its variables must exist before the loop
+            network(x[:1])
         self.network = network
+        self.built = True
         self.samples = tf.identity(x), tf.identity(y)
         self.batch_size = batch_size
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Return the network's outputs."""
         return self.network(inputs, training=training)
+
+    def save(self, *args: Any, **settings: Any) -> None:
+        """Save the network: without the samples, and as it is loaded without this class."""
+        self.network.save(*args, **settings)
 
     def compile(self, *args: Any, **settings: Any) -> None:
         """Compile as usual, and create the optimizer's variables, which must exist before the loop."""

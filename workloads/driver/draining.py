@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -20,9 +19,9 @@ from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
+from workloads.driver.sites import where
 from workloads.driver.timing import Meter
-from workloads.driver.variants import factor
-from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX, number_of
 
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
@@ -35,7 +34,7 @@ def drain(job: Job) -> None:
     """Drain the input of fit. Only input-only copies batches to the devices; other variants measure the host."""
     dataset = job.call.dataset
     if job.variant.startswith(THREADS_PREFIX):
-        options, threads = tf.data.Options(), factor(job.variant, THREADS_PREFIX)
+        options, threads = tf.data.Options(), number_of(job.variant, THREADS_PREFIX)
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)
@@ -170,7 +169,7 @@ def _name(dataset: Any, *, first: bool) -> str:
     if code is None or _inside_library(dataset):
         return plain
     name = plain if function.__name__ == "<lambda>" else function.__name__
-    return f"{name}, {Path(code.co_filename).name}:{code.co_firstlineno}"
+    return f"{name}, {where(code.co_filename, code.co_firstlineno)}"
 
 
 def _function(dataset: Any) -> Any:

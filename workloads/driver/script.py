@@ -9,25 +9,25 @@ autograph reads functions from their file.
 from __future__ import annotations
 
 import ctypes
-import errno
-import faulthandler
 import os
 import re
+import select
 import shutil
-import signal
 import struct
 import sys
 import tempfile
 import threading
 import traceback
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from workloads.cells import NOTEBOOK
+from workloads.driver import shell, sites
+from workloads.driver.advice import advice
 from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
@@ -38,83 +38,48 @@ _MOST_COPIED = 32 << 20
 _NOT_READ = ("__pycache__", ".git")
 # linux/inotify.h
 _IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
-# Bytes below which a file system is full.
-_FULL = 1 << 20
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
-# Whether the script's call has been measured.
-_measured = threading.Event()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
-_NO_NETWORK = (
-    "Containers have no network. Download the file first and pass it with --mount PATH; "
-    "keras.utils.get_file finds it there by its name."
-)
 
 
 class ScriptError(RuntimeError):
     """A script cannot be measured; the message ends with what to try."""
 
 
-class Taken(BaseException):
-    """Ends a script whose call has been taken. Not an Exception, so that scripts do not catch it."""
-
-
-def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stall_s: float = 0.0) -> None:
-    """Run a script until it ends or raises Taken.
+def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> None:
+    """Run a script until it ends.
 
     Args:
         names: additional names that it may use.
-        stall_s: see Spec.
 
     Raises:
         ScriptError: it failed by itself.
     """
-    process = os.getpid()
-    with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
-        module.__dict__.update(names)
-        _alarm(0.9 * stall_s)
-        try:
-            exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
-        except Taken:
-            return
-        except SystemExit as error:
-            if error.code:
-                text = f"{path.name} ended by itself: sys.exit({error.code!r})"
-                raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-        except Exception as error:
-            raise ScriptError(explained(error, path)) from error
-        finally:
-            if os.getpid() != process:  # a child that the script forked has come to its end
-                os._exit(0)
-
-
-def comes_to_its_call() -> None:
-    """Do not let the log say any more where the script stood before most of the stall limit was over."""
-    _alarm(0)
-
-
-def end_after(stall_s: float) -> None:
-    """Let a script whose call has been measured end before it goes on for the stall limit, and say where it stood."""
-    _measured.set()
-    _alarm(0.8 * stall_s)
-
-
-def _alarm(seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _on_alarm(number: int, frame: Any) -> None:
-    if _measured.is_set():
-        raise Taken
+    process, path = os.getpid(), _scratch(script)
+    module = _main(path, arguments)
+    module.__dict__.update({**shell.NAMES, **names})
+    os.execv, os.execve = _replaced({**os.environ}), _replaced({**os.environ})  # type: ignore[assignment]
+    try:
+        exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
+    except SystemExit as error:
+        if error.code:
+            text = f"{path.name} ended by itself: sys.exit({error.code!r})"
+            raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
+    except Exception as error:
+        raise ScriptError(explained(error, path)) from error
+    finally:
+        if os.getpid() != process:  # a child that the script forked has come to its end
+            os._exit(0)
+        if watch := _watch():
+            watch.read()
 
 
 def may_train() -> bool:
     """Return whether the script, or a module beside it that it has imported, names what trains."""
     files = [Path(str(getattr(module, "__file__", ""))) for module in list(sys.modules.values())]
     own = [file for file in files if any(folder in file.parents for folder in _folders)]
-    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix == ".py")
+    return any(_TRAINS.search(file.read_bytes()) for file in own if file.suffix in (".py", NOTEBOOK))
 
 
 def named(error: BaseException) -> str:
@@ -124,94 +89,43 @@ def named(error: BaseException) -> str:
     )
 
 
-def explained(error: Exception, path: Path) -> str:
-    """Return the script's line, the error, and what to try."""
+def explained(error: Exception, path: Path, place: str = "") -> str:
+    """Return the script's line, the error, and what to try.
+
+    Args:
+        place: where the script made the call that failed, if the error did not pass through the script.
+    """
     # The script is a file in a scratch folder.
     files = {str(folder / path.name) for folder in (path.parent, *_folders)}
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    line = next((frame.lineno for frame in frames if frame.filename in files), None)
-    where = f"{path.name}:{line}" if line else path.name
+    found: tuple[str, int | None] | None
+    found = next(((frame.filename, frame.lineno) for frame in frames if frame.filename in files), None)
+    if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
+        found = error.filename, error.lineno
+    where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
+    if isinstance(error, ScriptError):
+        return f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
-    return f"{text.rstrip('.')}. {_advice(error)}".strip()
+    return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
 
 
-def _advice(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
-        return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
-    if isinstance(error, ModuleNotFoundError):
-        return (
-            f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _IMAGE_WITH.format(error.name)
+def _replaced(before: Mapping[str, str]) -> Callable[..., None]:
+    """Return what tells a script that would go on as another program what to do instead."""
+
+    def replaced(*args: Any) -> None:
+        new = args[2] if len(args) > 2 else os.environ
+        chosen = [f"--env {name}={value}" for name, value in new.items() if value != before.get(name)]
+        raise ScriptError(
+            "The script replaces its process by another, which cannot be measured. "
+            + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
         )
-    if isinstance(error, ImportError) and text.startswith("sklearn needs"):
-        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
-    if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
-    if isinstance(error, EOFError):
-        return "A script cannot ask for input here: pass values with --arg or --param."
-    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
-        return _NO_NETWORK
-    if "read-only file system" in text.lower() or "readonly database" in text:
-        return (
-            "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
-            "/tmp."
-        )
-    if "no space left on device" in text.lower():
-        full = [place for place in ("/dev/shm", tempfile.gettempdir()) if _free(place) < _FULL]  # noqa: S108
-        return f"{' and '.join(full) or 'Its folder'} is full. " + (
-            "Use threads instead of processes, or fewer of them."
-            if full == ["/dev/shm"]  # noqa: S108
-            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
-        )
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return "The size of files is limited: run `ulimit -f unlimited` first."
-    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
-        return f"Containers see the script's folder only: add --mount {error.filename}."
-    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename)):
-        return (
-            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
-            "Let it lead to a folder that others may read."
-        )
-    if isinstance(error, FileNotFoundError):
-        return "Give its path from the script's folder, or an absolute one with --mount."
-    return ""
+
+    return replaced
 
 
-def _dangling(name: Any) -> Path | None:
-    """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
-    path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
-    parts = [folder / part for folder in _folders for part in (*reversed(path.parents), path)]
-    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
-
-
-def _free(folder: str) -> int:
-    with suppress(OSError):
-        return shutil.disk_usage(folder).free
-    return _FULL
-
-
-@contextmanager
-def _caught_exit() -> Iterator[None]:
-    """Let os._exit end the script instead of the trial, except in the script's threads and children."""
-    leave, process = os._exit, os.getpid()
-
-    def end(status: int) -> None:
-        if os.getpid() == process and threading.current_thread() is threading.main_thread():
-            raise SystemExit(status)
-        leave(status)
-
-    os._exit = end  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os._exit = leave
-
-
-@contextmanager
-def _scratch(script: Script) -> Iterator[Path]:
-    """Enter a folder with the script and its neighbours; leave it afterwards."""
+def _scratch(script: Script) -> Path:
+    """Enter a folder with the script and its neighbours; return the script's path there."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
     links = _mirror(source.parent, folder, most=20_000)
@@ -223,16 +137,8 @@ def _scratch(script: Script) -> Iterator[Path]:
     if watch := _watch():
         watch.add(folder)
     _keep_neighbours()
-    before = Path.cwd()
     os.chdir(folder)
-    try:
-        yield path
-    finally:
-        os.chdir(before)
-        # A later script may have a neighbour of the same name.
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", "") or "").startswith(f"{folder}{os.sep}"):
-                del sys.modules[name]
+    return path
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
@@ -301,9 +207,11 @@ class _Watch:
         self._file = file
         self._file.touch()
         self._names: dict[int, str] = {}
-        self._noted: set[str] = set()
-        self._number: int = _libc().inotify_init1(os.O_CLOEXEC)
-        threading.Thread(target=self._read, name="opened-files", daemon=True).start()
+        # Each script runs in a process of its own.
+        self._noted = set(os.fsdecode(self._file.read_bytes()).splitlines())
+        self._number: int = _libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._follow, name="opened-files", daemon=True).start()
 
     def add(self, folder: Path) -> None:
         """Watch the files in a scratch folder; those that are links, where they lead."""
@@ -319,20 +227,37 @@ class _Watch:
                     self._note(UNKNOWN)
                     return
 
-    def _read(self) -> None:
+    def _follow(self) -> None:
         while True:
             try:
-                events = os.read(self._number, 1 << 16)
-            except OSError:
+                select.select([self._number], [], [])
+            except (OSError, ValueError):  # the script has closed it
                 self._note(UNKNOWN)
                 return
-            while events:
-                watch, mask, _, length = struct.unpack_from("iIII", events)
-                events = events[struct.calcsize("iIII") + length :]
-                if mask & _IN_Q_OVERFLOW:
-                    self._note(UNKNOWN)
-                elif mask & _IN_OPEN:
-                    self._note(self._names[watch])
+            self.read()
+
+    def read(self) -> None:
+        """Note what has been opened until now."""
+        with self._lock:
+            try:
+                # A script may close it, and its number be that of another file.
+                if "inotify" not in os.readlink(f"/proc/self/fd/{self._number}"):  # noqa: PTH115
+                    raise OSError
+                while events := os.read(self._number, 1 << 16):
+                    self._take(events)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._note(UNKNOWN)
+
+    def _take(self, events: bytes) -> None:
+        while events:
+            watch, mask, _, length = struct.unpack_from("iIII", events)
+            events = events[struct.calcsize("iIII") + length :]
+            if mask & _IN_Q_OVERFLOW:
+                self._note(UNKNOWN)
+            elif mask & _IN_OPEN:
+                self._note(self._names[watch])
 
     def _note(self, name: str) -> None:
         if name not in self._noted:
@@ -401,27 +326,12 @@ def _own(path: Any, *, whole: bool) -> None:
         return
 
 
-@contextmanager
-def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Let a module be `__main__`; restore what scripts change of the process."""
+def _main(path: Path, arguments: Sequence[str]) -> ModuleType:
+    """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     sys.path[:0] = [str(path.parent)]
     sys.path.append(str(COMPONENTS))
-    _measured.clear()
-    signal.signal(signal.SIGALRM, _on_alarm)
-    # In the thread that stands, also if it waits in C. From another thread, reading its frames may crash.
-    faulthandler.register(signal.SIGALRM, file=2, all_threads=False, chain=True)
-    try:
-        with warnings.catch_warnings():
-            yield module
-    finally:
-        _alarm(0)
-        faulthandler.unregister(signal.SIGALRM)
-        sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    return module

@@ -16,9 +16,8 @@ from unittest.mock import patch
 import numpy as np
 import tensorflow as tf
 
-from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
+from workloads.protocol import ARRAYS, FIRST_WORD, PLOTTING, RARE, START
 
-PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
 # Function of matplotlib -> length of what it returns.
 _PARTS = {"plot": 1, "hist": 3, "subplot_mosaic": 2}
 

@@ -1,0 +1,273 @@
+"""Notebooks as scripts, and back; see workloads/cells.py for how their lines are marked.
+
+Lines of IPython become comments or plain Python, one line for one line. What is left out stays as a comment that ends
+with `# left out`, so that a notebook made from the script has it again.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.untrusted import printable
+from workloads.cells import CELL, LINE, MARKDOWN, PARAMETERS, cells
+
+# Outputs, which are not read, may have pictures.
+MAX_BYTES = 256 << 20
+_LEFT_OUT = "  # left out"
+_WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
+# Magics whose cell runs as it is.
+_BODIES = ("time", "timeit", "capture", "prun", "memit")
+# Options of %timeit and %time before their statement.
+_OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
+_ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
+_PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
+_HELP = re.compile(r"\?{1,2}\s*[\w.%]+|[\w.%]+\s*\?{1,2}")
+_TOKEN = re.compile(
+    r"""#.*|(?P<open>(?:\"{3}|'{3}))|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?P<in>[\[({])|(?P<out>[\])}])"""
+)
+
+
+class _Cell(msgspec.Struct):
+    cell_type: str = ""
+    source: str | list[str] = ""
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Notebook(msgspec.Struct):
+    nbformat: int | None = None
+    cells: list[_Cell] = msgspec.field(default_factory=list)
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def script_of(content: bytes, path: Path) -> str:
+    """Return the script that a notebook is.
+
+    Raises:
+        UsageError: it is no notebook of Python in version 4 of the format.
+    """
+    try:
+        notebook = msgspec.json.decode(content, type=_Notebook)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is not a notebook: {printable(str(error), 200).rstrip('.')}.",
+            hint="Open it in Jupyter and save it again, or give a script that ends with .py.",
+        ) from error
+    if notebook.nbformat != 4:
+        version = "" if notebook.nbformat is None else f" {notebook.nbformat}"
+        raise UsageError(
+            f"{path} is not a notebook in version 4 of the format: "
+            + (f"it has version{version}." if version else "it names no version."),
+            hint="Open it in Jupyter and save it again, or run: jupyter nbconvert --to notebook --inplace NOTEBOOK",
+        )
+    if (language := _language(notebook.metadata)) not in ("", "python", "ipython"):
+        raise UsageError(
+            f"The language of {path} is {printable(language, 40)}, not Python.",
+            hint="Give a notebook of Python.",
+        )
+    parts, number = list[str](), 0
+    for cell in notebook.cells:
+        source = (cell.source if isinstance(cell.source, str) else "".join(cell.source)).rstrip()
+        source = source.replace("\r\n", "\n").replace("\r", "\n")
+        if cell.cell_type == "markdown" and source:
+            source = _PICTURE.sub("data:,", source)
+            parts += [MARKDOWN, *(f"# {line}".rstrip() for line in source.split("\n"))]
+        elif cell.cell_type == "code" and source:
+            number += 1
+            tags = cell.metadata.get("tags")
+            chosen = PARAMETERS if isinstance(tags, list) and PARAMETERS.strip() in tags else ""
+            parts += [f"{CELL}{number}{chosen}", *plain_cell(source)]
+    if not number:
+        raise UsageError(f"{path} has no code cells.", hint="Give a notebook that trains a model.")
+    return "\n".join([*parts, ""])
+
+
+def _language(metadata: Mapping[str, Any]) -> str:
+    for part, name in (("kernelspec", "language"), ("language_info", "name")):
+        found = metadata.get(part)
+        if isinstance(found, dict) and isinstance(found.get(name), str):
+            return str(found[name]).casefold()
+    return ""
+
+
+def plain_script(text: str) -> str:
+    """Return a script without the syntax of IPython, if it has any: as VS Code runs it, or exported by nbconvert."""
+    if not _is_python(text):
+        # Cells of editors begin with `# %%`; a magic of a whole cell is its first line.
+        parts = re.split(r"^(?=# ?%%(?:\s|$))", text, flags=re.MULTILINE)
+        lines = list[str]()
+        for part in filter(None, parts):
+            head, _, body = part.partition("\n") if part.startswith("#") else ("", "", part)
+            lines += [*([head] if head else []), *plain_cell(body.removesuffix("\n"))]
+        text = "\n".join(lines) + "\n"
+    return _without_calls(text) if "get_ipython()" in text else text
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _without_calls(text: str) -> str:
+    """Return a script with the code in calls of get_ipython, as nbconvert writes it, in their place."""
+    if not _is_python(text):
+        return text
+    lines = text.split("\n")
+    for statement in reversed(ast.parse(text).body):
+        match statement:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=kind),
+                    args=[ast.Constant(value=str(name)), ast.Constant(value=str(line)), *body],
+                )
+            ) if kind in ("run_cell_magic", "run_line_magic"):
+                sign = "%%" if kind == "run_cell_magic" else "%"
+                code = body[0].value if body and isinstance(body[0], ast.Constant) else ""
+                given = code if isinstance(code, str) else ""
+                cell = f"{sign}{name} {line}".rstrip() + (f"\n{given}".rstrip() if given else "")
+                end = statement.end_lineno or statement.lineno
+                new = plain_cell(cell)
+                if given:  # the line of the magic is no line of the script
+                    new = [*(new[1:] if new[0].endswith(_LEFT_OUT) else new), f"{LINE}{end + 1}"]
+                lines[statement.lineno - 1 : end] = new
+    return "\n".join(lines)
+
+
+def plain_cell(source: str) -> list[str]:
+    """Return a cell's lines in plain Python, as many as it has."""
+    lines = source.split("\n")
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    if not lines[first].startswith("%%"):
+        return lines if _is_python(source) else [*_plain_lines(lines)]
+    name, _, rest = lines[first][2:].strip().partition(" ")
+    before, body = lines[:first], lines[first + 1 :]
+    if name in _BODIES:
+        setup = _OPTIONS.sub("", rest, count=1) if name == "timeit" else ""
+        text = "\n".join(body)
+        return [*before, setup or _comment(lines[first]), *(body if _is_python(text) else _plain_lines(body))]
+    if name in ("writefile", "file") and rest:
+        *options, file = rest.split()
+        mode = "a" if "-a" in options or "--append" in options else "w"
+        content = "\n".join(body) + "\n"
+        written = f"print({content!r}, file=open({_unquoted(file)!r}, {mode!r}), end='')"
+        return [*before, written, *(f"# {line}".rstrip() for line in body)]
+    return [*before, *(_comment(line) if line.strip() else "" for line in lines[first:])]
+
+
+def _plain_lines(lines: Sequence[str]) -> Iterator[str]:
+    quote, depth, before, new = "", 0, "", ""
+    for line in lines:
+        joined = before.endswith("\\")
+        if joined and new.endswith(_LEFT_OUT):
+            new = _comment(line.strip())
+        else:
+            new = line if quote or depth or joined else _plain_line(line)
+        yield new
+        quote, depth = _after(new, quote, depth)
+        before = line
+
+
+def _after(line: str, quote: str, depth: int) -> tuple[str, int]:
+    """Return the open triple quote, "" for none, and how many brackets are open after a line."""
+    at = 0
+    while at < len(line):
+        if quote:
+            end = re.compile(rf"(?:\\.|(?!{quote}).)*{quote}").match(line, at)
+            if end is None:
+                return quote, depth
+            quote, at = "", end.end()
+            continue
+        token = _TOKEN.search(line, at)
+        if token is None:
+            break
+        at, quote = token.end(), token["open"] or ""
+        depth = max(0, depth + bool(token["in"]) - bool(token["out"]))
+    return quote, depth
+
+
+def _plain_line(line: str) -> str:
+    """Return the line of a statement in plain Python."""
+    text = line.strip()
+    indent = line[: len(line) - len(line.lstrip())]
+    assigned = _ASSIGNED.fullmatch(text)
+    if assigned and not _is_python(text):
+        return f"{indent}{assigned['target']} = {_value(assigned['magic'])}"
+    if text.startswith("%") and not text.startswith("%%"):
+        name, _, rest = text[1:].partition(" ")
+        code = _LINES[name](rest.strip()) if name in _LINES else ""
+        return f"{indent}{code}" if code and _is_python(code) else _comment(line)
+    return _comment(line) if text.startswith(("!", "%%")) or _HELP.fullmatch(text) else line
+
+
+def _value(magic: str) -> str:
+    """Return the value of a magic that is assigned: of a timed statement, else an empty output."""
+    name, _, rest = magic[1:].partition(" ")
+    timed = magic.startswith("%") and name == "time" and _is_python(rest.strip())
+    return rest.strip() if timed else f"[]{_LEFT_OUT}: {magic}"
+
+
+def _comment(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    # A body of a statement needs one.
+    return f"{indent}{'pass  ' if indent else ''}# {line.strip()}{_LEFT_OUT}"
+
+
+def _unquoted(text: str) -> str:
+    return text.strip().strip("\"'")
+
+
+def _environment(rest: str) -> str:
+    name, sign, value = rest.partition("=") if "=" in rest else rest.partition(" ")
+    return f"__import__('os').environ[{name.strip()!r}] = {value.strip()!r}" if sign else ""
+
+
+_LINES: Mapping[str, Callable[[str], str]] = {
+    "time": lambda rest: rest,
+    "timeit": lambda rest: _OPTIONS.sub("", rest, count=1),
+    "env": _environment,
+    "set_env": _environment,
+    "cd": lambda rest: f"__import__('os').chdir({_unquoted(rest)!r})" if rest else "",
+    "run": lambda rest: (
+        f"globals().update(__import__('runpy').run_path({rest.split()[-1]!r}))" if rest else ""
+    ),
+}
+
+
+def left_out(text: str) -> list[str]:
+    """Return the lines of a notebook that are left out of its script."""
+    return [found["line"] for line in text.split("\n") if (found := _WAS_LEFT_OUT.match(line))]
+
+
+def notebook_of(text: str) -> str:
+    """Return the notebook that a script was, without outputs."""
+    made = list[dict[str, Any]]()
+    for mark, lines in cells(text):
+        source = "\n".join(lines).strip("\n")
+        if mark.startswith(MARKDOWN):
+            source = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
+            made.append({"cell_type": "markdown", "metadata": {}, "source": source})
+        elif source:
+            source = "\n".join(_WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line) for line in source.split("\n"))
+            tags = {"tags": [PARAMETERS.strip()]} if mark.endswith(PARAMETERS) else {}
+            made.append(
+                {
+                    "cell_type": "code",
+                    "execution_count": None,
+                    "metadata": tags,
+                    "outputs": [],
+                    "source": source,
+                }
+            )
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    document = {"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

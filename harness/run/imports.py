@@ -1,0 +1,138 @@
+"""What a script imports, and whether it can train at all, read without running it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import decode_source
+from pathlib import Path
+
+from harness.errors import StoreError, UsageError
+from harness.untrusted import read_file
+from workloads.protocol import PLOTTING
+
+# Modules whose distribution has another name.
+_DISTRIBUTIONS: Mapping[str, str] = {
+    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv", "hydra": "hydra-core", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}  # fmt: skip
+# Packages that come along with another one, and are asked for by its name.
+_PARTS = {"google", "mpl_toolkits", "tensorflow"}
+# Packages that call no fit by themselves.
+_PASSIVE = {
+    "PIL", "absl", "cv2", "dateutil", "google", "h5py", "imageio", "keras", "numpy", "pandas", "requests", "scipy",
+    "skimage", "sklearn", "tensorflow", "tensorflow_datasets", "tensorflow_docs", "tensorflow_hub", "tqdm", "yaml",
+    *PLOTTING, *sys.stdlib_module_names,
+}  # fmt: skip
+# What trains or infers, and what may come to it by a name that cannot be read.
+_CALLS = {
+    "fit",
+    "evaluate",
+    "predict",
+    "exec",
+    "eval",
+    "import_module",
+    "__import__",
+    "run_path",
+    "run_module",
+}
+_MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
+# Files and bytes of neighbours that are read.
+_MOST, _MOST_BYTES = 200, 1 << 20
+
+
+def neighbours(path: Path, text: str) -> Mapping[Path, str]:
+    """Return the texts of the modules beside a script that it imports, also through each other."""
+    result: dict[Path, str] = {}
+    waiting = [(path.parent, text)]
+    while waiting and len(result) < _MOST:
+        folder, current = waiting.pop()
+        for module in _modules(current):
+            for file in _files(path.parent, folder, module):
+                if file not in result and file != path and (found := _text(file)) is not None:
+                    result[file] = found
+                    waiting.append((file.parent, found))
+    return result
+
+
+def _modules(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the level (0 for absolute) and the dotted name of what a text imports, and may import."""
+    for node in ast.walk(_parsed(text)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((0, each.name) for each in names)
+            case ast.ImportFrom(level=level, module=module, names=names):
+                yield level, module or ""
+                yield from (
+                    (level, f"{module}.{each.name}".lstrip(".") if module else each.name) for each in names
+                )
+
+
+def _files(root: Path, folder: Path, module: tuple[int, str]) -> list[Path]:
+    level, name = module
+    base = folder.parents[level - 2] if level > 1 else folder if level else root
+    parts = name.split(".") if name else []
+    packages = [base.joinpath(*parts[:count], "__init__.py") for count in range(1, len(parts) + 1)]
+    own = [base.joinpath(*parts[:-1], f"{parts[-1]}.py")] if parts else []
+    return [file for file in (*packages, *own) if file.is_file()]
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return decode_source(read_file(file, max_bytes=_MOST_BYTES))
+    except (StoreError, SyntaxError, UnicodeError, LookupError):
+        return None
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return ast.Module([], [])
+
+
+def foreign(path: Path, text: str) -> set[str]:
+    """Return the packages that a script and its neighbours import, and which are neither theirs nor Python's."""
+    texts = (text, *neighbours(path, text).values())
+    names = {name.partition(".")[0] for each in texts for level, name in _modules(each) if not level}
+    own = {name for name in names if _is_beside(path.parent, name)}
+    return names - own - {"", *sys.stdlib_module_names}
+
+
+def _is_beside(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
+
+
+def distributions(path: Path, text: str) -> list[str]:
+    """Return the distributions of what a script and its neighbours import, without those of plots."""
+    names = foreign(path, text) - {*PLOTTING, *_PARTS, "keras"}
+    return sorted(_DISTRIBUTIONS.get(name, name.replace("_", "-").lower()) for name in names)
+
+
+def check_trains(path: Path, text: str) -> None:
+    """Raise UsageError if a script certainly makes no call that can be measured, and marks no steps."""
+    texts = (text, *neighbours(path, text).values())
+    if _MARK.search(text) or foreign(path, text) - _PASSIVE or any(map(_may_train, texts)):
+        return
+    raise UsageError(
+        f"{path.name} has no call of fit, evaluate or predict, and marks no step.",
+        hint="If it trains in a loop of its own, mark the end of each step with a comment line in the loop: "
+        "`# tfbench: step BATCH_SIZE`, with the number of samples.",
+    )
+
+
+def _may_train(text: str) -> bool:
+    for node in ast.walk(_parsed(text)):
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) | ast.Constant(value=str(name)) if (
+                name in _CALLS
+            ):
+                return True
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, attribute, *_]) if not isinstance(
+                attribute, ast.Constant
+            ):
+                return True
+    return False

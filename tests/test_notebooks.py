@@ -1,0 +1,194 @@
+import ast
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UsageError
+from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, script_of
+from harness.run.catalogue import select, sources
+from harness.run.scripts import read_workloads, script_text
+from workloads.cells import difference, place
+
+PATH = Path("train.ipynb")
+
+
+def notebook(*cells: str | dict[str, Any], **fields: Any) -> bytes:
+    made = [
+        {"cell_type": "code", "outputs": [], "metadata": {}, "source": cell}
+        if isinstance(cell, str)
+        else cell
+        for cell in cells
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made, **fields}).encode()
+
+
+def printed(lines: Sequence[str], **names: Any) -> dict[str, Any]:
+    """Run lines of a script; return the names that they define."""
+    exec("\n".join(lines), names)
+    return names
+
+
+MARKDOWN = {
+    "cell_type": "markdown",
+    "metadata": {},
+    "source": ["# Title\n", "text ![](data:image/png;base64,AAAA)"],
+}
+WHOLE = notebook(
+    MARKDOWN,
+    "%matplotlib inline\nimport keras\nBATCH = 32",
+    "",
+    {"cell_type": "raw", "source": "not code"},
+    {"cell_type": "code", "source": ["%%timeit -n1 -r1\n", "model.fit(x,\n", "  batch_size=BATCH)"]},
+)
+
+
+def test_code_cells_in_order_are_the_script_and_lines_have_their_cells() -> None:
+    text = script_of(WHOLE, PATH)
+    assert [node.lineno for node in ast.parse(text).body] == [6, 7, 10]
+    assert [place("train.ipynb", text, line) for line in (6, 11)] == [
+        "train.ipynb, cell 1, line 2",
+        "train.ipynb, cell 2, line 3",
+    ], "numbered as In [n] after Run All: empty cells do not count"
+    assert "data:image" not in text
+    assert left_out(text) == ["%matplotlib inline", "%%timeit -n1 -r1"]
+
+
+def test_a_notebook_of_the_script_has_what_was_left_out_and_no_outputs() -> None:
+    text = script_of(WHOLE, PATH)
+    again = notebook_of(text.replace("BATCH)", "BATCH, verbose=2)"))
+    document = json.loads(again)
+    assert [cell["cell_type"] for cell in document["cells"]] == ["markdown", "code", "code"]
+    assert document["cells"][0]["source"].startswith("# Title\ntext")
+    assert document["cells"][2]["source"] == "%%timeit -n1 -r1\nmodel.fit(x,\n  batch_size=BATCH, verbose=2)"
+    assert not any(cell.get("outputs") for cell in document["cells"])
+    assert script_of(again.encode(), PATH).replace(", verbose=2", "") == text
+
+
+def test_a_difference_is_told_by_cell() -> None:
+    text = script_of(WHOLE, PATH)
+    changed = text.replace("BATCH)", "BATCH,\n  verbose=2)").replace("BATCH = 32", "BATCH = 64")
+    diff = difference(text, changed, "a.ipynb", "a.ipynb").splitlines()
+    assert [line for line in diff if line.startswith("@@")] == [
+        "@@ -1,3 +1,3 @@ cell 1",
+        "@@ -1,3 +1,4 @@ cell 2",
+    ]
+    assert difference("a\n", "b\n", "a.py", "b.py") == "--- a.py\n+++ b.py\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"print(1)", "is not a notebook"),
+        (b"[]", "is not a notebook"),
+        (b'{"cells": [{"source": 3}]}', "is not a notebook"),
+        (b"{}", "names no version"),
+        (json.dumps({"nbformat": 3, "worksheets": []}).encode(), "it has version 3"),
+        (notebook("x", metadata={"kernelspec": {"language": "R"}}), "is r, not Python"),
+        (notebook("x", metadata={"language_info": {"name": "julia"}}), "is julia, not Python"),
+        (notebook(MARKDOWN, ""), "has no code cells"),
+        (b'{"cells": ' + b"[" * 5000, "is not a notebook"),
+    ],
+)
+def test_what_is_no_notebook(content: bytes, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected) as error:
+        script_of(content, PATH)
+    assert error.value.hint
+
+
+def test_outputs_are_not_read(tmp_path: Path) -> None:
+    picture = [{"output_type": "display_data", "data": {"image/png": "A" * (20 << 20)}, "metadata": {}}]
+    path = tmp_path / "large.ipynb"
+    path.write_bytes(notebook({"cell_type": "code", "source": "x = 1", "outputs": picture}))
+    (workload,) = read_workloads(path, "large")
+    assert workload.params == {"x": 1}
+
+
+def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.ipynb"
+    path.write_bytes(notebook("x = 1", "y = 2\nif x\n    z = 3"))
+    with pytest.raises(UsageError, match=r"wrong.ipynb, cell 2, line 2 is not Python"):
+        read_workloads(path, "wrong")
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("x = 1\n!pip install -q x \\\n  y\ny = 2", {"x": 1, "y": 2}),
+        ("if True:\n    %matplotlib inline\nx = 3", {"x": 3}),
+        ("%time x = 5", {"x": 5}),
+        ("%timeit -n 1 -r 1 x = 5", {"x": 5}),
+        ("x = %time 2 + 3", {"x": 5}),
+        ("files = !ls", {"files": []}),
+        (
+            "text = '''\n%matplotlib inline\n!ls\n'''\n%matplotlib inline",
+            {"text": "\n%matplotlib inline\n!ls\n"},
+        ),
+        ("a, b = 7, 4\nx = (a\n  % b)\n!ls", {"x": 3}),
+        ("x = '#('  # (\n%matplotlib inline", {"x": "#("}),
+        ("int?\n?int\nx = 1", {"x": 1}),
+        ("%%timeit -n1 -r1 y = 2\nx = y + 1", {"x": 3, "y": 2}),
+        ("%%capture out --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
+        ("\n%%time\nx = 1", {"x": 1}),
+        ("%%bash\nx = 1", {}),
+        ("%%html\n<b>it's</b>", {}),
+    ],
+)
+def test_lines_of_ipython(cell: str, expected: dict[str, object]) -> None:
+    lines = plain_cell(cell)
+    assert len(lines) == len(cell.split("\n")), "lines keep their numbers"
+    names = printed(lines)
+    assert {name: names[name] for name in names.keys() - {"__builtins__", "a", "b"}} == expected
+
+
+def test_files_variables_and_folders_of_magics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFBENCH_TEST", "0")
+    monkeypatch.chdir(tmp_path)
+    printed(plain_cell("%%writefile helper.py\nsize = '''8'''\n\n"))
+    printed(plain_cell("%%writefile -a helper.py\nmore = 1"))
+    assert Path("helper.py").read_text() == "size = '''8'''\n\n\nmore = 1\n"
+    names = printed(
+        plain_cell("%env TFBENCH_TEST=a b\n%run helper.py\nimport os\nfound = os.environ['TFBENCH_TEST']")
+    )
+    assert (names["found"], names["size"], names["more"]) == ("a b", "8", 1)
+
+
+def test_scripts_of_editors_and_exported_notebooks() -> None:
+    cells = "# %%\n%matplotlib inline\nx = 1\n\n# %%\n%%time\ny = 2\n"
+    assert printed(plain_script(cells).split("\n"))["y"] == 2
+    assert plain_script(cells).count("\n") == cells.count("\n")
+    exported = (
+        "get_ipython().run_line_magic('matplotlib', 'inline')\n"
+        "get_ipython().run_cell_magic('time', '', 'x = 1\\ny = 2\\n')\n"
+        "z = 3\n"
+        "get_ipython().run_line_magic('time', 'w = 4')\n"
+    )
+    text = plain_script(exported)
+    names = printed(text.split("\n"))
+    assert [names[name] for name in "xyzw"] == [1, 2, 3, 4]
+    line = text.split("\n").index("z = 3") + 1
+    assert place("exported.py", text, line) == "exported.py:3"
+    assert plain_script("x = 1\n") == "x = 1\n"
+
+
+def test_parameters_are_those_of_the_tagged_cell(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+    tagged = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "BATCH = 32\nRATE = 0.1"}
+    path.write_bytes(notebook("SEED = 1", tagged, "OTHER = 2\nRATE = 1 / 10"))
+    (workload,) = read_workloads(path, "train")
+    assert workload.params == {"BATCH": 32, "RATE": 0.1}
+    file, text = script_text(workload, "baseline", "cpu", {"RATE": 0.5})
+    assert (file, "RATE = 0.5" in text, "RATE = 1 / 10" in text) == ("train.ipynb", True, True)
+
+
+def test_other_outputs_are_the_same_source(tmp_path: Path) -> None:
+    path = tmp_path / "train.ipynb"
+
+    def hashes(cell: str, output: str) -> dict[str, str]:
+        path.write_bytes(notebook({"cell_type": "code", "source": cell, "outputs": [output]}))
+        return dict(sources(select([str(path)])))
+
+    assert hashes("x = 1", "") == hashes("x = 1", "shown")
+    assert hashes("x = 1", "") != hashes("x = 2", "")

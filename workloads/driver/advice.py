@@ -1,0 +1,138 @@
+"""What to try after an error of a script."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
+_NO_NETWORK = (
+    "Containers have no network. Download the file first and pass it with --mount PATH; "
+    "keras.utils.get_file finds it there by its name."
+)
+
+
+# Bytes below which a file system is full.
+_FULL = 1 << 20
+
+
+def advice(error: Exception, folders: Collection[Path] = ()) -> str:
+    """Return what to try; "" if nothing is known.
+
+    Args:
+        folders: the script's folders.
+    """
+    text = str(error)
+    return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
+
+
+def _of_import(error: Exception, text: str) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
+        return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("google.colab"):
+        return "It is in Colab only: leave it out, and pass files with --mount PATH."
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
+            + _IMAGE_WITH.format(error.name)
+        )
+    if isinstance(error, ImportError) and text.startswith("sklearn needs"):
+        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
+    if isinstance(error, ImportError) and "attempted relative import" in text:
+        return "Run it as a module of its package: -m PACKAGE.MODULE, from the folder that has the package."
+    if "TensorBoard is not installed" in text:
+        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
+    return ""
+
+
+def _of_machine(error: Exception, text: str) -> str:
+    if _wants_gpu(error):
+        return "The script needs a GPU, and this trial has none: use --device gpu, or ask `if gpus:` first."
+    if found := re.search(r"<(zip|map) object|(?:class )'(zip|map)'", text):
+        kind = found[1] or found[2]
+        return (
+            f"Keras takes arrays, tf.data.Dataset, PyDataset and generators, but not `{kind}`: give it "
+            f"`(batch for batch in {kind}(...))`, which is a generator."
+        )
+    if isinstance(error, EOFError):
+        return "A script cannot ask for input here: pass values with --arg or --param."
+    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
+        return _NO_NETWORK
+    if program := _missing_program(error):
+        return (
+            f"There is no program {program} in the image. Catch the error, pass what it would print with --env, or "
+            "build an image FROM ours that has it and pass it with --image cpu=NAME."
+        )
+    return ""
+
+
+def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
+    if "read-only file system" in text.lower() or "readonly database" in text:
+        return (
+            "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
+            "/tmp."
+        )
+    if "no space left on device" in text.lower():
+        full = [place for place in ("/dev/shm", tempfile.gettempdir()) if _free(place) < _FULL]  # noqa: S108
+        return f"{' and '.join(full) or 'Its folder'} is full. " + (
+            "Use threads instead of processes, or fewer of them."
+            if full == ["/dev/shm"]  # noqa: S108
+            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
+        )
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return "The size of files is limited: run `ulimit -f unlimited` first."
+    if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
+        return f"Containers see the script's folder only: add --mount {error.filename}."
+    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
+        return (
+            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
+            "Let it lead to a folder that others may read."
+        )
+    if isinstance(error, FileNotFoundError):
+        return "Give its path from the script's folder, or an absolute one with --mount."
+    return ""
+
+
+def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
+    """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
+    path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
+    parts = [folder / part for folder in folders for part in (*reversed(path.parents), path)]
+    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
+
+
+def _free(folder: str) -> int:
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free
+    return _FULL
+
+
+def _missing_program(error: Exception) -> str:
+    """Return the program that subprocess did not find; "" for other errors."""
+    if isinstance(error, FileNotFoundError):
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        starts = any(Path(frame.filename).name in ("subprocess.py", "os.py") for frame in last)
+        return str(error.filename) if starts and last[0].name in ("_execute_child", "_execvpe") else ""
+    command = getattr(error, "cmd", "")
+    if getattr(error, "returncode", 0) == 127 and command:  # a shell's
+        words = command.split() if isinstance(command, str) else [*map(str, command)]
+        return words[0]
+    return ""
+
+
+def _wants_gpu(error: Exception) -> bool:
+    """Return whether an error comes from a line that takes a GPU where TensorFlow finds none."""
+    framework = sys.modules.get("tensorflow")
+    if not isinstance(error, (IndexError, AssertionError)) or framework is None:
+        return False
+    lines = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__)[-1:]]
+    named = any(re.search(r"gpu|device", line, re.IGNORECASE) for line in lines)
+    return named and not framework.config.list_physical_devices("GPU")

@@ -1,0 +1,92 @@
+"""Where the script calls Keras: remedies change these calls, and no others of the same name.
+
+A site is the line and the column (in bytes) at which a call ends, as in Python's syntax trees: no two calls end there.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from workloads.cells import place
+
+Site = tuple[int, int]
+_METHODS = ("fit", "predict", "evaluate", "compile")
+_compiled: WeakKeyDictionary[Any, tuple[Site, ...]] = WeakKeyDictionary()
+
+
+def calling(model: Any) -> tuple[Site, ...]:
+    """Return the sites of the current call of a method of `model`, innermost first.
+
+    They are several if a method of its class hands any arguments on to the method of Keras.
+    """
+    result: list[Site] = []
+    for frame in _frames():
+        site = _site(frame)
+        if site is None:
+            break
+        result.append(site)
+        code = frame.f_code
+        own = (
+            code.co_name in _METHODS and code.co_argcount and frame.f_locals.get(code.co_varnames[0]) is model
+        )
+        if not (own and code.co_flags & inspect.CO_VARKEYWORDS):
+            break
+    return tuple(result)
+
+
+def caller() -> str:
+    """Return the place of the script's line that is being executed; "" outside of the script."""
+    frame = next(_frames(), None)
+    return where(frame.f_code.co_filename, frame.f_lineno) if frame else ""
+
+
+def remember_compile(model: Any) -> None:
+    """Remember where the script compiles a model."""
+    _compiled[model] = calling(model)
+
+
+def compiling(model: Any) -> tuple[Site, ...]:
+    """Return the sites of the call that compiled a model last, innermost first; () if the script did not."""
+    return _compiled.get(model, ())
+
+
+def where(filename: str, line: int) -> str:
+    """Return the place of a line of a script that runs, as its user knows it."""
+    return place(Path(filename).name, "".join(linecache.getlines(filename)), line)
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yield the frames of the script that runs, innermost first."""
+    script = getattr(sys.modules["__main__"], "__file__", "")
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == script:
+            yield frame
+        frame = frame.f_back
+
+
+def _site(frame: FrameType) -> Site | None:
+    code = frame.f_code
+    if hasattr(code, "co_positions"):
+        _, line, _, column = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+        return None if line is None or column is None else (line, column)
+    # Python 3.10 knows the line only.
+    tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") in _METHODS
+        and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+    ]
+    inner = max(calls, key=lambda node: node.lineno, default=None)
+    return (inner.end_lineno or 0, inner.end_col_offset or 0) if inner else None
