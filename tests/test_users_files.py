@@ -325,13 +325,14 @@ def test_a_user_who_is_not_root_has_the_same_protection(reachable: Path) -> None
     }
     code = (
         f"cd {home}; cat a; echo > a; echo > new; touch a; chmod 600 a; mv a b; rm -f a; mount -o remount,rw {home}; "
-        f"echo 1 > {reachable}/out/written; echo 2 > /tmp/written; echo 3 > /dev/shm/written; id -u"
+        f"echo 1 > {reachable}/out/written; echo 2 > /tmp/written; echo 3 > /dev/shm/written; id -u; "
+        "echo 800 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj"
     )
     command = ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code]
     user = 65534 if os.getuid() == 0 else os.getuid()
     privileged = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
     told = subprocess.run(command, capture_output=True, text=True, check=False, **privileged)
-    assert told.stdout == f"old{user}\n", told.stderr
+    assert told.stdout == f"old{user}\n800\n", told.stderr
     assert tree(home) == before
     assert (reachable / "out/written").read_text() == "1\n"
     assert (reachable / "tmp/written").read_text() == "2\n"

@@ -89,7 +89,8 @@ def protect(tmp: str, writable: "list[str]", visible: "list[str]", shown: "list[
         elif path not in writable:
             continue
         mount(source, path, MS_BIND | MS_REC)
-    kept = {*hidden, *shared, *writable}
+    # CUDA writes to its own files in /proc, which has none of a user.
+    kept = {*hidden, *shared, *writable, "/proc"}
     for path, options in mounts():
         if path not in kept:
             make_read_only(path, options)
