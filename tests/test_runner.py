@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.defaults import PROFILES, Profile
-from harness.errors import EngineError, Interrupted, StoreError
+from harness.errors import BusyError, EngineError, Interrupted, StoreError
 from harness.model.run import PlannedTrial, Point, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
 from harness.run.runner import Runner
@@ -135,6 +135,13 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
         assert trial.sampling["ticks"] >= 3
 
 
+NOTICES = (
+    "2026-11-26 16:20:33.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.\n"
+    "I0000 00:00:1732637000.1 1 cuda_executor.cc:1] could not open file\n"
+    "To enable the following instructions: AVX2, in other operations, rebuild TensorFlow.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("script", "status", "expected"),
     [
@@ -151,6 +158,13 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
             Status.FAILED,
             "bad seed",
         ),
+        (
+            Script(writes=(start_line(),), code=1, log=f"OSError: bad descriptor\n{NOTICES}"),
+            Status.FAILED,
+            "It is: OSError: bad descriptor",
+        ),
+        (Script(writes=(start_line(),), code=135), Status.FAILED, "(SIGBUS)"),
+        (Script(writes=(start_line(),), code=-7), Status.FAILED, "/dev/shm"),
     ],
 )
 def test_failed_trial_does_not_affect_the_others(bench, script, status, expected):
@@ -160,7 +174,7 @@ def test_failed_trial_does_not_affect_the_others(bench, script, status, expected
     assert expected in broken.message
     assert len(broken.windows) == "".join(script.writes).count('"window"'), "earlier windows are kept"
     (line,) = bench.progress.lines
-    assert f"mlp.cpu.1: {status.value}." in line
+    assert line.startswith(f"mlp.cpu.1 {status.told}.")
     assert bench.engine.left_behind == []
 
 
@@ -247,6 +261,26 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_cut_short(bench):
     assert after == []
     assert {len(run.trials) for run in read} == {0, 1, 2, 3}
     assert {trial.status for run in read for trial in run.trials} == {Status.OK}
+
+
+def test_a_run_has_one_process_at_a_time(bench):
+    caught: list[BaseException] = []
+
+    def second() -> str:
+        if not caught:
+            try:
+                with RunFolder(bench.folder.path).going_on():
+                    pass
+            except BusyError as error:
+                caught.append(error)
+        return ""
+
+    bench.ending = second
+    run_all(bench)
+    assert len(caught) == 1
+    with bench.folder.going_on():  # until it ends
+        assert bench.read().goes_on
+    assert not bench.read().goes_on
 
 
 def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):

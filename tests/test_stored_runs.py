@@ -80,8 +80,11 @@ def test_a_lost_trial_is_missed(tmp_path):
     run = replace(cpu_run(trials=2), ended=True)
     folder = write_run(tmp_path / "run", run)
     assert not read_run(folder.path).unfinished
-    shutil.rmtree(folder.trial(run.planned[0].id).path)
-    assert read_run(folder.path).unfinished
+    for trial in reversed(run.planned):  # also one that need not have run
+        shutil.copytree(folder.path, tmp_path / trial.id)
+        shutil.rmtree(RunFolder(tmp_path / trial.id).trial(trial.id).path)
+        assert read_run(tmp_path / trial.id).unfinished
+        assert RunFolder(tmp_path / trial.id).trial(trial.id).path.exists() is False
 
 
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):

@@ -131,6 +131,12 @@ LONGEST_MESSAGE = 2_000
 # The variable with what the harness tells the driver and records nowhere; see private.
 PRIVATE = "TFBENCH_PRIVATE"
 
+# The variable with the file in which the driver notes what a script opens beside it, and a line of it for what it
+# cannot tell.
+OPENED, UNKNOWN = "TFBENCH_OPENED", "/"
+# That file, beside the events.
+OPENED_FILE = "opened.txt"
+
 _NUMBER = (int, float)
 # Fields of events with names that tfbench gives, not texts.
 _NAMES = ("variant", "name", "scenario", "fixes", "type")

@@ -43,6 +43,8 @@ UNPROTECTED = (
 )
 # Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"
+# Folders that trials have of their own; see read_only.py.
+_REPLACED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 # Variables that trials inherit; settings of Keras, Python and proxies are not among them.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
@@ -99,6 +101,8 @@ class LocalEngine:
                 command[0] = python
             # Then this process adopts what survives a first process that is killed.
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            if spec.gpu and self.protects:
+                _make_device_nodes()
             others = {*psutil.Process().children()} - self._started
             command = [python, "-I", "-S", "-c", init_source(), spec.cpus, *command]
             if self.protects:
@@ -145,8 +149,11 @@ class LocalEngine:
             link = Path(_host_paths(mount.container, root))
             if link.is_relative_to(root):  # those of --mount are at their own path
                 link.parent.mkdir(parents=True, exist_ok=True)
-                if mount.container == FILE_DIR and not self.protects:
+                own = mount.container == FILE_DIR
+                if own and not self.protects:
                     _copy(mount.host, link)
+                elif own and _is_replaced(mount.host):
+                    link.mkdir()
                 else:
                     link.symlink_to(mount.host.absolute())
 
@@ -159,9 +166,20 @@ def _out(spec: ContainerSpec) -> Mount:
 def can_protect() -> bool:
     """Return whether this kernel lets processes have mounts of their own."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        folders = {"tmp": folder, "writable": [folder], "visible": [sys.executable]}
+        folders = {"tmp": folder, "writable": [folder], "visible": [sys.executable], "shown": []}
         command = [sys.executable, "-I", "-S", "-c", _read_only_source(), json.dumps(folders), "/bin/true"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _make_device_nodes() -> None:
+    """Make the nodes of the driver that CUDA makes at its first use: trials cannot write to /dev."""
+    with suppress(OSError, subprocess.TimeoutExpired):  # it is not installed
+        subprocess.run(["nvidia-modprobe", "-u", "-c=0"], capture_output=True, check=False, timeout=30)
+
+
+def _is_replaced(folder: Path) -> bool:
+    """Return whether a script's folder is one that trials see another one of."""
+    return os.path.realpath(folder) in _REPLACED
 
 
 def _read_only_source() -> str:
@@ -175,7 +193,11 @@ def _read_only(command: Sequence[str], spec: ContainerSpec, root: Path) -> list[
     # The environment, and the Python that it was made from.
     seen += [root, *(Path(path).parents[1] for path in (python, os.path.realpath(python)))]
     own = [root, *(mount.host for mount in (*spec.mounts, _out(spec)) if not mount.read_only)]
+    apart = [mount for mount in spec.mounts if mount.container == FILE_DIR and _is_replaced(mount.host)]
+    for mount in apart:
+        seen.remove(mount.host.absolute())
     folders = {
+        "shown": [[_host_paths(mount.container, root), str(mount.host)] for mount in apart],
         "tmp": os.path.realpath(root / "home"),
         "writable": [os.path.realpath(path) for path in own],
         "visible": sorted({name for path in seen for name in (str(path), os.path.realpath(path))}),

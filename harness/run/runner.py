@@ -147,7 +147,7 @@ class Runner:
         if self.on_trial_end is not None:
             self.on_trial_end(trial)
         if status is not Status.OK:
-            self.progress.line(f"{planned.id}: {status.value}. {message}")
+            self.progress.line(f"{planned.id} {status.told}. {message}")
         if cause is not None and lost:
             raise cause
         if isinstance(cause, Interrupted):

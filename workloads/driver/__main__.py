@@ -33,6 +33,8 @@ from workloads.protocol import (
     KERAS,
     NEXT,
     NO_GPU_EXIT,
+    OPENED,
+    OPENED_FILE,
     PROBES,
     TENSORFLOW,
     TREES,
@@ -88,6 +90,7 @@ def run_trial(spec_path: Path, events_path: Path) -> int:
         events = EventWriter(file)
         results = ResultsFile(events_path)
         events.write("start")
+        os.environ[OPENED] = str(events_path.with_name(OPENED_FILE))
         try:
             spec = _prepared(spec_path, events)
             _probe_host(events)
