@@ -279,11 +279,11 @@ class Ablation:
     """The measured speedup of the baseline without some parts of its step.
 
     Attributes:
-        predicted: the speedup that the breakdown predicts, 1 / (1 - share of these parts).
+        predicted: the speedup that the breakdown predicts, 1 / (1 - share of these parts); None if it cannot tell.
     """
 
     variant: str
-    predicted: Estimate
+    predicted: Estimate | None
     gain: Estimate
 
 

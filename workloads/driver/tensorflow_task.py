@@ -207,6 +207,7 @@ class ScriptRun:
         if self._first:
             self._warn(call)
         own, result = self._task.script, None
+        call.is_broken_down = len(self._task.variants) > 1
         self._place = call.place
         if self.measured:
             self._events.write(
