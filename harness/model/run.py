@@ -294,6 +294,7 @@ class Options:
 
     Attributes:
         params: parameter -> value as text; comma-separated values form a sweep axis.
+        packages: libraries to add to the images; a run records their versions and those of what they need.
     """
 
     profile: str = PROFILE
@@ -306,6 +307,7 @@ class Options:
     mounts: tuple[Path, ...] = ()
     call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
     variants: str = ""
     soak_s: float = 0.0
     analysis: bool = True

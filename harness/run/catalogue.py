@@ -9,13 +9,13 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import workloads
 from harness.errors import UsageError, unknown
-from harness.model.workload import BESIDE, SCRIPTS, Workload
+from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Workload
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 from workloads.cells import NOTEBOOK
@@ -28,10 +28,20 @@ MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and its script's path."""
+    """A workload and its script's path.
+
+    Attributes:
+        module: its dotted name if the script runs as a module of a package; else "".
+    """
 
     workload: Workload
     path: Path
+    module: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it runs in: its own, or that of its top package."""
+        return self.path.parents[self.module.count(".")]
 
     @property
     def is_own(self) -> bool:
@@ -65,7 +75,10 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
-            chosen += _entries(path, plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-"))
+            plain = plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-")
+            _, inside, below = name.rpartition(INSIDE)
+            module = ".".join(Path(below).with_suffix("").parts) if inside else ""
+            chosen += (replace(entry, module=module) for entry in _entries(path, plain))
         elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
             chosen += found
         elif {"/", "."} & set(name):
@@ -99,7 +112,7 @@ def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[st
         shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
     own: dict[str, str] = {}
     for entry in entries:
-        folder, name = entry.path.parent, entry.workload.name
+        folder, name = entry.folder, entry.workload.name
         found = _found(folder)
         own[name] = _digest(folder, [each for each in found if each.suffix == ".py"])
         if entry.path.suffix == NOTEBOOK:  # saving it with other outputs does not change what runs

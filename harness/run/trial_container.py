@@ -53,7 +53,7 @@ def make_job(
     driver = "workloads.driver.capability" if trial.workload == MACHINE else "workloads.driver"
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
-        Mount(container=FILE_DIR, host=entry.path.parent),
+        Mount(container=FILE_DIR, host=entry.folder),
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
@@ -87,7 +87,8 @@ def make_job(
             entry.workload,
             resolved.profile,
             options,
-            folder=FILE_DIR,
+            folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
+            module=entry.module,
             data={name: f"{DATA_DIR}/{name}" for name in data},
         ),
         container=container,
@@ -102,11 +103,13 @@ def spec_for(
     *,
     folder: str,
     data: Mapping[str, str],
+    module: str = "",
 ) -> Spec:
     """Return the specification for the container of `trial`.
 
     Args:
         folder: the script's folder in the container.
+        module: see Script.
         data: data set -> its folder in the container.
     """
     device = device_kind(trial.device)
@@ -124,7 +127,7 @@ def spec_for(
     own = (variant for variant in measured if variant != TUNED or workload.tuned)
     for variant in dict.fromkeys((BASELINE, *own)):
         file, text = script_text(workload, variant, device, {**places, **trial.params})
-        scripts[variant] = Script(path=f"{folder}/{file}", text=text)
+        scripts[variant] = Script(path=f"{folder}/{file}", text=text, module=module)
     measuring["full"] = profile.full and trial.index == 0
     tries_fixes = FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
     return Spec(

@@ -8,7 +8,9 @@ import sys
 import traceback
 from pathlib import Path
 
-_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
+from workloads.protocol import distribution
+
+_WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
     "Containers have no network. Download the file first and pass it with --mount PATH; "
     "keras.utils.get_file finds it there by its name."
@@ -29,14 +31,14 @@ def _of_import(error: Exception, text: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _IMAGE_WITH.format(error.name)
+            + _WITH.format(distribution(str(error.name).partition(".")[0]))
         )
     if isinstance(error, ImportError) and text.startswith("sklearn needs"):
-        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
+        return f"Use xgboost.train, or {_WITH.format('scikit-learn')}"
     if isinstance(error, ImportError) and "attempted relative import" in text:
         return "Run it as a module of its package: -m PACKAGE.MODULE, from the folder that has the package."
     if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
+        return f"Leave its callback out, or {_WITH.format('tensorboard')}"
     return ""
 
 

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import traceback
 import warnings
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -60,7 +61,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stal
         ScriptError: it failed by itself.
     """
     process = os.getpid()
-    with _scratch(script) as path, _main(path, arguments) as module, _caught_exit():
+    with _scratch(script) as path, _main(path, script, arguments) as module, _caught_exit(path.name):
         module.__dict__.update({**shell.NAMES, **names})
         _alarm(0.9 * stall_s)
         try:
@@ -127,17 +128,17 @@ def explained(error: Exception, path: Path, place: str = "") -> str:
         found = error.filename, error.lineno
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
     if isinstance(error, ScriptError):
-        return f"{where}: {error}"
+        return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {advice(error)}".strip()
 
 
 @contextmanager
-def _caught_exit() -> Iterator[None]:
+def _caught_exit(name: str) -> Iterator[None]:
     """Let os._exit end the script instead of the trial, except in the script's threads and children.
 
-    A script that would go on as another program is told what to do instead.
+    A script that would go on as another program, or misses arguments, is told what to do instead.
     """
     leave, process = os._exit, os.getpid()
 
@@ -154,14 +155,24 @@ def _caught_exit() -> Iterator[None]:
             + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
         )
 
+    def refused(parser: Any, message: str) -> None:
+        missing = message.partition("are required: ")[2].split(", ")
+        names = [each.partition("/")[0] for each in missing] if missing[0] else ["--NAME"]
+        given = (f"--arg={each} --arg=VALUE" if each[0] == "-" else "--arg=VALUE" for each in names)
+        raise ScriptError(
+            f"{name}: {message.rstrip('.')}. Pass command-line arguments with --arg: {' '.join(given)}."
+        )
+
     before, execute = {**os.environ}, (os.execv, os.execve)
     os._exit = end  # type: ignore[assignment]
     os.execv = os.execve = replaced  # type: ignore[assignment]
+    refuses, ArgumentParser.error = ArgumentParser.error, refused  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
         os._exit = leave
         os.execv, os.execve = execute
+        ArgumentParser.error = refuses  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -169,9 +180,10 @@ def _scratch(script: Script) -> Iterator[Path]:
     """Enter a folder with the script and its neighbours; leave it afterwards."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
-    links = _mirror(source.parent, folder, most=20_000)
-    (folder / source.name).unlink(missing_ok=True)
-    path = folder / source.name
+    root = source.parents[script.depth]
+    links = _mirror(root, folder, most=20_000)
+    path = folder / source.relative_to(root)
+    path.unlink(missing_ok=True)
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
     _copy_small(links)
@@ -263,15 +275,17 @@ def _own(path: Any, *, whole: bool) -> None:
 
 
 @contextmanager
-def _main(path: Path, arguments: Sequence[str]) -> Iterator[ModuleType]:
+def _main(path: Path, script: Script, arguments: Sequence[str]) -> Iterator[ModuleType]:
     """Let a module be `__main__`; restore what scripts change of the process."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
+    if script.depth:
+        module.__package__ = script.module.rpartition(".")[0]
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
     sys.modules["__main__"] = module
     sys.argv = [str(path), *arguments]
-    sys.path[:0] = [str(path.parent)]
+    sys.path[:0] = [str(path.parents[script.depth])]
     sys.path.append(str(COMPONENTS))
     _measured.clear()
     signal.signal(signal.SIGALRM, _on_alarm)
