@@ -163,6 +163,9 @@ OPTIONS: Mapping[str, Any] = {
         "--with",
         help="Libraries to add to the image, e.g. pandas,scikit-learn, or auto: what the scripts import.",
     ),
+    "network": _where(
+        "--network", help="Let the scripts download; what libraries fetch is kept for runs without."
+    ),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
     "memory_gib": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),

@@ -308,6 +308,7 @@ class Options:
     call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    network: bool = False
     variants: str = ""
     soak_s: float = 0.0
     analysis: bool = True

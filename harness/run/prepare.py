@@ -35,7 +35,7 @@ from harness.run.imports import check_trains, distributions
 from harness.run.resolve import Resolved, read_prices, resolve, without_hidden
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
-from harness.run.trial_container import Inputs, make_job
+from harness.run.trial_container import Inputs, downloads_sources, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
 from harness.system.health_readings import HealthWatch, watching
@@ -329,7 +329,7 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
         prices=read_prices(options.price),
-        sources=sources(resolved.entries, options.mounts),
+        sources={**sources(resolved.entries, options.mounts), **downloads_sources(resolved, paths.cache)},
     )
 
 

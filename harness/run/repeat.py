@@ -105,6 +105,7 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
         "--with": ", ".join(options.packages),
+        "--network": "on" if options.network else "",
         "the scripts": ", ".join(scripts),
         "--mount": ", ".join(map(str, options.mounts)),
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,

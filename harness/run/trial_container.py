@@ -12,6 +12,7 @@ from harness.defaults import TMP_BYTES, Profile
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
+    DOWNLOADS_DIR,
     FILE_DIR,
     OUT_DIR,
     WORKLOADS_DIR,
@@ -25,12 +26,24 @@ from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
-from harness.model.workload import Data, Workload
+from harness.model.workload import BESIDE, Data, Workload
 from harness.paths import Paths
+from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Resolved
 from harness.run.runner import Job
 from harness.run.scripts import script_text
 from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
+
+# Variable of a library -> the folder that it downloads to.
+_DOWNLOADS: Mapping[str, str] = {
+    "KERAS_HOME": f"{DOWNLOADS_DIR}/keras",
+    "TFDS_DATA_DIR": f"{DOWNLOADS_DIR}/tensorflow_datasets",
+    "TFHUB_CACHE_DIR": f"{DOWNLOADS_DIR}/tensorflow_hub",
+    "KAGGLEHUB_CACHE": f"{DOWNLOADS_DIR}/kagglehub",
+    "HF_HOME": f"{DOWNLOADS_DIR}/huggingface",
+    "SCIKIT_LEARN_DATA": f"{DOWNLOADS_DIR}/scikit-learn",
+    "XDG_CACHE_HOME": f"{DOWNLOADS_DIR}/other",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +72,11 @@ def make_job(
     ]
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.environment.get("PYTHONPATH")))
     environment = {**options.environment, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
+    if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
+        mounts.append(
+            Mount(container=DOWNLOADS_DIR, host=_downloads(paths.cache, trial.workload), read_only=False)
+        )
+        environment = {**_DOWNLOADS, **environment}
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
@@ -79,6 +97,7 @@ def make_job(
         memory_bytes=manifest.memory_limit_bytes,
         tmp_bytes=TMP_BYTES,
         gpu=inputs.access.get(trial.device),
+        network=options.network and trial.workload != MACHINE,
     )
     return Job(
         planned=trial,
@@ -151,6 +170,29 @@ def spec_for(
         image=workload.image,
         **measuring,
     )
+
+
+def downloads_sources(resolved: Resolved, cache: Path) -> Mapping[str, str]:
+    """Return the hashes of what scripts find downloaded; while they may download, it is not known."""
+    names = [] if resolved.options.network else [each.name for each in resolved.workloads]
+    return {
+        f"{BESIDE}{name}, downloaded": folder_sha256(_downloads(cache, name))
+        for name in names
+        if has_downloads(cache, name)
+    }
+
+
+def has_downloads(cache: Path, name: str) -> bool:
+    """Return whether a workload has downloaded anything in an earlier run."""
+    folder = cache / "downloads" / name
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _downloads(cache: Path, name: str) -> Path:
+    """Create the folder for what a workload downloads."""
+    folder = cache / "downloads" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:

@@ -12,8 +12,8 @@ from workloads.protocol import distribution
 
 _WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
-    "Containers have no network. Download the file first and pass it with --mount PATH; "
-    "keras.utils.get_file finds it there by its name."
+    "Containers have no network. Run once with --network, which keeps what libraries download, or pass the file "
+    "with --mount PATH: keras.utils.get_file finds it there by its name."
 )
 
 
