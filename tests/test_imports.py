@@ -45,7 +45,10 @@ OTHERS: Mapping[str, str] = {
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.cells",
-    *(f"workloads.driver.{name}" for name in ("advice", "ladder", "script", "shell", "sites", "timing")),
+    *(
+        f"workloads.driver.{name}"
+        for name in ("advice", "ladder", "preparation", "script", "shell", "sites", "timing")
+    ),
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"

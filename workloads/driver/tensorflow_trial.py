@@ -23,6 +23,7 @@ from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job, Shared
 from workloads.driver.ladder import Needless, changes, measure_each
+from workloads.driver.preparation import Preparation
 from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import Meter
@@ -52,7 +53,7 @@ from workloads.protocol import (
 )
 
 # Errors whose type says more than a line of the script.
-_TYPED = (MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_TYPED = (ArithmeticError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
 _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
 
 # More than a program such as git takes, and less than the import of TensorFlow.
@@ -195,12 +196,13 @@ class Trial:
         tf.keras.utils.clear_session(free_memory=False)
         tf.keras.config.set_floatx("float32")
         tf.keras.utils.set_random_seed(spec.seed)
+        preparation = Preparation()
         took = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
             first=spec.requests is None and own_loop == text.text,
             replicas=1 if _distributes(text) else len(self._names),
-            measure=partial(self._take, job) if measured else lambda call: None,
+            measure=partial(self._take, job, preparation=preparation) if measured else lambda call: None,
             evaluate=partial(training.evaluate, job)
             if measured and spec.evaluate and measures_speed(variant)
             else None,
@@ -215,6 +217,7 @@ class Trial:
                 mounted(spec.data, spec.mounts),
                 plotting(self._without_plots if variant == BASELINE else lambda _: None),
                 scope,
+                preparation,
             ):
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names(), spec.stall_s)
         except ScriptError as error:
@@ -223,17 +226,7 @@ class Trial:
             # After the call only its evaluation is wanted.
             sys.stderr.write(f"After the measured call: {error}\n")
         if took.failure is not None:
-            if isinstance(took.failure, (SystemExit, KeyboardInterrupt)):
-                name, ends = Path(text.path).name, repr(took.failure)
-                raise ScriptError(
-                    f"A callback or the input of {name} ends the process while it is measured, with {ends}. "
-                    "Leave that out."
-                ) from took.failure
-            typed = isinstance(took.failure, _TYPED) or _OUT_OF_MEMORY.search(str(took.failure))
-            if isinstance(took.failure, Exception) and not typed:
-                place = took.call.place if took.call else ""
-                raise ScriptError(script.explained(took.failure, Path(text.path), place)) from took.failure
-            raise took.failure
+            raise _failure(took, text)
         call = took.call
         if call is None and took.other is not None and measured and not marked.done and not took.trained:
             call = took.other
@@ -257,6 +250,7 @@ class Trial:
             self._shared.call = call
             self._tell_of_other_calls(text)
             self._tell_of_late_settings(text, before)
+            self._tell_of_preparation(job, Path(text.path).name, preparation)
         if job.meter.steps:
             self._shared.step_ns[variant] = job.meter.step_ns
             whole_ns = job.meter.step_ns + job.meter.between_ns
@@ -279,6 +273,13 @@ class Trial:
                 f"{name} calls fit in a loop; call {self._spec.call} was measured, without what comes between calls."
             )
 
+    def _tell_of_preparation(self, job: Job, name: str, preparation: Preparation) -> None:
+        meter = job.meter
+        if meter.samples and meter.whole_samples and not self._spec.steps:
+            call_s = meter.step_ns * meter.steps / meter.samples * meter.whole_samples / 1e9
+            if said := preparation.described(name, call_s):
+                self._events.warning(said)
+
     def _tell_of_late_settings(self, script: Script, before: Mapping[str, str]) -> None:
         late = [
             f"--env {name}={value}"
@@ -298,8 +299,10 @@ class Trial:
         whole = script.text if variant == TUNED else ""
         self._events.write("script", variant=variant, diff=diff, text=whole, fixes=list(fixes))
 
-    def _take(self, job: Job, call: Call) -> Any:
+    def _take(self, job: Job, call: Call, preparation: Preparation | None = None) -> Any:
         """Measure the call that a script makes."""
+        if preparation is not None:
+            preparation.end()
         if len(self._names) > 1 and not call.trains:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
@@ -358,6 +361,27 @@ def _places_of_fit(tree: ast.AST) -> int:
         and ast.unparse(node.func.value) != "super()"
         for node in ast.walk(tree)
     )
+
+
+def _failure(took: Interception, text: Script) -> BaseException:
+    """Return the error of a call that failed while it was measured."""
+    failure, path = took.failure, Path(text.path)
+    assert failure is not None
+    if isinstance(failure, (SystemExit, KeyboardInterrupt)):
+        error = ScriptError(
+            f"A callback or the input of {path.name} ends the process while it is measured, with {failure!r}. "
+            "Leave that out."
+        )
+    elif (
+        isinstance(failure, _TYPED)
+        or _OUT_OF_MEMORY.search(str(failure))
+        or not isinstance(failure, Exception)
+    ):
+        return failure
+    else:
+        error = ScriptError(script.explained(failure, path, took.call.place if took.call else ""))
+    error.__cause__ = failure
+    return error
 
 
 def _children_s() -> float:
