@@ -19,6 +19,9 @@ MEMORY_SHARE = 0.9
 # Limits of a container's /tmp and shared memory. NCCL needs more than the engine's default of 64 MiB.
 TMP_BYTES = 2 << 30
 SHARED_MEMORY_BYTES = 1 << 30
+# What the local engine copies at most for a script, where it cannot show its folder read-only.
+COPIED_BYTES = 512 << 20
+COPIED_FILES = 20_000
 # Polling interval for a running container, in seconds.
 POLL_S = 0.05
 # Limits of what a container may write into its folder, and seconds between checks.

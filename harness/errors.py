@@ -7,30 +7,14 @@ docs/report.md lists the exit codes; a test compares the two.
 from __future__ import annotations
 
 import errno
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-# The user of an address ends at its last @, because a password may contain one.
-_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
-_TOKEN = re.compile(r"\b(\w*(?:token|password|passwd|secret|api[_-]?key))=[^\s&'\"]+", re.IGNORECASE)
-# Stands for a secret.
-HIDDEN = "***"
-
-
-def without_secrets(text: str) -> str:
-    """Remove user names and passwords from addresses, and the values of tokens."""
-    return _TOKEN.sub(rf"\1={HIDDEN}", _USER.sub(r"\1", text))
-
-
-def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of environment variables whose values are tokens or passwords."""
-    lines = {name: f"{name}={value}" for name, value in environment.items()}
-    return tuple(name for name, line in lines.items() if without_secrets(line) != line)
+from harness.secrets import without_secrets
 
 
 class TfbenchError(Exception):

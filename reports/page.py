@@ -109,6 +109,6 @@ def shown_trials(analysis: Analysis) -> tuple[Trial, ...]:
     The last successful trial of each workload and device, GPUs first, is followed by unsuccessful trials.
     """
     trials = [trial for trial in analysis.run.trials if trial.workload != MACHINE]
-    last = {(trial.workload, trial.device): trial for trial in trials if trial.status is Status.OK}
+    last = {(trial.workload, trial.device): trial for trial in trials if trial.windows}
     shown = sorted(last.values(), key=lambda trial: not is_gpu(trial.device))
-    return tuple([*shown, *(trial for trial in trials if trial.status is not Status.OK)][:_TIMELINES])
+    return tuple([*shown, *(trial for trial in trials if not trial.windows)][:_TIMELINES])

@@ -10,7 +10,8 @@ from harness.engines import Exit
 from harness.errors import EngineError
 from harness.model.run import Status, Window
 from harness.run import events
-from harness.run.events import EventLog, EventTail, read_log, trial_outcome
+from harness.run.events import EventLog, EventTail, read_log
+from harness.run.outcome import End, outcome
 from tests.fakes import error_line, good_events, line, start_line, window_line
 from workloads.protocol import BASELINE, LONGEST_REASON, NO_GPU_EXIT, TUNED, EventWriter, ProtocolError
 
@@ -29,12 +30,16 @@ def file(tmp_path: Path) -> Path:
 def test_messages_have_no_secrets(file):
     with file.open("w", encoding="utf-8") as lines:
         writer = EventWriter(lines)
-        writer.secrets = ['hunter"2']
+        writer.hidden = ['hunter"2', "baseline"]
         writer.write("start")
+        writer.write("facts", facts={"host": 'hunter"2', "cores": 2})
+        writer.write("script", variant="baseline", diff='+x = "hunter"2"', text="", fixes=["fix:xla"])
         writer.left_out("tuned", 'no access for hunter"2')
         writer.write("error", type="OSError", message='token=hunter"2')
     log = read_log(file)
     assert log.left_out == {"tuned": "no access for ***"}
+    assert log.facts == {"host": "***", "cores": 2}
+    assert (log.scripts[0].variant, log.scripts[0].diff) == ("baseline", '+x = "***"'), "names are no texts"
     assert log.error["message"] == "token=***"
 
 
@@ -218,7 +223,8 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(), GOOD, None, Status.OK, ""),
         (None, EventLog(), LOST, Status.ENGINE_LOST, "does not answer. Start it again."),
         (None, GOOD, KeyboardInterrupt(), Status.INTERRUPTED, "interrupted during this trial"),
-        (ended(137, out_of_memory=True), GOOD, None, Status.OUT_OF_MEMORY, "of 1.5 GiB. Raise --memory"),
+        (ended(137, out_of_memory=True), EventLog(started=True), None, Status.OUT_OF_MEMORY,
+         "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
         (ended(-11), GOOD, None, Status.FAILED, "exited with code -11 (SIGSEGV)"),
         (ended(9), GOOD, None, Status.FAILED, "exited with code 9."),
@@ -239,11 +245,13 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
-        (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "as after os._exit. See log.txt"),
+        (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "end before the trial does. See log.txt"),
     ],
 )  # fmt: skip
 def test_trial_outcome(how, log, cause, status, expected):
-    result, message = trial_outcome(how, log, cause, MEMORY_BYTES, (BASELINE,))
+    result, message = outcome(
+        End(exit=how, log=log, cause=cause, lost=cause is LOST, memory_bytes=MEMORY_BYTES), (BASELINE,)
+    )
     assert result is status
     assert expected in message
     assert "\n" not in message and len(message) < 500
@@ -262,6 +270,6 @@ def test_trial_outcome(how, log, cause, status, expected):
 )
 def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(windows, left_out, planned, status):
     log = EventLog(ended=True, windows=windows, left_out=left_out)
-    result, message = trial_outcome(ended(), log, None, MEMORY_BYTES, planned)
+    result, message = outcome(End(exit=ended(), log=log), planned)
     assert result is status
     assert ("--variants" in message) == (bool(left_out) and status is Status.BAD_EVENTS)

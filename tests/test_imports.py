@@ -45,10 +45,23 @@ OTHERS: Mapping[str, str] = {
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.cells",
+    "workloads.readings",
     *(
         f"workloads.driver.{name}"
-        for name in ("advice", "ladder", "preparation", "script", "shell", "sites", "timing")
+        for name in (
+            "advice",
+            "ladder",
+            "preparation",
+            "processes",
+            "remedies",
+            "results",
+            "script",
+            "shell",
+            "sites",
+        )
     ),
+    "workloads.driver.timing",
+    "workloads.driver.trial",
 )
 # The built-in scripts, and the files that they import by their own names, run anywhere without tfbench.
 SCRIPTS = "workloads.scripts"
@@ -56,8 +69,8 @@ COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
     "workloads.protocol": Rule(),
+    "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
     "workloads.cells": Rule(),
-    "workloads.driver.xgboost_trial": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
     SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),
 }
 

@@ -1,4 +1,5 @@
 import base64
+import json
 import lzma
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from harness.run.catalogue import sources
 from harness.run.prepare import Prepared
 from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
-from harness.run.resolve import Resolved, resolve
+from harness.run.resolve import Resolved, private_values, resolve
 from reports.page import render_html
 from tests import builders
 from tests.builders import image
@@ -33,6 +34,7 @@ from tests.endtoend import script
 from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
 from tests.wheelhouse import make_wheel, use_only
+from workloads.protocol import PRIVATE
 
 OPTIONS = Options(
     profile="smoke", device="cpu", workloads=("cifar100-mlp",), params={"BATCH_SIZE": "64"}, seed=7
@@ -230,22 +232,39 @@ def test_containers_get_the_options_and_secrets_are_not_recorded(environment, mo
             resolve(replace(environment.options, out=Path("/proc/runs"))), environment.paths, Silent()
         )
     given = {"API_TOKEN": "s3cr3t", "PROXY": "http://me:s3cr3t@host", "MODE": "fast"}
-    more = {**given, "PYTHONPATH": "/data/lib"}
+    more = {**given, "PYTHONPATH": "/data/lib", "TF_NUM_INTEROP_THREADS": "2"}
+    arguments = ("--rate=0.5", "--api-key=s3cr3t-2", "--token", "s3cr3t-3", "--url", "http://x/s3cr3t")
     # Docker rejects spaces, which --cpus allows.
-    environment.options = replace(environment.options, environment=more, cpus=" 0-0, 0")
+    environment.options = replace(
+        environment.options,
+        environment=more,
+        public_environment={"PUBLIC_KEY": "1"},
+        arguments=arguments,
+        cpus=" 0-0, 0",
+    )
     prepared = environment.prepare()
     assert {job.container.cpus for job in prepared.jobs} == {"0"}
     assert prepared.jobs[0].container.environment["PYTHONPATH"] == "/tfbench:/data/lib"
-    assert prepared.manifest.options.environment == {**more, "API_TOKEN": "***", "PROXY": "***"}
-    assert given.items() <= dict(prepared.jobs[0].container.environment).items()
-    assert prepared.jobs[-1].spec.secrets == ("API_TOKEN", "PROXY")
-    with pytest.raises(UsageError, match="API_TOKEN, PROXY") as caught:
+    options = prepared.manifest.options
+    assert options.environment == {**more, **dict.fromkeys(given, "***")}
+    assert options.public_environment == {"PUBLIC_KEY": "1"}
+    shown = ("--rate=0.5", "--api-key=***", "--token", "***", "--url", "http://x/***")
+    assert options.arguments == shown
+    assert prepared.jobs[-1].spec.arguments == shown
+    container = prepared.jobs[-1].container
+    assert {**given, "PUBLIC_KEY": "1"}.items() <= dict(container.environment).items()
+    assert json.loads(container.environment[PRIVATE])["arguments"] == list(arguments)
+    assert {"s3cr3t", "s3cr3t-2", "s3cr3t-3", "http://me:s3cr3t@host"} == set(container.hidden)
+    assert "s3cr3t" not in "".join(path.read_text() for path in prepared.folder.path.rglob("*.json"))
+    with pytest.raises(UsageError, match="API_TOKEN, PROXY, MODE, API_KEY, TOKEN, URL") as caught:
         session.resume(prepared.folder.path, environment.paths, Silent())
     assert "export API_TOKEN=" in caught.value.hint
-    for name, value in given.items():
+    values = {**given, "API_KEY": "s3cr3t-2", "TOKEN": "s3cr3t-3", "URL": "http://x/s3cr3t"}
+    for name, value in values.items():
         monkeypatch.setenv(name, value)
     again = session.resume(prepared.folder.path, environment.paths, Silent())
-    assert given.items() <= dict(again.jobs[0].container.environment).items()
+    assert again.jobs[0].container.environment == prepared.jobs[0].container.environment
+    assert private_values(environment.options) == values, "what a node of a fleet gets"
 
 
 def test_resume_uses_the_stored_plan(environment):

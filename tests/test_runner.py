@@ -182,15 +182,6 @@ class TestTimeouts:
         assert bench.engine.containers[0].killed
         assert bench.engine.left_behind == []
 
-    def test_place_of_a_script_that_goes_on_after_its_call_is_told(self, bench):
-        bench.profile = SHORT_STALL
-        log = 'Thread 0x1 (most recent call first):\n  File "/tmp/script-x/mlp.py", line 7 in <module>\n'
-        records = run_all(bench, Script(writes=good_events()[:2], code=None, log=log), Script())
-        assert records[0].status is Status.TIMEOUT
-        assert "mlp.py:7 was still executing" in records[0].message
-        assert "went on after its measured call" in records[0].message
-        assert records[0].windows
-
     def test_slow_trial_that_writes_events_is_not_killed(self, bench):
         bench.profile = SHORT_STALL
         chatter = (line("warning", message="still here"),) * round(1.5 * SHORT_STALL.stall_s / POLL_S)

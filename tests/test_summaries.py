@@ -51,12 +51,14 @@ class TestSpeeds:
         assert summary(cpu_run(), "cpu", BASELINE).wait_share == pytest.approx(0.04, rel=0.01)
         assert summary(cpu_run(), "cpu", MODEL_ONLY).wait_share is None, "waiting is not observable"
 
-    def test_only_successful_trials_count(self):
+    def test_what_a_failed_trial_has_measured_counts(self):
         run = gpu_run(trials=3)
         broken = replace(run.trials[0], status=Status.TIMEOUT)
-        assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
+        assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 3
+        nothing = replace(broken, windows=())
+        assert summary(replace(run, trials=(nothing, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
         assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
-        assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 1
+        assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 2
         # Windows outside their trial were measured by another clock.
         later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
         for trials, apart in ((run.trials, False), ((later, *run.trials[1:]), True)):

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TextIO
 
 BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
@@ -62,6 +64,8 @@ COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
 # Accuracy on held-out data, and how many samples the model had been trained on then: in a trial of windows as many as
 # the baseline, which is slower.
 ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
+# The tightest latency bound that a server meets at a useful rate, in milliseconds; 0 if none.
+MET_BOUND_MS = "met_bound_ms"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
 # Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
@@ -87,6 +91,9 @@ CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "
 
 # The driver's exit code if fewer GPUs than Spec.gpus are registered, or work is not placed on them.
 NO_GPU_EXIT = 20
+
+# Types of error events of a process that died: killed for memory, stopped because it stalled, or otherwise.
+OUT_OF_MEMORY, STALLED, DIED = "OutOfMemory", "Stalled", "ProcessDied"
 
 # Image families; each has a CPU and a CUDA target.
 TENSORFLOW, TREES = IMAGES = ("tensorflow", "trees")
@@ -124,13 +131,22 @@ LONGEST_REASON = 300
 # Messages of events, in characters.
 LONGEST_MESSAGE = 2_000
 
+# The variable with what the harness tells the driver and records nowhere; see private.
+PRIVATE = "TFBENCH_PRIVATE"
+
 _NUMBER = (int, float)
+# Fields of events with names that tfbench gives, not texts.
+_NAMES = ("variant", "name", "scenario", "fixes", "type")
 EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # First line.
     "start": {},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
-    # Start of a variant: its parameters and its changes from the baseline (see Change).
+    # A reading of a variant begins: what follows of this variant belongs to it.
+    "reading": {"variant": (str,)},
+    # The script's call that is measured: its place, and the sites at which remedies change it and its compile.
+    "call": {"variant": (str,), "place": (str,), "sites": (list,)},
+    # What a variant is: its parameters and its changes from the baseline (see Change).
     "variant": {"variant": (str,), "params": (dict,), "changes": (list,)},
     # How the script of a variant differs from the baseline's, as a unified diff; the whole text of tuned, or "";
     # and the remedies in it.
@@ -276,14 +292,13 @@ class Spec(Measuring):
         scripts: the script of each variant that measures speed.
         fixes: remedies for the baseline's script: variant -> edits.
         tuned: the remedies that together are tuned, as an earlier trial found; None to find them.
-        arguments: command-line arguments of the scripts.
+        arguments: command-line arguments of the scripts, as they are recorded; see private.
         call: which of the script's calls of `fit` is measured, from 1.
         variants: variants to run; those of the breakdown are made from the baseline's call.
         device: "cpu", or "gpu" for all GPUs that the container sees.
         gpus: number of GPUs that the container must see; 0 for "cpu".
         data: data set of keras.datasets -> its folder inside the container.
         mounts: files and folders of the user, at their own paths.
-        secrets: names of environment variables whose values are not written into events.
         requests: what to measure of an inference script; None for training.
         whole_s: time limit of a variant's whole training in seconds, which falls back to windows if it would
             take longer; 0 for no limit.
@@ -304,7 +319,6 @@ class Spec(Measuring):
     gpus: int = 0
     data: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
     requests: Requests | None = None
     evaluate: bool = True
     whole_s: float = 0.0
@@ -346,16 +360,30 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
 
+@cache
+def private() -> Mapping[str, Any]:
+    """Return what the harness tells this process and no file: "arguments" of the scripts, texts to be "hidden".
+
+    The variable is removed, so that scripts do not print it.
+    """
+    found: Mapping[str, Any] = json.loads(os.environ.pop(PRIVATE, "{}"))
+    return found
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
 
     Attributes:
-        secrets: texts that messages and reasons do not contain.
+        hidden: texts that events do not contain.
+        planned: the variants of the trial.
+        listener: receives each event that this process writes; None for nobody.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self.secrets: Sequence[str] = ()
+        self.hidden: Sequence[str] = private().get("hidden", ())
+        self.planned: Sequence[str] = ()
+        self.listener: Callable[[Mapping[str, Any]], None] | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
         """Write one event.
@@ -367,11 +395,22 @@ class EventWriter:
             raise ProtocolError(f"event {kind!r}: fields {unknown} unknown")
         event = {"kind": kind, **fields}
         check(event)
-        for name in event.keys() & {"message", "reason"}:
-            for secret in self.secrets:
-                event[name] = event[name].replace(secret, "***")
+        if self.hidden:
+            event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
         self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._file.flush()
+        if self.listener is not None:
+            self.listener(event)
+
+    def _without(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for text in self.hidden:
+                value = value.replace(text, "***")
+        elif isinstance(value, dict):
+            return {name: self._without(each) for name, each in value.items()}
+        elif isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
+            return [self._without(each) for each in value]
+        return value
 
     def metric(self, variant: str, name: str, value: float) -> None:
         """Write a metric of a variant, or of the trial for ""; a warning if it is not finite."""
@@ -409,6 +448,16 @@ def measures_speed(variant: str) -> bool:
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))
+
+
+def number_of(variant: str, *prefixes: str) -> int:
+    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
+    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
+
+
+def together(names: Sequence[str]) -> str:
+    """Return the variant with several remedies."""
+    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
 
 
 def check(event: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from harness.model.analysis import Analysis, Capability, Endurance, Normality, P
 from harness.model.comparison import Extract
 from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
-from harness.model.run import Manifest, Run, Status, Trial
+from harness.model.run import Manifest, Run, Trial
 from workloads.protocol import (
     BASELINE,
     COPIES,
@@ -41,7 +41,7 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
     """Return the capabilities of each device in the order measured."""
     measured: dict[tuple[str, str], list[tuple[float, Mapping[Reading, float]]]] = {}
     for trial in run.trials:
-        if trial.workload == MACHINE and trial.status is Status.OK:
+        if trial.workload == MACHINE:
             means = steady_means(trial)
             for metric in trial.metrics:
                 if metric.name == RATE:
@@ -246,7 +246,7 @@ def endurance(run: Run) -> tuple[Endurance, ...]:
 def _endurance(trial: Trial) -> Endurance | None:
     work = next((each.value for each in trial.metrics if (each.variant, each.name) == (SOAK, WORK)), None)
     windows = [each for each in trial.windows if each.variant == SOAK]
-    if trial.workload != MACHINE or trial.status is not Status.OK or work is None or len(windows) < 3 * BLOCK:
+    if trial.workload != MACHINE or work is None or len(windows) < 3 * BLOCK:
         return None
     speeds = np.array([each.steps * work * 1e9 / (each.end_ns - each.start_ns) for each in windows])
     late = windows[-len(windows) // 3 :]

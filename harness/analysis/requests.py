@@ -10,7 +10,7 @@ from harness.analysis.stats import estimate, ratio
 from harness.analysis.trial_measures import SECOND_NS
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.device import CPU
-from harness.model.run import RequestTimes, Run, Status, Trial
+from harness.model.run import RequestTimes, Run, Trial
 from workloads.protocol import (
     BASELINE,
     MAX_LATE_SHARE,
@@ -49,7 +49,7 @@ def latencies(run: Run) -> tuple[Latency, ...]:
 
 def _series(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
     for trial in run.trials:
-        if trial.status is Status.OK and not trial.point:
+        if not trial.point:
             for each in trial.requests:
                 if len(each.latency_ns) and each.end_ns > each.start_ns:
                     yield trial, each

@@ -1,4 +1,9 @@
-"""Medians and ratios of a few repeated trials, with their intervals.
+"""Medians and ratios of a few readings, with their intervals.
+
+A reading is one process. Those of one trial are close in time and share its conditions, so with three trials or more
+the unit is the trial, as the geometric mean of its readings (the cluster means of a random-effects model with trials as
+groups); with fewer, it is the reading. Two readings have a spread of one degree of freedom, which is next to nothing:
+then the spread is pooled over all variants of the workload on that device.
 
 The interval of a median is Student's t on the logarithms, because speeds are positive and their noise is
 multiplicative (Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. Users
@@ -24,16 +29,48 @@ noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.trial_measures import Measures, by_index
-from harness.model.analysis import Comparison, Estimate, Key, RatioKind
+from harness.analysis.trial_measures import Measure, Measures, by_trial
+from harness.model.analysis import MIN_TRIALS, Comparison, Estimate, Key, RatioKind
 from harness.model.device import CPU, gpu_names, is_gpu
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Standard deviation of the logarithm of a reading, and its degrees of freedom; 0 if unknown."""
+
+    deviation: float = 0.0
+    degrees: int = 0
+
+
+def spread(groups: Iterable[Sequence[Measure]]) -> Spread:
+    """Return the spread of readings within variants and trials, pooled."""
+    squares, degrees = 0.0, 0
+    for group in groups:
+        for trial in {each.trial.id for each in group}:
+            logs = np.log([each.throughput for each in group if each.trial.id == trial])
+            squares += float(((logs - logs.mean()) ** 2).sum())
+            degrees += logs.size - 1
+    return Spread(deviation=math.sqrt(squares / degrees) if degrees else 0.0, degrees=degrees)
+
+
+def speed_estimate(group: Sequence[Measure], usual: Spread, unit: str = "samples/s") -> Estimate | None:
+    """Return the median speed of a variant with its 95 % interval."""
+    trials = by_trial(group)
+    readings = [each.throughput for each in group]
+    if len(trials) >= MIN_TRIALS or len(readings) >= MIN_TRIALS or len(readings) == 1 or not usual.degrees:
+        return estimate(list(trials.values()) if len(trials) >= MIN_TRIALS else readings, unit)
+    median = float(np.median(readings))
+    half = t_quantile(usual.degrees) * usual.deviation / math.sqrt(len(readings))
+    return Estimate(
+        median=median, low=median * math.exp(-half), high=median * math.exp(half), n=len(readings), unit=unit
+    )
 
 
 def estimate(values: Sequence[float], unit: str) -> Estimate | None:
@@ -190,19 +227,38 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | N
     return gap(numerator, denominator).estimate() if numerator and denominator else None
 
 
+def speed_ratio(top: Sequence[Measure], bottom: Sequence[Measure], usual: Spread) -> Estimate | None:
+    """Return the ratio of two variants' speeds with a 95 % interval.
+
+    Args:
+        usual: the spread of readings, for sides with fewer than three.
+    """
+    sides = top, bottom
+    if all(len(by_trial(each)) >= MIN_TRIALS for each in sides) or not usual.degrees:
+        return ratio(by_trial(top), by_trial(bottom))
+    if min(map(len, sides)) >= MIN_TRIALS:
+        above, below = (sample([each.throughput for each in side]) for side in sides)
+        return gap(above, below).estimate() if above and below else None
+    point = float(np.divide(*(np.median([each.throughput for each in side]) for side in sides)))
+    error = usual.deviation * math.sqrt(sum(1 / len(each) for each in sides))
+    half = t_quantile(usual.degrees) * error
+    return Estimate(
+        median=point, low=point * math.exp(-half), high=point * math.exp(half), n=min(map(len, sides)),
+        unit="ratio",
+    )  # fmt: skip
+
+
 def comparisons(measured: Measures) -> tuple[Comparison, ...]:
     """Return all available ratios: GPU / CPU, tuned and single optimizations / baseline, scaling."""
-    return tuple(
-        Comparison(kind=kind, ratio=value, **top._asdict())
-        for top, kind, bottom, gpus in _pairs(measured)
-        if bottom in measured
-        and (
-            value := ratio(
-                {index: speed / gpus for index, speed in by_index(measured[top]).items()},
-                by_index(measured[bottom]),
-            )
-        )
-    )
+    result = []
+    for top, kind, bottom, gpus in _pairs(measured):
+        if bottom not in measured:
+            continue
+        shares = [each.faster(1 / gpus) for each in measured[top]]
+        usual = spread(group for key, group in measured.items() if key.workload == top.workload)
+        if (value := speed_ratio(shares, measured[bottom], usual)) is not None:
+            result.append(Comparison(kind=kind, ratio=value, **top._asdict()))
+    return tuple(result)
 
 
 def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:

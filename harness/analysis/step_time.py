@@ -437,7 +437,7 @@ class _Draws:
 
 
 def _values(group: Sequence[Measure]) -> list[float]:
-    """Return samples/s of each trial, or of each window if there are fewer than MIN_TRIALS trials."""
-    if len(group) >= MIN_TRIALS:
+    """Return samples/s of each reading, or of each window if there is one reading."""
+    if len(group) > 1:
         return [each.throughput for each in group]
     return [speed for each in group for speed in each.window_throughputs]

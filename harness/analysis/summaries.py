@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import estimate
-from harness.analysis.trial_measures import Measure, Measures, steady_means
+from harness.analysis.stats import Spread, estimate, speed_estimate, spread
+from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
 from harness.model.analysis import GPU_POWER, Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
@@ -47,6 +47,7 @@ def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
             group,
             declared.get(key.workload),
             [means[measure.trial.id].get(measure.variant, {}) for measure in group],
+            spread(other for each, other in measured.items() if (each.workload, each.device) == key[:2]),
         )
         for key, group in measured.items()
     )
@@ -58,10 +59,12 @@ def _summary(
     group: Sequence[Measure],
     workload: Workload | None,
     means: Sequence[Mapping[Reading, float]],
+    usual: Spread,
 ) -> Summary:
-    throughput = estimate([each.throughput for each in group], "samples/s")
-    step_time = estimate([each.step_s for each in group], "s")
-    assert throughput is not None and step_time is not None  # a group has at least one measure
+    throughput = speed_estimate(group, usual)
+    assert throughput is not None  # a group has at least one measure
+    batch = float(np.median([each.step_s * each.throughput for each in group]))
+    step_time = throughput.map(lambda speed: batch / speed, "s")
     info = _info(group)
     waits = [each.wait_share for each in group if each.wait_share is not None]
     energy, energy_source = energy_per_sample(group, means)
@@ -92,8 +95,9 @@ def _summary(
         accuracy_samples=trained_samples,
         accuracy_ok=learned(accuracy, required_accuracy(run, workload), _epochs(trained_samples, info)),
         changes=info.changes if info else (),
-        trial_ids=tuple(each.trial.id for each in group),
-        trial_throughputs=tuple(each.throughput for each in group),
+        trial_ids=tuple(dict.fromkeys(each.trial.id for each in group)),
+        trial_throughputs=tuple(by_trial(group).values()),
+        readings=len(group),
         **key._asdict(),
     )
 

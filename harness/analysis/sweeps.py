@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis.stats import estimate, ratio
-from harness.analysis.trial_measures import Measure, by_index, measured
+from harness.analysis.trial_measures import Measure, by_trial, measured
 from harness.model.analysis import Sweep, SweepPoint
 from harness.model.run import Point, Run, Status, Trial
 
@@ -47,9 +47,9 @@ def _sweep(
     workload: str, device: str, variant: str, points: Sequence[Point], trials: Sequence[Trial]
 ) -> Sweep:
     by_point = {point: [each for each in trials if each.point == point] for point in points}
-    ok = [each for each in trials if each.status is Status.OK]
+    ok = [each for each in trials if each.windows]
     results = {point: measured([each for each in ok if each.point == point], variant) for point in points}
-    speeds = {point: by_index(result) for point, result in results.items() if result}
+    speeds = {point: by_trial(result) for point, result in results.items() if result}
     medians = {point: float(np.median(list(values.values()))) for point, values in speeds.items()}
     best = max(medians, key=lambda point: medians[point], default=())
     candidates = may_be_best(speeds)
@@ -88,7 +88,7 @@ def _point(
         status=representative.status if representative else None,
         message="" if throughput else representative.message if representative else "Not run yet.",
         throughput=throughput,
-        over_best=ratio(by_index(result), best) if result else None,
+        over_best=ratio(by_trial(result), best) if result else None,
         tied=tied,
     )
 

@@ -1,14 +1,14 @@
-"""What each trial measured: values from its steady-state windows, and the telemetry in them.
+"""What each reading measured: values from its steady-state windows, and the telemetry in them.
 
 The speeds of trials in slow periods of the host, told from slow workloads by the probe at both ends of each trial, do
-not count. Variants of the breakdown and remedies run in one trial only. They are compared with the baseline of that
-trial: their times are multiplied by its median over all trials that count / its time in their own.
+not count. A variant that is compared with the baseline only, such as a remedy, is read in one trial, between readings
+of the baseline: its speed is its gain over those, times the baseline's speed in the run.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean, median
 
@@ -16,16 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import MIN_TRIALS, Key, Reading
-from harness.model.run import Run, Series, Status, Trial, Window
+from harness.model.run import Run, Series, Trial
 from workloads.protocol import (
     BASELINE,
     BETWEEN_EPOCHS,
     MACHINE,
     PROBES,
+    TUNED,
     VARIANTS,
-    changes_baseline,
     measures_speed,
+    together,
 )
+from workloads.readings import Window, between_epochs_s, gains, timing
 
 # Telemetry that is stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled
 # rates. docs/telemetry.md describes all metrics.
@@ -43,9 +45,10 @@ BIT_MASKS = frozenset(("throttle_reasons",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Measured values of one variant in one successful trial.
+    """Measured values of one reading of a variant.
 
     Attributes:
+        at_ns: the middle of its windows.
         throughput: samples/s; step_s: seconds per step; batch: samples per step.
         wait_share: share of time waiting, over windows in which waiting is observable; None without any.
         between_s: seconds per step that ends of epochs take; step_s includes them, windows do not.
@@ -54,6 +57,7 @@ class Measure:
 
     trial: Trial
     variant: str
+    at_ns: float
     throughput: float
     step_s: float
     batch: int
@@ -76,11 +80,12 @@ Measures = Mapping[Key, tuple[Measure, ...]]
 
 
 def measures(run: Run) -> Measures:
-    """Return the measures of all successful trials, ordered by workload, device and variant.
+    """Return the measures of all readings, ordered by workload, device, variant and time.
 
-    Sweep points are excluded, since their parameters differ; see harness.analysis.sweeps.
+    What a trial measured counts however it ended. Sweep points are excluded, since their parameters differ; see
+    harness.analysis.sweeps.
     """
-    usable = [trial for trial in run.trials if trial.status is Status.OK]
+    usable = [trial for trial in run.trials if trial.windows]
     slow = slow_trials(usable)
     alike: dict[tuple[str, str], list[Trial]] = defaultdict(list)
     for trial in usable:
@@ -88,15 +93,20 @@ def measures(run: Run) -> Measures:
             alike[trial.workload, trial.device].append(trial)
     result: dict[Key, list[Measure]] = {}
     for (workload, device), trials in alike.items():
-        slowness = _slowness(trials, slow)
+        baseline = measured(trials, BASELINE)
+        counting = [each for each in baseline if each.trial.id not in slow]
         for variant in dict.fromkeys(window.variant for trial in trials for window in trial.windows):
             found = measured(trials, variant)
             if measures_speed(variant):
                 found = [each for each in found if each.trial.id not in slow]
             else:
-                found = [each.faster(slowness.get(each.trial.id, 1.0)) for each in found]
+                found = _beside(found, baseline, counting)
             if found:
                 result[Key(workload, device, variant)] = found
+        tuned, other = (Key(workload, device, variant) for variant in (TUNED, _of_tuned(trials)))
+        if tuned in result and other in result:
+            # One script under two names.
+            result[tuned] = result[other] = [*result[other], *result[tuned]]
     names = _ranks(workload.name for workload in run.workloads)
     devices = _ranks((*(each.device for each in run.planned), *(each.device for each in run.trials)))
     variants = _ranks((*VARIANTS, *(key.variant for key in result)))
@@ -104,83 +114,86 @@ def measures(run: Run) -> Measures:
         result,
         key=lambda key: (names.get(key.workload, len(names)), devices[key.device], variants[key.variant]),
     )
-    return {key: tuple(sorted(result[key], key=lambda each: each.trial.index)) for key in ordered}
+    return {
+        key: tuple(sorted(result[key], key=lambda each: (each.trial.index, each.at_ns))) for key in ordered
+    }
 
 
-def _slowness(trials: Sequence[Trial], slow: Collection[str]) -> Mapping[str, float]:
-    """Return trial id -> time of the baseline's step in it over the median of the trials that count."""
-    steps = {each.trial.id: each.step_s for each in measured(trials, BASELINE)}
-    usual = median([step_s for name, step_s in steps.items() if name not in slow] or [0.0])
-    return {name: step_s / usual for name, step_s in steps.items()} if usual else {}
+def _of_tuned(trials: Iterable[Trial]) -> str:
+    """Return the variant of the remedies that tuned consists of; "" if it has a script of its own."""
+    scripts = (script for trial in trials for script in trial.scripts if script.variant == TUNED)
+    return next((together(script.fixes) for script in scripts if script.fixes), "")
+
+
+def _beside(
+    found: Sequence[Measure], baseline: Sequence[Measure], counting: Sequence[Measure]
+) -> list[Measure]:
+    """Return readings as they would be at the baseline's speed in the run.
+
+    Args:
+        baseline: its readings, of which those that are `counting` are its speed.
+    """
+    if not counting:
+        return list(found)
+    usual_s = 1 / median(each.throughput for each in counting)
+    result = []
+    for each in found:
+        references = [(other.at_ns, 1 / other.throughput) for other in baseline if other.trial is each.trial]
+        times = gains([(each.at_ns, usual_s)], references)
+        # The reference beside it is `times` slower than usual.
+        result.append(each.faster(times[0]) if times else each)
+    return result
 
 
 def measured(trials: Sequence[Trial], variant: str) -> list[Measure]:
-    """Return the measures of a variant in trials that are alike."""
-    between_s = between_epochs_s(trials, variant)
-    found = (measure_of(each, variant, between_s) for each in trials)
-    return [each for each in found if each is not None]
-
-
-def between_epochs_s(trials: Iterable[Trial], variant: str) -> float:
-    """Return the seconds per step of ends of epochs, as a median over the trials: not every one has an end.
-
-    Changes of the baseline that had no end of an epoch have the baseline's.
-    """
-    values: dict[str, list[float]] = {variant: [], BASELINE: []}
+    """Return the measures of a variant's readings in trials that are alike."""
+    values: dict[str, list[float]] = defaultdict(list)
     for trial in trials:
         for metric in trial.metrics:
-            if metric.name == BETWEEN_EPOCHS and metric.variant in values:
+            if metric.name == BETWEEN_EPOCHS:
                 values[metric.variant].append(metric.value)
-    found = values[variant] or (values[BASELINE] if changes_baseline(variant) else [])
-    return median(found) if found else 0.0
+    between_s = between_epochs_s(values, variant)
+    return [found for trial in trials for found in measures_of(trial, variant, between_s)]
 
 
-def by_index(values: Iterable[Measure]) -> dict[int, float]:
-    """Return trial index -> throughput."""
-    return {each.trial.index: each.throughput for each in values}
+def by_trial(values: Iterable[Measure]) -> dict[int, float]:
+    """Return trial index -> throughput, as a geometric mean over the trial's readings."""
+    speeds: dict[int, list[float]] = defaultdict(list)
+    for each in values:
+        speeds[each.trial.index].append(each.throughput)
+    return {index: geometric_mean(found) for index, found in speeds.items()}
 
 
 def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
 
 
-def measure_of(trial: Trial, variant: str, between_s: float = 0.0) -> Measure | None:
-    """Return the measure of one variant in a trial; None without steady-state windows.
+def measures_of(trial: Trial, variant: str, between_s: float = 0.0) -> Iterator[Measure]:
+    """Yield the measure of each reading of a variant in a trial.
 
     Args:
         between_s: seconds per step that ends of epochs take.
     """
-    windows = [window for window in trial.windows if window.variant == variant]
-    steps = sum(window.steps for window in windows)
-    time_ns = sum(_length_ns(window, between_s) for window in windows)
-    samples = sum(window.samples for window in windows)
-    if time_ns <= 0 or steps <= 0 or samples <= 0:
-        return None
-    return Measure(
-        trial=trial,
-        variant=variant,
-        throughput=samples * SECOND_NS / time_ns,
-        step_s=time_ns / SECOND_NS / steps,
-        batch=round(samples / steps),
-        wait_share=_wait_share(windows, between_s),
-        between_s=between_s,
-        window_throughputs=tuple(
-            window.samples * SECOND_NS / _length_ns(window, between_s)
-            for window in windows
-            if window.samples > 0 and window.end_ns > window.start_ns
-        ),
-    )
-
-
-def _length_ns(window: Window, between_s: float) -> float:
-    """Return the time of a window's steps with their part of ends of epochs."""
-    return window.end_ns - window.start_ns + window.steps * between_s * SECOND_NS
-
-
-def _wait_share(windows: Iterable[Window], between_s: float) -> float | None:
-    observed = [window for window in windows if window.wait_ns >= 0]
-    time_ns = sum(_length_ns(window, between_s) for window in observed)
-    return min(1.0, sum(window.wait_ns for window in observed) / time_ns) if time_ns > 0 else None
+    readings: dict[int, list[Window]] = defaultdict(list)
+    for window in trial.windows:
+        if window.variant == variant:
+            readings[window.reading].append(window)
+    for windows in readings.values():
+        times = timing(windows, between_s)
+        if times is not None:
+            yield Measure(
+                trial=trial,
+                variant=variant,
+                at_ns=times.at_ns,
+                throughput=1 / times.sample_s,
+                step_s=times.step_s,
+                batch=round(times.batch),
+                wait_share=times.wait_share,
+                between_s=between_s,
+                window_throughputs=tuple(
+                    1 / each.sample_s for window in windows if (each := timing([window], between_s))
+                ),
+            )
 
 
 SECOND_NS = 1_000_000_000

@@ -20,7 +20,7 @@ from harness.model.analysis import (
     StepTime,
     Summary,
 )
-from harness.model.run import MAX_SAMPLES_PER_S, Run, Status
+from harness.model.run import MAX_SAMPLES_PER_S, Run
 from harness.model.workload import Workload
 from workloads.protocol import BASELINE, BATCH_BYTES, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED
 
@@ -174,7 +174,7 @@ def _trials(run: Run) -> Iterator[Caveat]:
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
         )
-    slow = slow_trials([trial for trial in run.trials if trial.status is Status.OK])
+    slow = slow_trials([trial for trial in run.trials if trial.windows])
     for trial in run.trials:
         place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)
         if trial.id in slow:

@@ -18,7 +18,7 @@ from harness.cli.console import Terminal, err, show_error, told
 from harness.cli.metrics_file import MetricsFile, live_metrics
 from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
 from harness.cli.shared_options import Resume, takes_options
-from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, without_secrets
+from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
 from harness.model.run import Options, Trial
@@ -26,6 +26,7 @@ from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder
+from harness.secrets import recorded_command
 from harness.untrusted import printable
 from harness.wording import counted
 
@@ -58,8 +59,8 @@ def command(
 
 
 def command_line() -> str:
-    """Return the command line as entered by the user."""
-    return without_secrets(printable(shlex.join(["tfbench", *sys.argv[1:]])))
+    """Return the command line as entered by the user, without secrets."""
+    return printable(shlex.join(["tfbench", *recorded_command(sys.argv[1:])]))
 
 
 def measure(

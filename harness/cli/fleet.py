@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit, new_run_id
-from harness.run.resolve import resolve
+from harness.run.resolve import resolve, revealed
 from harness.run.store import write_atomic
 from harness.wording import counted
 
@@ -58,6 +59,7 @@ def command(
     if resume_fleet:
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
+        plan = replace(plan, options=revealed(plan.options, os.environ))
         if address != DEFAULTS.address:
             plan = replace(plan, address=address)
     else:

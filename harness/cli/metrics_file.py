@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from harness.errors import UsageError
-from harness.model.run import Run, Status, Trial
+from harness.model.run import Run, Trial
 from harness.progress import Progress
 from harness.run.store import RunFolder
 from reports.exports import Sample, openmetrics_text
@@ -89,7 +89,7 @@ def live_metrics(
 
 def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: bool) -> Iterator[Sample]:
     """Yield what is known of a run, of which these trials have ended."""
-    from harness.analysis.trial_measures import measure_of  # noqa: PLC0415 - kept off the start
+    from harness.analysis.trial_measures import measured  # noqa: PLC0415 - kept off the start
 
     manifest = run.manifest
     which = {"run_id": manifest.run_id}
@@ -101,9 +101,9 @@ def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: boo
     speeds = {
         (trial.workload, trial.device, variant): measure.throughput
         for trial in ended
-        if trial.status is Status.OK and not trial.point
+        if not trial.point
         for variant in dict.fromkeys(window.variant for window in trial.windows)
-        if (measure := measure_of(trial, variant))
+        for measure in measured([trial], variant)
     }
     for (workload, device, variant), speed in speeds.items():
         labels = {**which, "workload": workload, "device": device, "variant": variant}

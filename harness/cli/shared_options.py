@@ -61,13 +61,13 @@ def _module(name: str, folders: Sequence[Path]) -> str:
 def _pairs(option: str, values: Sequence[str]) -> Mapping[str, str]:
     parts = [value.partition("=") for value in values]
     # Only a variable of the environment may be empty.
-    if not all(name and sign and (text or option == "--env") for name, sign, text in parts):
+    if not all(name and sign and (text or option.startswith("--env")) for name, sign, text in parts):
         example = "cpu=NAME or --image cuda=NAME" if option == "--image" else "name=value"
         raise UsageError(f"{option} takes NAME=VALUE.", hint=f"Write it as {option} {example}.")
     pairs = {name: text for name, _, text in parts}
     if len(pairs) < len(values):
         raise UsageError(
-            f"{option} has a name twice: {' '.join(values)}.",
+            f"{option} has a name twice: {' '.join(name for name, _, _ in parts)}.",
             hint="Give each name once"
             + ("; a sweep is --param BATCH_SIZE=32,64." if option == "--param" else "."),
         )
@@ -78,13 +78,13 @@ def _mounts(values: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(os.path.normpath(Path(value).absolute())) for value in values))
 
 
-def _environment(values: Sequence[str]) -> Mapping[str, str]:
-    pairs = _pairs("--env", values)
+def _environment(option: str, values: Sequence[str]) -> Mapping[str, str]:
+    pairs = _pairs(option, values)
     for name in pairs:
         if not (name.isascii() and name.isidentifier()):
             raise UsageError(
                 f"{name} is no name of an environment variable.",
-                hint="Use letters, digits and _, e.g. --env TF_CPP_MIN_LOG_LEVEL=2.",
+                hint=f"Use letters, digits and _, e.g. {option} TF_CPP_MIN_LOG_LEVEL=2.",
             )
     return pairs
 
@@ -141,7 +141,11 @@ OPTIONS: Mapping[str, Any] = {
         help="Built-in workloads, `all`, or paths of scripts and notebooks. Default: those marked * in `tfbench list`.",
     ),
     "arguments": _what("--arg", help="Command-line argument of the scripts; repeatable."),
-    "environment": _what("--env", help="NAME=VALUE: environment variable of the scripts; repeatable."),
+    "environment": _what(
+        "--env",
+        help="NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
+    ),
+    "public_environment": _what("--env-public", help="NAME=VALUE: likewise, recorded with its value."),
     "mounts": _what("--mount", help="File or folder that the scripts read, at the same path; repeatable."),
     "call": _what("--call", help="Which call of fit to measure, if a script has several."),
     "profile": _what("--profile", "-p", help="smoke, quick or full."),
@@ -183,7 +187,8 @@ OPTIONS: Mapping[str, Any] = {
 _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "workloads": (list[str], _workloads),
     "arguments": (list[str], tuple),
-    "environment": (list[str], _environment),
+    "environment": (list[str], partial(_environment, "--env")),
+    "public_environment": (list[str], partial(_environment, "--env-public")),
     "mounts": (list[str], _mounts),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),

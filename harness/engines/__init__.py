@@ -56,6 +56,7 @@ class ContainerSpec:
     Attributes:
         command: argument vector, with container paths.
         environment: variables added to the image's.
+        hidden: texts that the log does not contain.
         out: host folder mounted read-write at OUT_DIR.
         cpus: comma-separated numbers, "" for all.
         cpu_quota: limit in CPUs, e.g. 0.5; None for no limit.
@@ -72,6 +73,7 @@ class ContainerSpec:
     mounts: tuple[Mount, ...]
     trial_id: str
     run_id: str
+    hidden: tuple[str, ...] = ()
     cpus: str = ""
     cpu_quota: float | None = None
     memory_bytes: int | None = None
@@ -104,7 +106,7 @@ class Container(Protocol):
         """Return how it ended; None while it is running."""
 
     def log(self) -> str:
-        """Return the last 64 KiB of stdout and stderr."""
+        """Return the last 64 KiB of stdout and stderr, without what is hidden."""
 
     def kill(self) -> None:
         """Kill it; no error if it has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any
 from docker.types import DeviceRequest, LogConfig, Ulimit
 from docker.types import Mount as ApiMount
 
-from harness.defaults import SHARED_MEMORY_BYTES
+from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import PODMAN, Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
+from harness.secrets import without, without_secrets
 from harness.untrusted import printable
 
 UNPRIVILEGED = 10001
@@ -93,6 +94,24 @@ def host_options(
     }
 
 
+def with_inner(mounts: Sequence[Mount], mounted: Collection[str]) -> tuple[Mount, ...]:
+    """Return the mounts, and for each that is read-only one more for what is mounted below it.
+
+    Older engines make only the outer one read-only.
+
+    Args:
+        mounted: paths of this host's file systems.
+    """
+    inner = [
+        replace(mount, container=f"{mount.container}{path.removeprefix(str(host))}", host=Path(path))
+        for mount in mounts
+        if mount.read_only and (host := Path(os.path.realpath(mount.host)))
+        for path in sorted(mounted)
+        if host in Path(path).parents
+    ]
+    return (*mounts, *inner)
+
+
 def container_options(
     spec: ContainerSpec, identity: Identity, owner: Owner, image_environment: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -116,6 +135,14 @@ def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> di
     if library_path in gpu and image_environment.get(library_path):
         gpu[library_path] += ":" + image_environment[library_path]
     return {"HOME": "/tmp", **gpu, **spec.environment}  # noqa: S108
+
+
+def shown(output: bytes, hidden: Sequence[str]) -> str:
+    """Return the end of a trial's output, at most LOG_BYTES, as its log shows it."""
+    text = output[-LOG_BYTES:].decode("utf-8", "replace")
+    if hidden and len(output) > LOG_BYTES:
+        text = text.partition("\n")[2]  # the first line may begin within a secret
+    return without_secrets(without(text, hidden))
 
 
 def init_source() -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,6 @@ import psutil
 from docker.errors import APIError, NotFound
 
 from harness.cgroups import NoCgroupError, find
-from harness.defaults import LOG_BYTES
 from harness.engines import OUT_DIR, ContainerSpec, Exit, Mount
 from harness.engines.container_settings import (
     OWNER,
@@ -25,6 +24,8 @@ from harness.engines.container_settings import (
     container_options,
     host_options,
     identity_for,
+    shown,
+    with_inner,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -72,6 +73,8 @@ class DockerEngine:
         # Also cleans up after Ctrl-C during the start, when nothing else refers to the container.
         with ExitStack() as cleanup:
             cleanup.enter_context(accessible(mounts, identity.host_ids))
+            file_systems = {each.mountpoint for each in psutil.disk_partitions(all=True)}
+            mounts = with_inner(mounts, file_systems)
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
@@ -81,7 +84,9 @@ class DockerEngine:
                 cleanup.callback(close_stream, stdin)
                 api.start(container_id)
                 signal_start(stdin)
-            return DockerContainer(client=self.client, container_id=container_id, cleanup=cleanup)
+            return DockerContainer(
+                client=self.client, container_id=container_id, cleanup=cleanup, hidden=spec.hidden
+            )
 
     def remove_stale(self) -> None:
         """Remove containers of killed harnesses."""
@@ -113,11 +118,20 @@ class DockerContainer:
     """A started trial.
 
     Args:
+        hidden: texts that the log does not contain.
         cleanup: callbacks of `remove`, which close standard input (this ends the container), remove the
             container, and restore the owners of its folders.
     """
 
-    def __init__(self, *, client: docker.DockerClient, container_id: str, cleanup: ExitStack) -> None:
+    def __init__(
+        self,
+        *,
+        client: docker.DockerClient,
+        container_id: str,
+        cleanup: ExitStack,
+        hidden: Sequence[str] = (),
+    ) -> None:
+        self._hidden = hidden
         self._client = client
         self.id = container_id
         self._oom_kills = 0
@@ -154,11 +168,11 @@ class DockerContainer:
         return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
 
     def log(self) -> str:
-        """Return the last 64 KiB of stdout and stderr; "" if the container was removed."""
+        """Return the last 64 KiB of stdout and stderr, without what is hidden; "" if the container was removed."""
         data = b""
         with self._call("read the container's log"), suppress(NotFound):
             data = self._client.api.logs(self.id, stdout=True, stderr=True)
-        return data[-LOG_BYTES:].decode("utf-8", "replace")
+        return shown(data, self._hidden)
 
     def kill(self) -> None:
         """Kill it; no error if it has ended."""

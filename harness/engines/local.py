@@ -1,24 +1,32 @@
-"""The engine without containers: trials are processes on this host, without isolation."""
+"""The engine without containers: trials are processes on this host, without isolation.
+
+They can write to folders of their own only; see read_only.py. Where the kernel does not allow that, a script runs
+beside a copy of its folder.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
 
-from harness.defaults import LOG_BYTES
-from harness.engines import LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
-from harness.engines.container_settings import NO_GPU, init_source
+from harness.defaults import COPIED_BYTES, COPIED_FILES, LOG_BYTES
+from harness.engines import FILE_DIR, LOCAL, OUT_DIR, ContainerSpec, Exit, Mount
+from harness.engines.container_settings import NO_GPU, init_source, shown
 from harness.engines.docker import oom_kills
 from harness.engines.owner import current_owner, owner_has_ended
 from harness.errors import EngineError
@@ -28,6 +36,10 @@ from harness.untrusted import remove_tree
 WARNING = (
     "Engine: local. NOT ISOLATED: workloads run as plain processes, without containers. "
     "To use containers, run: make engine"
+)
+UNPROTECTED = (
+    "This system allows no namespaces: scripts run beside a copy of their folder, and absolute paths lead to your own "
+    "files, as in plain Python."
 )
 # Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"
@@ -49,9 +61,28 @@ class LocalEngine:
 
     The CPU set is applied; other limits are not, because rlimits would break CUDA or affect the user's other
     programs.
+
+    Args:
+        protects: whether what trials may not write to is read-only for them; None for whether the kernel allows that.
     """
 
     info = EngineInfo(name=LOCAL, version=platform.python_version(), isolated=False)
+
+    def __init__(self, *, protects: bool | None = None) -> None:
+        self.protects = can_protect() if protects is None else protects
+
+    def require_safe(self, folders: Iterable[Path], mounts: Iterable[Path]) -> None:
+        """Raise EngineError if scripts in these folders, with these mounts, could write to the user's files."""
+        if self.protects:
+            return
+        for path in mounts:
+            raise EngineError(
+                f"This system does not let tfbench make --mount {path} read-only: it allows no namespaces.",
+                hint="Use --engine docker, or copy what the script reads into its folder and leave --mount out.",
+            )
+        for folder in folders:
+            for _ in _files_to_copy(folder):
+                pass
 
     def start(self, spec: ContainerSpec) -> LocalProcess:
         """Start a trial; a failed start leaves nothing behind."""
@@ -59,7 +90,7 @@ class LocalEngine:
         try:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
-            self._link(spec, root)
+            self._show(spec, root)
             if (spec_file := spec.out / "spec.json").exists():  # contains container paths
                 spec_file.write_text(_host_paths(spec_file.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
@@ -69,8 +100,11 @@ class LocalEngine:
             # Then this process adopts what survives a first process that is killed.
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             others = psutil.Process().children()
+            command = [python, "-I", "-S", "-c", init_source(), spec.cpus, *command]
+            if self.protects:
+                command = _read_only(command, spec, root)
             process = subprocess.Popen(
-                [python, "-I", "-S", "-c", init_source(), spec.cpus, *command],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -87,7 +121,7 @@ class LocalEngine:
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        return LocalProcess(process, root, others)
+        return LocalProcess(process, root, others, spec.hidden)
 
     def remove_stale(self) -> None:
         """Remove private folders of killed harnesses."""
@@ -104,13 +138,100 @@ class LocalEngine:
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    def _link(self, spec: ContainerSpec, root: Path) -> None:
+    def _show(self, spec: ContainerSpec, root: Path) -> None:
         """Create links to the mounted folders below the private root."""
-        for mount in (*spec.mounts, Mount(container=OUT_DIR, host=spec.out, read_only=False)):
+        for mount in (*spec.mounts, _out(spec)):
             link = Path(_host_paths(mount.container, root))
             if link.is_relative_to(root):  # those of --mount are at their own path
                 link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(mount.host.absolute())
+                if mount.container == FILE_DIR and not self.protects:
+                    _copy(mount.host, link)
+                else:
+                    link.symlink_to(mount.host.absolute())
+
+
+def _out(spec: ContainerSpec) -> Mount:
+    return Mount(container=OUT_DIR, host=spec.out, read_only=False)
+
+
+@cache
+def can_protect() -> bool:
+    """Return whether this kernel lets processes have mounts of their own."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        folders = {"tmp": folder, "writable": [folder], "visible": [sys.executable]}
+        command = [sys.executable, "-I", "-S", "-c", _read_only_source(), json.dumps(folders), "/bin/true"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _read_only_source() -> str:
+    return Path(__file__).with_name("read_only.py").read_text(encoding="utf-8")
+
+
+def _read_only(command: Sequence[str], spec: ContainerSpec, root: Path) -> list[str]:
+    """Return the command for which only the trial's folders can be written."""
+    python = spec.image.reference
+    seen = [mount.host.absolute() for mount in (*spec.mounts, _out(spec))]
+    # The environment, and the Python that it was made from.
+    seen += [root, *(Path(path).parents[1] for path in (python, os.path.realpath(python)))]
+    own = [root, *(mount.host for mount in (*spec.mounts, _out(spec)) if not mount.read_only)]
+    folders = {
+        "tmp": os.path.realpath(root / "home"),
+        "writable": [os.path.realpath(path) for path in own],
+        "visible": sorted({name for path in seen for name in (str(path), os.path.realpath(path))}),
+    }
+    return [python, "-I", "-S", "-c", _read_only_source(), json.dumps(folders), *command]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder; links are copies of what they lead to."""
+    target.mkdir()
+    for path, name in _files_to_copy(source):
+        copy = target / name
+        with suppress(OSError):  # gone or not readable, also for the script
+            if path.is_dir():
+                copy.mkdir(exist_ok=True)
+            else:
+                shutil.copyfile(path, copy)
+                shutil.copymode(path, copy)
+
+
+def _files_to_copy(source: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the folders and files below a folder, through links, and their names in it.
+
+    Raises:
+        EngineError: they are too large.
+    """
+    room, number = COPIED_BYTES, 0
+    pending = [(source, "", frozenset([os.path.realpath(source)]))]
+    while pending:
+        folder, prefix, above = pending.pop()
+        try:
+            entries = [*os.scandir(folder)]
+        except OSError:
+            continue
+        names = {entry.name for entry in entries}
+        if prefix and {"plan.json", "manifest.json"} <= names:  # a run of this script
+            continue
+        for entry in entries:
+            with suppress(OSError):  # gone
+                path, name = Path(entry.path), f"{prefix}{entry.name}"
+                if entry.is_dir():
+                    real = os.path.realpath(path)
+                    if real in above or entry.name in ("__pycache__", ".git"):
+                        continue
+                    pending.append((path, f"{name}/", above | {real}))
+                elif entry.is_file():
+                    room -= entry.stat().st_size
+                else:
+                    continue
+                number += 1
+                yield path, name
+            if room < 0 or number > COPIED_FILES:
+                raise EngineError(
+                    f"{source} has more than {COPIED_BYTES >> 20} MiB or {COPIED_FILES:,} files. Scripts run beside a "
+                    "copy of their folder, because this system allows no namespaces.",
+                    hint="Use --engine docker, or move the script to a folder with only what it reads.",
+                )
 
 
 def _environment(spec: ContainerSpec, root: Path) -> dict[str, str]:
@@ -131,8 +252,13 @@ class LocalProcess:
     """A started trial: its first process (container_init.py), which ends with its standard input, and its folder."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], root: Path, others: Sequence[psutil.Process]
+        self,
+        process: subprocess.Popen[bytes],
+        root: Path,
+        others: Sequence[psutil.Process],
+        hidden: Sequence[str],
     ) -> None:
+        self._hidden = hidden
         self._process = process
         self.pid: int | None = process.pid
         self.id = str(process.pid)
@@ -155,10 +281,10 @@ class LocalProcess:
         return self._exit
 
     def log(self) -> str:
-        """Return the last 64 KiB of stdout and stderr."""
+        """Return the last 64 KiB of stdout and stderr, without what is hidden."""
         if self._process.poll() is not None:
             self._reader.join(_GRACE_S)
-        return bytes(self._log).decode("utf-8", "replace")
+        return shown(bytes(self._log), self._hidden)
 
     def kill(self) -> None:
         """Kill it and its descendants; no error if it has ended."""
@@ -197,4 +323,4 @@ class LocalProcess:
         with self._process.stdout as stream:
             while chunk := os.read(stream.fileno(), 2**16):
                 self._log += chunk
-                del self._log[:-LOG_BYTES]
+                del self._log[: -LOG_BYTES - 1]

@@ -16,7 +16,7 @@ from harness.model.run import Trial
 from harness.paths import paths_here
 from harness.progress import LoggedTask, Progress, Task
 from harness.run.prepare import Prepared, execute, prepare, resume
-from harness.run.resolve import resolve
+from harness.run.resolve import private_values, resolve
 from harness.run.store import ENDED, RunFolder, write_atomic
 from harness.system.cloud import cloud_facts
 from harness.system.gpus import discover
@@ -104,7 +104,7 @@ def prepared_for(
     user_folder = _write_user_files(plan.files, paths.cache, progress)
     if previous_run:
         write_files(scratch / "run", previous_run)
-        return resume(scratch / "run", paths, progress)
+        return resume(scratch / "run", paths, progress, private_values(plan.options))
     scripts = {name: str(user_folder / Path(name).relative_to("/")) for name in plan.files}
     workloads = tuple(scripts.get(name, name) for name in plan.options.workloads)
     resolved = resolve(replace(plan.options, out=scratch, workloads=workloads))

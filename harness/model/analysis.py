@@ -101,6 +101,7 @@ class Summary(Keyed):
         energy_j_per_sample: as measured by `energy_source`, or None.
         accuracy, accuracy_samples: on held-out data, and after training on how many samples; None if unknown.
         trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
+        readings: how many there are in them.
     """
 
     throughput: Estimate
@@ -122,6 +123,7 @@ class Summary(Keyed):
     changes: tuple[Change, ...]
     trial_ids: tuple[str, ...]
     trial_throughputs: tuple[float, ...]
+    readings: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from harness.model.device import positions
 from harness.model.platform import EngineInfo, Gpu, Health, ImageInfo
 from harness.model.workload import Workload
 from workloads.protocol import Change
+from workloads.readings import Window
 
 SCHEMA_VERSION = 2
 # The largest plausible value of telemetry: a mask of 64 bits.
@@ -101,34 +102,23 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Steps measured between two synchronisation points; `wait_ns` is -1 if waiting is not observable."""
-
-    variant: str
-    index: int
-    start_ns: int
-    end_ns: int
-    steps: int
-    samples: int
-    wait_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
     """int64[n] durations of the steps of one window, measured on the host thread."""
 
     variant: str
     window: int
     step_ns: NDArray[np.int64]
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A number reported by the workload, such as test accuracy."""
+    """A number reported by the workload in a reading of a variant, such as test accuracy."""
 
     variant: str
     name: str
     value: float
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +283,8 @@ class Options:
     """Options given by the user; see `tfbench bench --help`.
 
     Attributes:
+        environment: variables of the scripts; runs do not record the values of most, see harness.secrets.
+        public_environment: likewise, whose values are recorded.
         params: parameter -> value as text; comma-separated values form a sweep axis.
         packages: libraries to add to the images; a run records their versions and those of what they need.
     """
@@ -304,6 +296,7 @@ class Options:
     workloads: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    public_environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Path, ...] = ()
     call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
@@ -325,6 +318,11 @@ class Options:
     seed: int = 1
     price: str = ""
     cloud_metadata: bool = True
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """All environment variables of the scripts."""
+        return {**self.environment, **self.public_environment}
 
     @property
     def fixed_params(self) -> Mapping[str, str]:

@@ -1,11 +1,10 @@
-"""Read a container's event file, and tell how its trial ended. Well-formed events before an error are kept."""
+"""Read a container's event file. Well-formed events before an error are kept."""
 
 from __future__ import annotations
 
 import io
 import math
 import os
-import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,45 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.engines import Exit
-from harness.errors import EngineError, Interrupted
 from harness.model.run import (
     MAX_SAMPLES_PER_S,
     Metric,
     Phase,
     RequestTimes,
     Scalar,
-    Status,
     StepTimes,
     VariantInfo,
     VariantScript,
-    Window,
 )
 from harness.run.json_values import from_plain
 from harness.untrusted import open_regular, sanitized
 from workloads.protocol import (
-    FIX_PREFIX,
-    FIXES,
     LONGEST_MESSAGE,
-    NO_GPU_EXIT,
-    STAGE_PREFIX,
-    STAGES,
     ProtocolError,
     read_events,
-    reason_of,
-    shortened,
 )
+from workloads.readings import Window
 
 MAX_BYTES = 256 << 20
-MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
 MAX_TEXT, MAX_SCRIPT = LONGEST_MESSAGE, 200_000
 MAX_ENTRIES = 500
 MAX_CHARACTERS = 8_000_000
 # Further warnings of a trial are dropped.
 MAX_WARNINGS = 100
-# Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
-FIRST_SIGNAL = 128
 # Event fields that are lists of durations.
 _ARRAYS = ("step_ns", "latency_ns")
 # Event kind -> name of the list in EventLog, and the type of its items.
@@ -65,6 +51,9 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "requests": ("requests", RequestTimes),
     "metric": ("metrics", Metric),
 }
+
+# Kinds of events that belong to a reading of their variant.
+_OF_READINGS = ("window", "steps", "metric")
 
 # Errors raised by malformed lines: ProtocolError (a ValueError), huge numbers (OverflowError), deep nesting
 # (RecursionError).
@@ -80,6 +69,7 @@ class EventLog:
         needless: planned variants that the driver skipped as uninformative.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
+        readings: variant -> how many of its readings have begun.
         started: whether there is a "start" event, which is the first.
         error: the last error event, or None.
         ended: whether there is an "end" event, which successful trials write.
@@ -96,6 +86,7 @@ class EventLog:
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)
+    readings: dict[str, int] = field(default_factory=dict)
     started: bool = False
     error: Mapping[str, Any] | None = None
     ended: bool = False
@@ -128,8 +119,10 @@ class EventLog:
         kind = event["kind"]
         if kind in _LISTS:
             name, type_ = _LISTS[kind]
-            value = from_plain(event, type_, _durations)
+            reading = {"reading": max(0, self.readings.get(event["variant"], 0) - 1)}
+            value = from_plain({**event, **(reading if kind in _OF_READINGS else {})}, type_, _durations)
             _check_times(value)
+            self._check_order(value)
             if isinstance(value, VariantInfo):
                 # A variant that XLA cannot compile is started again without XLA.
                 self.variants = [each for each in self.variants if each.variant != value.variant]
@@ -138,6 +131,8 @@ class EventLog:
         match kind:
             case "start":
                 self.started = True
+            case "reading":
+                self.readings[event["variant"]] = self.readings.get(event["variant"], 0) + 1
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
@@ -150,6 +145,14 @@ class EventLog:
                 self.error = event
             case "end":
                 self.ended = True
+
+    def _check_order(self, value: object) -> None:
+        """Check that the windows of a reading come one after another: two processes that measure it at once do not."""
+        if not isinstance(value, Window):
+            return
+        before = next((each for each in reversed(self.windows) if each.variant == value.variant), None)
+        if before and before.reading == value.reading and before.index >= value.index:
+            raise ProtocolError("two windows of one reading have the same number")
 
 
 def _check_values(values: Collection[Any]) -> None:
@@ -236,90 +239,3 @@ class EventTail:
             except _MALFORMED:
                 continue
         return events
-
-
-def trial_outcome(
-    exit_: Exit | None,
-    log: EventLog,
-    cause: BaseException | None,
-    memory_bytes: int | None,
-    variants: Collection[str],
-) -> tuple[Status, str]:
-    """Return a trial's status, and a message that ends with what to try ("" for success).
-
-    `cause` is the EngineError, Interrupted or KeyboardInterrupt that ended the trial, or None. A trial is successful
-    if each of the planned `variants` was measured or left out with a reason, and at least one was measured.
-    """
-    if isinstance(cause, EngineError):
-        return Status.ENGINE_LOST, f"The engine failed: {cause}"
-    if cause is not None or exit_ is None:
-        told = (
-            cause.message if isinstance(cause, Interrupted) else "The run was interrupted during this trial."
-        )
-        return Status.INTERRUPTED, told
-    return _failed(exit_, log, memory_bytes) or _incomplete(log, variants) or (Status.OK, "")
-
-
-def _failed(exit_: Exit, log: EventLog, memory_bytes: int | None) -> tuple[Status, str] | None:
-    """Return how the process of a trial failed; None if it exited with 0 and without an error."""
-    text = _error(log.error) if log.error else ""
-    if exit_.out_of_memory:
-        limit = f" of {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
-        result = f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size."
-        return Status.OUT_OF_MEMORY, result
-    if exit_.code == NO_GPU_EXIT:
-        result = text or "TensorFlow did not find the GPU."
-        return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
-    if log.error and _is_out_of_memory(str(log.error["type"]), str(log.error["message"])):
-        advice = "Lower the batch size, or use a device with more memory."
-        return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
-    if text:
-        return Status.FAILED, f"{text} See log.txt for the traceback."
-    if exit_.code == 0:
-        return None
-    number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
-    name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
-    result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output."
-    return Status.FAILED, result
-
-
-def _incomplete(log: EventLog, variants: Collection[str]) -> tuple[Status, str] | None:
-    """Return what is missing in the events of a process that ended well; None if nothing is."""
-    if log.problem or not log.ended:
-        problem = "The script's process ended before all was measured, as after os._exit."
-        problem = f"The events are not valid: {_sentence(log.problem)}" if log.problem else problem
-        return Status.BAD_EVENTS, f"{problem} See log.txt and out/events.jsonl."
-    measured = {window.variant for window in log.windows}
-    if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
-        measured.add(STAGES)
-    if any(name.startswith(FIX_PREFIX) for name in (*measured, *log.left_out)):
-        measured.add(FIXES)
-    if missing := [name for name in variants if name not in measured | log.needless | log.left_out.keys()]:
-        problem = f"The workload did not measure {', '.join(missing)}. See out/events.jsonl."
-        return Status.BAD_EVENTS, problem
-    if not measured.intersection(variants):
-        reasons = "; ".join(f"{name}: {log.left_out.get(name, 'not informative here')}" for name in variants)
-        return Status.BAD_EVENTS, f"No variant was measured ({reasons}). Add others with --variants."
-    return None
-
-
-def _error(error: Mapping[str, Any]) -> str:
-    """Return an error as a sentence; a ScriptError is one already."""
-    kind, message = str(error["type"]), str(error["message"])
-    if kind == "ScriptError":
-        return _sentence(message)
-    return _sentence(f"The workload raised {kind}: {reason_of(message)}")
-
-
-def _is_out_of_memory(kind: str, message: str) -> bool:
-    """Return whether an error of TensorFlow, NumPy, XLA or CUDA means out of memory."""
-    if kind.endswith(("ResourceExhaustedError", "MemoryError")):
-        return True
-    text = message.casefold()
-    return "resource_exhausted" in text or "out of memory" in text or "cudaerrormemoryallocation" in text
-
-
-def _sentence(text: str) -> str:
-    line = next(iter(text.strip().splitlines()), "").strip()
-    short = shortened(line, MAX_MESSAGE)
-    return short if short.endswith((".", "!", "?")) else f"{short}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from harness.defaults import MEMORY_SHARE
 from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
-from harness.engines.local import WARNING, LocalEngine
+from harness.engines.local import UNPROTECTED, WARNING, LocalEngine
 from harness.errors import EngineError, StoreError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.images.extra import IMPORTED
@@ -32,7 +33,7 @@ from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, sources
 from harness.run.imports import check_trains, distributions
-from harness.run.resolve import Resolved, read_prices, resolve, without_hidden
+from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.store import RunFolder, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
@@ -168,11 +169,17 @@ def _connect(name: str, progress: Progress) -> Engine:
             progress.line(f"Engine: {engine.info.name} {engine.info.version}")
             return engine
     progress.line(WARNING)
-    return LocalEngine()
+    local = LocalEngine()
+    if not local.protects:
+        progress.line(UNPROTECTED)
+    return local
 
 
-def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
+def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, str] = os.environ) -> Prepared:
     """Prepare the unfinished trials of an interrupted run, exactly as planned.
+
+    Args:
+        values: variables with what the run does not record of its options.
 
     Raises:
         StoreError: not a run, or images, GPUs or inputs changed, so that trials would not be comparable.
@@ -180,7 +187,8 @@ def resume(path: Path, paths: Paths, progress: Progress) -> Prepared:
     """
     run = read_run(path)
     # The plan of a rerun has fewer trials than its options imply.
-    resolved = replace(resolve(run.manifest.options), profile=run.manifest.profile, planned=run.planned)
+    options = revealed(run.manifest.options, values)
+    resolved = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)
     prepared = prepare(resolved, paths, progress, run_id=run.manifest.run_id)
     if changes := _changes_since(run.manifest, prepared.manifest):
         prepared.engine.close()
@@ -282,6 +290,8 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
                 f"With the local engine, {option} would have no effect: it runs plain processes.",
                 hint=f"Use --engine docker with {option}.",
             )
+        if isinstance(engine, LocalEngine):
+            engine.require_safe({entry.folder for entry in resolved.entries}, resolved.options.mounts)
         targets = resolved.targets
         return {
             each: ensure_environment(each, paths.checkout, paths.cache, progress, resolved.options.packages)
@@ -323,7 +333,7 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
         gpus=resolved.gpus,
         system=system_description(),
         host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
-        options=replace(options, environment=without_hidden(options.environment)),
+        options=recorded(options),
         profile=resolved.profile,
         memory_limit_bytes=int(
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE

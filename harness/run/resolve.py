@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import psutil
 from harness.data.datasets import MODES
 from harness.defaults import MAX_PLANNED, PROFILES, Profile
 from harness.engines import ENGINES
-from harness.errors import HIDDEN, UsageError, check_names, secrets_in, unknown
+from harness.errors import UsageError, check_names, unknown
 from harness.images.extra import check_packages
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
@@ -33,12 +34,23 @@ from harness.run.plan import (
     with_cpu_to_compare,
 )
 from harness.run.scripts import check_params
+from harness.secrets import (
+    HIDDEN,
+    names_secret,
+    recorded_arguments,
+    recorded_environment,
+    searched,
+    variable_of,
+)
 from harness.system.gpus import discover, select_gpus
 from harness.wording import counted
 from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
 
 # Folders with the container's Python, which a mount would hide; those below them may be mounted.
-_SYSTEM_FOLDERS = [Path(f"/{name}") for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin")]
+_SYSTEM_FOLDERS = [
+    Path(f"/{name}")
+    for name in ("usr", "usr/lib", "usr/local", "opt", "lib", "lib64", "bin", "etc", "tmp", "run", "var")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +95,7 @@ def resolve(options: Options) -> Resolved:
             invalid price.
         GpuError: a GPU was requested but none is usable.
     """
-    options = replace(options, environment=_with_hidden(options.environment))
+    options = revealed(options, os.environ)
     _check(options)
     profile = _profile(options)
     # A CPU run does not query the driver.
@@ -146,20 +158,52 @@ def _planned(
     return (*planned, *soaks)
 
 
-def without_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return environment variables as a run records them: without the values of tokens and passwords."""
-    return {**environment, **dict.fromkeys(secrets_in(environment), HIDDEN)}
+def recorded(options: Options) -> Options:
+    """Return the options as a run records them."""
+    hidden = searched(options.environment, options.arguments)
+    return replace(
+        options,
+        environment=recorded_environment(options.environment),
+        arguments=recorded_arguments(options.arguments, hidden),
+    )
 
 
-def _with_hidden(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Take values that a run does not record from the environment of this process."""
-    hidden = [name for name, value in environment.items() if value == HIDDEN]
-    if missing := [name for name in hidden if name not in os.environ]:
+def private_values(options: Options) -> Mapping[str, str]:
+    """Return variable -> value of what `recorded` leaves out and `revealed` needs."""
+    kept = recorded(options)
+    arguments = {
+        variable_of(options.arguments, position): word.partition("=")[2] or word
+        for position, word in enumerate(options.arguments)
+        if kept.arguments[position] != word
+    }
+    return arguments | {
+        name: value for name, value in options.environment.items() if kept.environment[name] != value
+    }
+
+
+def revealed(options: Options, values: Mapping[str, str]) -> Options:
+    """Return recorded options with what they leave out, from these variables.
+
+    Raises:
+        UsageError: a variable is missing.
+    """
+    hidden = {name: name for name, value in options.environment.items() if value == HIDDEN}
+    places = {
+        position: variable_of(options.arguments, position)
+        for position, word in enumerate(options.arguments)
+        if HIDDEN in word
+    }
+    if missing := [name for name in (*hidden, *places.values()) if name not in values]:
         raise UsageError(
             f"Runs do not record secrets such as the value of {', '.join(missing)}.",
-            hint=f"Set it in this shell: export {missing[0]}=...",
+            hint=f"Set it in this shell: export {missing[0]}=... To have values recorded, use --env-public.",
         )
-    return {**environment, **{name: os.environ[name] for name in hidden}}
+    arguments = list(options.arguments)
+    for position, name in places.items():
+        option, sign, _ = arguments[position].partition("=")
+        arguments[position] = f"{option}={values[name]}" if sign else values[name]
+    environment = {**options.environment, **{name: values[name] for name in hidden}}
+    return replace(options, environment=environment, arguments=tuple(arguments))
 
 
 def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
@@ -174,7 +218,8 @@ def _check(options: Options) -> None:
     check_packages(options.packages)
     read_prices(options.price)
     _check_cpus(options.cpus)
-    _check_keras(options.environment)
+    _check_keras(options.variables)
+    _check_public(options)
     _check_mounts(options)
     for option, value, minimum, maximum in (
         ("--call", options.call, 1, 1_000),
@@ -214,6 +259,18 @@ def _check_keras(environment: Mapping[str, str]) -> None:
             )
 
 
+def _check_public(options: Options) -> None:
+    """Check that what is recorded is meant to be."""
+    if twice := options.environment.keys() & options.public_environment.keys():
+        raise UsageError(f"{min(twice)} is given twice.", hint="Use --env or --env-public.")
+    for name, value in options.params.items():
+        if names_secret(name, value.replace(",", "")) and re.search("[a-z]", value, re.IGNORECASE):
+            raise UsageError(
+                f"--param {name} looks like a secret, and parameters are recorded.",
+                hint=f"Let the script read it with os.environ, and pass it with --env {name}=...",
+            )
+
+
 def _profile(options: Options) -> Profile:
     profile = PROFILES[options.profile]
     # A saturated device takes longer than its time.
@@ -230,13 +287,18 @@ def _check_mounts(options: Options) -> None:
             raise UsageError(
                 f"--mount {path} does not exist.", hint="Give a file or a folder that scripts read."
             )
-        plain = Path(os.path.normpath(path))
-        own = len(plain.parts) < 2 or plain.parts[1] in ("proc", "sys", "dev", "tfbench")
-        if own or not plain.is_absolute() or plain in _SYSTEM_FOLDERS:
+        if hides(path):
             raise UsageError(
                 f"--mount {path} is not possible: it would hide a folder that the container needs.",
                 hint="Give the folder with the data.",
             )
+
+
+def hides(path: Path) -> bool:
+    """Return whether something at this path of a container would hide a folder that the container needs."""
+    plain = Path(os.path.normpath(path))
+    own = len(plain.parts) < 2 or plain.parts[1] in ("proc", "sys", "dev", "tfbench")
+    return own or not plain.is_absolute() or plain in _SYSTEM_FOLDERS
 
 
 def read_prices(text: str) -> Prices | None:

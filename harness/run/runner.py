@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import time
 from collections import defaultdict
@@ -21,22 +20,20 @@ from harness.errors import EngineError, Interrupted
 from harness.model.device import gpu_names
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from harness.progress import Progress, Task
-from harness.run.events import FIRST_SIGNAL, EventTail, read_log, trial_outcome
+from harness.run.events import EventTail, read_log
+from harness.run.outcome import End, outcome
 from harness.run.store import RunFolder, TrialFolder
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
-from harness.untrusted import printable
 from harness.wording import point_words
-from workloads.cells import place
 from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 # Models that take this long compile for most of it, and their windows hardly differ between trials.
 LONG_S = 120.0
 _Key = tuple[str, str, Point]
 
-# Where the driver says that a script stands; see workloads/driver/script.py.
-_PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^/"\n]+)", line (\d+)')
-_GOES_ON = "It went on after its measured call, which hinders what follows: end it there."
+# How many times as long as a script the driver may be silent.
+_DRIVER_TIMES = 1.2
 _KILLED = Exit(code=-9, out_of_memory=False)
 
 
@@ -107,7 +104,7 @@ class Runner:
         started_ns = time.monotonic_ns()
         container: Container | None = None
         exit_: Exit | None = None
-        stopped: tuple[Status, str] | None = None
+        killed: tuple[Status, str] | None = None
         sampling = Sampling()
         cause: BaseException | None = None
         try:
@@ -115,25 +112,18 @@ class Runner:
             uuids = job.container.gpu.uuids if job.container.gpu else ()
             target = Target(pid=container.pid, gpus=dict(zip(gpu_names(planned.device), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
-                exit_, stopped = self._watch(container, folder, job, bar, label)
+                exit_, killed = self._watch(container, folder, job, bar, label)
         except (EngineError, Interrupted, KeyboardInterrupt) as error:
             cause = error
         finally:
             log_text = self._remove_container(container)
         log = read_log(folder.events)
         lost = isinstance(cause, EngineError) and not self.engine.answers()
-        status, message = stopped or trial_outcome(
-            exit_, log, cause, job.container.memory_bytes, planned.variants
-        )
-        if status is Status.TIMEOUT and (at := _PLACE.search(log_text)):
-            ran = job.spec.scripts[BASELINE].text if BASELINE in job.spec.scripts else ""
-            where = place(at[1], ran, int(at[2]))
-            why = _GOES_ON if log.variants else "It came to no call of fit."
-            message = f"{where} was still executing. {why} {message}"
-        if status is Status.FAILED and exit_ and 0 < exit_.code < FIRST_SIGNAL and not (log.error or stopped):
-            message = f"{message} {_last_line(log_text)}".rstrip()
-        if status is Status.ENGINE_LOST and not lost:
-            status = Status.FAILED
+        end = End(
+            exit=exit_, log=log, output=log_text, killed=killed, cause=cause, lost=lost,
+            memory_bytes=job.container.memory_bytes,
+        )  # fmt: skip
+        status, message = outcome(end, planned.variants)
         ended_ns = time.monotonic_ns()
         trial = replace(
             planned.trial(status, message),
@@ -192,7 +182,8 @@ class Runner:
             time.sleep(self.poll_s)
 
     def _timeout(self, ran_s: float, silent_s: float) -> tuple[Status, str] | None:
-        if silent_s > self.profile.stall_s:
+        # The driver stops a script that stalls; this is for a driver that stalls itself.
+        if silent_s > _DRIVER_TIMES * self.profile.stall_s:
             reason = f"No event for {self.profile.stall_s:g} s; the trial was killed. Raise --stall to wait longer."
         elif ran_s > self.profile.limit_s:
             reason = (
@@ -309,15 +300,6 @@ def _note_progress(
             bar.note(f"{label}: {event['variant']}, window {event['index'] + 1}")
         elif event["kind"] == "requests":
             bar.note(f"{label}: {event['variant']}, requests ({event['scenario']})")
-
-
-def _last_line(log: str) -> str:
-    """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
-    lines = log.strip().splitlines()
-    # More lines follow that of an interpreter that does not start.
-    line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
-    advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
-    return f"It is: {printable(line, 200)}{advice}" if line else ""
 
 
 def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:

@@ -24,12 +24,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.errors import StoreError, on_disk
+from harness.errors import Interrupted, StoreError, on_disk
 from harness.model.platform import Health
 from harness.model.run import SCHEMA_VERSION, Manifest, PlannedTrial, Run, Status, Trial
 from harness.model.workload import Workload
 from harness.run.events import read_log
 from harness.run.json_values import from_plain, to_plain
+from harness.run.outcome import End, outcome
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_object, remove_tree
 from workloads.protocol import Spec
@@ -261,7 +262,8 @@ def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
         if trial.status is Status.OK and (log.problem or not log.ended):
             raise ValueError(f"{folder.events}: {log.problem or 'the last event is missing'}")
     else:
-        trial = planned.trial(Status.INTERRUPTED, "The harness exited during this trial.")
+        cause = Interrupted("The harness exited during this trial.", hint="")
+        trial = planned.trial(*outcome(End(exit=None, log=log, cause=cause), planned.variants))
         times = [int(each.t_ns[i]) for each in series if len(each.t_ns) for i in (0, -1)]
         times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
         trial = replace(trial, started_ns=min(times, default=0), ended_ns=max(times, default=0))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -20,7 +23,6 @@ from harness.engines import (
     GpuAccess,
     Mount,
 )
-from harness.errors import secrets_in
 from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
@@ -29,10 +31,25 @@ from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
 from harness.model.workload import BESIDE, Data, Workload
 from harness.paths import Paths
 from harness.run.catalogue import folder_sha256
-from harness.run.resolve import Resolved
+from harness.run.resolve import Resolved, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
-from workloads.protocol import BASELINE, FIXES, MACHINE, SOAK, TUNED, Measuring, Script, Spec, measures_speed
+from harness.secrets import forms, searched
+from workloads.protocol import (
+    BASELINE,
+    FIXES,
+    MACHINE,
+    PRIVATE,
+    SOAK,
+    TUNED,
+    Measuring,
+    Script,
+    Spec,
+    measures_speed,
+)
+
+# Entries below a script's folder among which links are looked for, and links that are followed.
+_MOST_ENTRIES, _MOST_LINKS = 5_000, 50
 
 # Variable of a library -> the folder that it downloads to.
 _DOWNLOADS: Mapping[str, str] = {
@@ -70,8 +87,10 @@ def make_job(
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
-    modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.environment.get("PYTHONPATH")))
-    environment = {**options.environment, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
+    places = {Path(mount.container) for mount in mounts}
+    mounts += (each for each in linked(entry.folder) if Path(each.container) not in places)
+    modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
+    environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
         mounts.append(
             Mount(container=DOWNLOADS_DIR, host=_downloads(paths.cache, trial.workload), read_only=False)
@@ -84,10 +103,15 @@ def make_job(
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    hidden = searched(options.environment, options.arguments)
+    if recorded(options) != options:
+        # The specification is a file of the run.
+        environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": forms(hidden)})
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
         environment=environment,
+        hidden=hidden,
         out=paths.cache,
         mounts=tuple(mounts),
         trial_id=trial.id,
@@ -112,6 +136,43 @@ def make_job(
         ),
         container=container,
     )
+
+
+def linked(folder: Path) -> list[Mount]:
+    """Return what links below a script's folder lead to outside of it, each at the place where its link leads.
+
+    Not what would hide a part of the container, such as the Python of a virtual environment.
+    """
+    found: dict[str, Mount] = {}
+    root = Path(os.path.realpath(folder))
+    pending, left = [root], _MOST_ENTRIES
+    while pending and left > 0 and len(found) < _MOST_LINKS:
+        with suppress(OSError):  # gone, or closed
+            for entry in os.scandir(pending.pop(0)):
+                left -= 1
+                path = Path(entry.path)
+                if entry.is_dir(follow_symlinks=False) and entry.name not in (".git", "__pycache__"):
+                    pending.append(path)
+                if entry.is_symlink() and _readable(path):
+                    host = Path(os.path.realpath(path))
+                    place = Path(os.path.normpath(FILE_DIR / path.parent.relative_to(root) / path.readlink()))
+                    around = host == root or root in host.parents or host in root.parents
+                    if not around and not _of_system(place):
+                        found[str(place)] = Mount(container=str(place), host=host)
+    return [found[place] for place in sorted(found)][:_MOST_LINKS]
+
+
+def _readable(path: Path) -> bool:
+    """Return whether a container may read a path; that of root has a user of its own."""
+    needed = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
+    return os.access(path, os.R_OK) and (os.getuid() != 0 or path.stat().st_mode & needed == needed)
+
+
+def _of_system(place: Path) -> bool:
+    own = {WORKLOADS_DIR, DATA_DIR, OUT_DIR, FILE_DIR, CUDA_CACHE_DIR}
+    if place.parts[1:2] == ("tfbench",):
+        return len(place.parts) < 3 or any(folder in (str(place), *map(str, place.parents)) for folder in own)
+    return hides(place) or place.parts[1] in ("usr", "opt", "etc", "bin", "sbin", "lib", "lib64")
 
 
 def spec_for(
@@ -152,14 +213,13 @@ def spec_for(
     return Spec(
         scripts=scripts,
         fixes=fixes_for(scripts[BASELINE].text, device) if tries_fixes else {},
-        arguments=options.arguments,
+        arguments=recorded(options).arguments,
         call=options.call,
         variants=trial.variants,
         device=device,
         gpus=len(trial.gpus),
         data=data,
         mounts=tuple(str(path) for path in options.mounts),
-        secrets=secrets_in(options.environment),
         requests=workload.requests,
         # Each variant gets an equal share of 80 % of the trial's time limit.
         whole_s=0.8 * profile.limit_s / max(1, len(measured)) if profile.full else 0.0,

@@ -1,6 +1,5 @@
 """Where scripts call fit, predict or neither, and what they do around it."""
 
-import re
 from dataclasses import asdict
 
 import pytest
@@ -241,20 +240,21 @@ def test_marks_have_a_positive_number_of_samples(drive, step, expected):
 
 
 @pytest.mark.parametrize("call", ["made().fit(x, y, 8)", "pass\n    # tfbench: step 8"])
-def test_a_script_that_cannot_be_ended_says_where_it_stands(drive, call):
+def test_a_script_cannot_hold_up_the_end_of_its_measurement(drive, call):
     text = HEAD + (
         "import time\nbegan, other = time.monotonic(), 0\nwhile time.monotonic() < began + 6:\n"
         f"  try:\n    time.sleep(0.01)\n    {call}\n  except BaseException:\n    other += 1\nprint('OTHER', other)\n"
     )
-    done = drive(text, stall_s=1.0)
+    done = drive(text)
     assert len(done.of("window")) == 2
-    assert re.search(r'script-\S+/train.py", line \d+', done.log)
-    assert "OTHER" in done.log
+    assert "OTHER" not in done.log
 
 
-def test_a_script_that_goes_on_after_its_call_is_ended_before_it_stalls(drive):
-    done = drive(HEAD + "made().fit(x, y, 8)\nwhile True:\n    pass\n", stall_s=2.0)
-    assert len(done.of("window")) == 2
+def test_a_script_that_goes_on_after_its_call_keeps_what_was_measured(drive):
+    text = HEAD + "model = made()\nmodel.fit(x, y, 8)\nwhile True:\n    pass\n"
+    done = drive(text, variants=[BASELINE, MODEL_ONLY], stall_s=4.0)
+    assert [each["variant"] for each in done.of("window")] == [BASELINE, BASELINE, MODEL_ONLY, MODEL_ONLY]
+    assert "train.py:" in done.of("warning")[-1]["message"]
     assert done.of("end")
 
 
@@ -373,11 +373,11 @@ def test_a_floatx_is_that_of_the_model(drive):
 
 def test_variables_set_after_the_start_of_tensorflow_are_told(drive):
     text = (
-        "import os\nos.environ |= {'TF_LATE': '1', 'TF_CPP_LATE': '1'}\n"
+        "import os\nos.environ |= {'OMP_LATE': '1', 'TF_CPP_LATE': '1'}\n"
         + HEAD
         + "made().fit(x[:96], y[:96], 8)"
     )
-    assert [each["message"].split("Use ")[1] for each in drive(text).of("warning")] == ["--env TF_LATE=1."]
+    assert [each["message"].split("Use ")[1] for each in drive(text).of("warning")] == ["--env OMP_LATE=1."]
 
 
 def test_a_callback_that_counts_its_batches_is_left_out_after_them(drive):

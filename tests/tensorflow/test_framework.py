@@ -131,8 +131,8 @@ def step(batch):
     batches.append(batch[0])
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
-call = SimpleNamespace(batch=batch, model=None, restore_state=lambda: None)
-step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), shared=SimpleNamespace(step=step), call=call,
+call = SimpleNamespace(batch=batch, model=None, step=step, restore_state=lambda: None)
+step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), call=call,
                                         variant="host-fed", meter=ThreeSteps()))
 handles = {id(each) for each in batches}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))

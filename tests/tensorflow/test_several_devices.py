@@ -8,24 +8,22 @@ TOGETHER = """
 import json, tempfile
 from pathlib import Path
 import tensorflow as tf
-from workloads.driver import tensorflow_trial
-from workloads.driver.script import ScriptError
-from workloads.protocol import EventWriter, NoGpuError, Script, Spec, read_events
+from workloads.driver.results import ResultsFile
+from workloads.driver.tensorflow_task import do
+from workloads.driver.trial import Trial
+from workloads.protocol import EventWriter, Script, Spec, read_events
 texts, variants, steps = WHAT
 scripts = {variant: Script(path="/tmp/empty/train.py", text=text) for variant, text in texts.items()}
 Path("/tmp/empty").mkdir(exist_ok=True)
 spec = Spec(scripts=scripts, variants=variants, device="cpu", gpus=2, steps=steps, windows=2, warmup_s=0.05)
 names = ["CPU:0", "CPU:1"]
 path = Path(tempfile.mkdtemp()) / "events"
-with path.open("w") as file:
-    trial = tensorflow_trial.Trial(spec, EventWriter(file), names, tf.distribute.MirroredStrategy(names))
-    try:
-        tensorflow_trial.measure_each(variants, trial.measure, EventWriter(file))
-        raised = []
-    except (NoGpuError, ScriptError) as error:
-        raised = [str(error)]
+with path.open("a") as file:
+    events = EventWriter(file)
+    events.planned = variants
+    Trial(spec, events, ResultsFile(path), lambda *given: do(*given, names), ()).run()
 print()
-print(json.dumps(raised or list(read_events(path.open()))))
+print(json.dumps(list(read_events(path.open()))))
 """
 FIT = """
 import keras
@@ -59,7 +57,7 @@ ENDLESS = (
 
 @pytest.mark.parametrize("call", ["model.evaluate(x, y)", "model.predict(x)", ENDLESS])
 def test_inference_and_python_loaders_on_several_devices_are_rejected(execute, call):
-    (message,) = together(execute, call).events
+    message = together(execute, call).of("error")[0]["message"]
     assert ("Use tf.data" if call == ENDLESS else "2 GPUs were requested") in message
     assert "--device gpu0" in message
 

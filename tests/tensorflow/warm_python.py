@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from workloads.driver import __main__ as driver
-from workloads.driver import tensorflow_trial  # noqa: F401 - imports TensorFlow
+from workloads.driver import tensorflow_task  # noqa: F401 - imports TensorFlow
 
 # A trial that hangs ends with the stacks of its threads in the log.
 LIMIT_S = 300

@@ -1,7 +1,8 @@
 """Run the variants of one workload by a spec and write events.
 
 `python3 -m workloads.driver SPEC.json EVENTS.jsonl`. Exit codes: 0 for success, 1 after an exception (see the
-error event), NO_GPU_EXIT, 2 for wrong usage.
+error event), NO_GPU_EXIT, 2 for wrong usage. With a descriptor and a task as well, it does that task of a trial; see
+workloads/driver/trial.py.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import json
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from workloads.driver.ladder import report
+from workloads.driver.processes import work_watched
+from workloads.driver.results import Results, ResultsFile
+from workloads.driver.trial import Task, Trial, Work
 from workloads.protocol import (
+    IMPORT,
     KERAS,
-    LONGEST_MESSAGE,
     NO_GPU_EXIT,
     PROBES,
     TENSORFLOW,
@@ -28,39 +33,65 @@ from workloads.protocol import (
     Edit,
     EventWriter,
     Fix,
-    NoGpuError,
     Requests,
     Script,
     Spec,
-    shortened,
 )
 
-# Image family -> module that runs the variants. Only its own framework is imported.
-RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_trial", TREES: "workloads.driver.xgboost_trial"}
+# Image family -> module that does the tasks of a trial. Only its own framework is imported.
+RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_task", TREES: "workloads.driver.xgboost_task"}
+_USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl\n"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one trial and return the exit code."""
-    if len(arguments) != 2:
-        sys.stderr.write("usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl\n")
+    """Run one trial, or a task of one, and return the exit code."""
+    if len(arguments) not in (2, 4):
+        sys.stderr.write(_USAGE)
         return 2
-    with Path(arguments[1]).open("a", encoding="utf-8") as file:
+    spec_path, events_path = map(Path, arguments[:2])
+    with events_path.open("a", encoding="utf-8") as file:
         events = EventWriter(file)
+        results = ResultsFile(events_path)
+        if len(arguments) == 4:
+            spec = _prepared(spec_path, events)
+            task = Task.of(arguments[3])
+            results.read()
+            events.listener = results.results.add
+            work_watched(partial(_work(spec), task, spec, events, results.results), int(arguments[2]))
         events.write("start")
         try:
-            spec = read_spec(Path(arguments[0]))
-            events.secrets = [os.environ[name] for name in spec.secrets if len(os.environ.get(name, "")) > 3]
+            spec = _prepared(spec_path, events)
             _probe_host(events)
             began_ns = time.monotonic_ns()
-            os.environ.update(KERAS)  # the image may have set something else
             # Imported after the start event, because importing the framework is a measured phase.
-            importlib.import_module(RUNNERS[spec.image]).run(spec, events, began_ns)
-        except Exception as error:  # workloads can raise anything
+            work = _work(spec)
+            events.phase(IMPORT, began_ns)
+            command = [sys.executable, "-m", "workloads.driver", *arguments]
+            done = Trial(spec, events, results, work, command).run()
+        except Exception as error:  # an image can lack anything
             report(events, error)
-            return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
-        _probe_host(events)
-        events.write("end")
-        return 0
+            return 1
+        return _end(events, done)
+
+
+def _prepared(path: Path, events: EventWriter) -> Spec:
+    spec = read_spec(path)
+    events.planned = spec.variants
+    os.environ.update(KERAS)  # the image may have set something else
+    return spec
+
+
+def _work(spec: Spec) -> Work:
+    work: Work = importlib.import_module(RUNNERS[spec.image]).work
+    return work
+
+
+def _end(events: EventWriter, done: Results) -> int:
+    if done.errors:
+        return NO_GPU_EXIT if "NoGpuError" in done.errors else 1
+    _probe_host(events)
+    events.write("end")
+    return 0
 
 
 def _probe_host(events: EventWriter) -> None:
@@ -109,14 +140,6 @@ def read_spec(path: Path) -> Spec:
     if fields.get("requests"):
         fields["requests"] = Requests(**fields["requests"])
     return Spec(**{**fields, "variants": tuple(fields.get("variants", Spec.variants))})
-
-
-def report(events: EventWriter, error: BaseException) -> None:
-    """Write an error event, and the traceback to stderr (the container's log)."""
-    message = shortened(str(error) or type(error).__name__, LONGEST_MESSAGE)
-    events.write("error", type=type(error).__name__, message=message)
-    with suppress(OSError, ValueError):  # scripts may close it
-        sys.stderr.write("".join(traceback.format_exception(error)))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
+import shutil
 import sys
+import tempfile
 import traceback
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from workloads.protocol import distribution
 
@@ -17,10 +23,18 @@ _NO_NETWORK = (
 )
 
 
-def advice(error: Exception) -> str:
-    """Return what to try; "" if nothing is known."""
+# Bytes below which a file system is full.
+_FULL = 1 << 20
+
+
+def advice(error: Exception, folders: Collection[Path] = ()) -> str:
+    """Return what to try; "" if nothing is known.
+
+    Args:
+        folders: the script's folders.
+    """
     text = str(error)
-    return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text)
+    return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
 
 
 def _of_import(error: Exception, text: str) -> str:
@@ -63,20 +77,44 @@ def _of_machine(error: Exception, text: str) -> str:
     return ""
 
 
-def _of_file(error: Exception, text: str) -> str:
-    read_only = "read-only file system" in text.lower() or "readonly database" in text
-    if read_only or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
+    if "read-only file system" in text.lower() or "readonly database" in text:
         return (
-            "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it. Write new files "
-            "there: large ones beside it, and those of --mount, can only be read."
+            "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
+            "/tmp."
+        )
+    if "no space left on device" in text.lower():
+        full = [place for place in ("/dev/shm", tempfile.gettempdir()) if _free(place) < _FULL]  # noqa: S108
+        return f"{' and '.join(full) or 'Its folder'} is full. " + (
+            "Use threads instead of processes, or fewer of them."
+            if full == ["/dev/shm"]  # noqa: S108
+            else "A script has 2 GiB in /tmp, where it runs, with copies of the small files beside it: write less."
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
+    if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
+        return (
+            f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
+            "Let it lead to a folder that others may read."
+        )
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."
     return ""
+
+
+def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
+    """Return the first part of a path that is a link to nothing in a script's folder; None if there is none."""
+    path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
+    parts = [folder / part for folder in folders for part in (*reversed(path.parents), path)]
+    return next((part for part in parts if part.is_symlink() and not part.exists()), None)
+
+
+def _free(folder: str) -> int:
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free
+    return _FULL
 
 
 def _missing_program(error: Exception) -> str:

@@ -7,7 +7,7 @@ and class weights.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,8 @@ class Call:
             trained, held_out = array_slicing.train_validation_split(split, validation_split=share)
             self.arguments |= dict(zip(("x", "y", "sample_weight"), trained, strict=True))
             self.arguments["validation_data"] = held_out
+        # One training step on a batch from outside, compiled once for all variants of the breakdown.
+        self.step: Callable[[Any], Any] | None = None
         # The pipeline before its batches were put together for several devices.
         self._as_given: Any = None
         if replicas > 1:
@@ -253,16 +255,25 @@ class Call:
             "jit_compile": bool(getattr(model, "jit_compile", False)),
             "run_eagerly": bool(getattr(model, "run_eagerly", False)),
             "precision": _precision(model, policy),
+            **({"python_input": True} if self.in_python else {}),
         }
 
     def keep_state(self) -> None:
         """Remember all variables, in host memory; the model must have been built."""
-        self._initial = [(variable, np.array(variable)) for variable in _variables(self.model)]
+        self._initial = self.state()
+
+    def state(self) -> Sequence[tuple[Any, Any]]:
+        """Return all variables with their values, in host memory."""
+        return [(variable, np.array(variable)) for variable in _variables(self.model)]
+
+    def set_state(self, state: Sequence[tuple[Any, Any]]) -> None:
+        """Give variables the values that `state` returned."""
+        for variable, value in state:
+            variable.assign(value)
 
     def restore_state(self) -> None:
         """Give all variables the remembered values, so that variants start alike."""
-        for variable, value in self._initial:
-            variable.assign(value)
+        self.set_state(self._initial)
 
     def keep_early_weights(self, samples: int) -> None:
         """Remember the weights after so many samples, in host memory."""
@@ -271,8 +282,36 @@ class Call:
 
     def use_early_weights(self) -> None:
         """Give the model the weights of `keep_early_weights`, if any."""
-        for variable, value in self._early:
-            variable.assign(value)
+        self.set_state(self._early)
+
+
+def brief(arguments: Mapping[str, Any], *, epochs: int, steps: int) -> dict[str, Any]:
+    """Return the arguments of a call of fit for so many epochs of so many batches.
+
+    Arrays are sliced: with steps_per_epoch, Keras copies them whole for each epoch, many times over.
+    """
+    given = {**arguments, "epochs": int(arguments.get("initial_epoch") or 0) + epochs}
+    if arguments.get("steps_per_epoch") or not _are_arrays(arguments["x"]):
+        return given | {"steps_per_epoch": steps}
+    count = steps * (arguments.get("batch_size") or 32)
+    names = [name for name in ("x", "y", "sample_weight") if arguments.get(name) is not None]
+    return given | {name: tf.nest.map_structure(lambda part: part[:count], arguments[name]) for name in names}
+
+
+def brief_validation(arguments: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """Return the arguments of a call of fit that validate with so many batches; arrays are sliced."""
+    data = arguments["validation_data"]
+    if not isinstance(data, (tuple, list)):
+        return {"validation_steps": steps}
+    count = steps * (arguments.get("validation_batch_size") or arguments.get("batch_size") or 32)
+    parts = tf.nest.map_structure(lambda part: None if part is None else part[:count], tuple(data))
+    return {"validation_data": parts, "validation_steps": None}
+
+
+def _are_arrays(x: Any) -> bool:
+    return not isinstance(x, (tf.data.Dataset, tf.keras.utils.PyDataset, types.GeneratorType)) and all(
+        hasattr(part, "shape") for part in tf.nest.flatten(x)
+    )
 
 
 def _precision(model: Any, policy: str) -> str:

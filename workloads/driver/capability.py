@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.driver import devices
-from workloads.driver.__main__ import report
+from workloads.driver.ladder import report
 from workloads.protocol import (
     COPIES,
     CORE_SUFFIX,
@@ -337,7 +337,7 @@ def measure(name: str, names: list[str], spec: Mapping[str, Any]) -> tuple[float
 
 def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
     """Measure every capability of the spec."""
-    names = devices.select(spec["device"], spec["gpus"])
+    names = devices.registered(spec["device"], spec["gpus"])
     devices.prove(names)
     # TensorFlow makes one thread for each CPU that it may use when its first operation runs.
     tf.zeros(()).numpy()

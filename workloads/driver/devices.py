@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,45 +15,43 @@ import tensorflow as tf
 from workloads.protocol import DEVICE_MEMORY, HOST_MEMORY, NoGpuError
 
 
-def select(device: str, gpus: int) -> list[str]:
-    """Make only the requested devices visible to TensorFlow; runs no operation, as strategies require.
+def registered(device: str, gpus: int) -> list[str]:
+    """Return TensorFlow's names of the requested devices; initialises nothing that a script may still set up.
+
+    The container shows only these; see harness/run/trial_container.py.
 
     Raises:
         NoGpuError: fewer GPUs are registered than requested.
     """
-    physical = tf.config.list_physical_devices("GPU")
     if device == "cpu":
-        if physical:
-            tf.config.set_visible_devices([], "GPU")
         return ["CPU:0"]
+    physical = tf.config.list_physical_devices("GPU")
     if len(physical) < max(gpus, 1):
         raise NoGpuError(
             f"TensorFlow {tf.__version__} registered {len(physical)} of {max(gpus, 1)} requested GPUs "
             "(its log above names the libraries that failed to load)."
         )
-    used = physical[: max(gpus, 1)]
-    tf.config.set_visible_devices(used, "GPU")
-    for gpu in used:
-        # Otherwise TensorFlow allocates the whole GPU at once and memory telemetry is meaningless.
-        tf.config.experimental.set_memory_growth(gpu, True)
-    return [f"GPU:{index}" for index in range(len(used))]
+    return [f"GPU:{index}" for index in range(max(gpus, 1))]
 
 
-def prove(names: list[str]) -> None:
-    """Verify on every GPU of `names` the placement of a variable and the result of a matrix product.
+def prove(names: Sequence[str]) -> None:
+    """Verify on every GPU of `names` the placement and the result of a matrix product.
 
     Raises:
         NoGpuError: work was placed elsewhere, failed or had a wrong result.
     """
+    gpus = [name for name in names if name.startswith("GPU")]
+    if gpus and not tf.config.get_visible_devices("GPU"):
+        raise NoGpuError("The script hides the GPUs, by tf.config.set_visible_devices. Leave that out.")
     soft = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(False)
     try:
-        for name in filter(lambda name: name.startswith("GPU"), names):
+        for name in gpus:
             with tf.device(name):
-                variable = tf.Variable(tf.ones((256, 256)))
-                product = tf.function(tf.linalg.matmul)(variable, variable)
-            if not (variable.device.endswith(name) and product.device.endswith(name)):
-                raise NoGpuError(f"Work for {name} was placed on {variable.device} and {product.device}.")
+                ones = tf.ones((256, 256))
+                product = tf.function(tf.linalg.matmul)(ones, ones)
+            if not (ones.device.endswith(name) and product.device.endswith(name)):
+                raise NoGpuError(f"Work for {name} was placed on {ones.device} and {product.device}.")
             if abs(float(product[0, 0]) - 256.0) > 1.0:
                 raise NoGpuError(
                     f"A matrix product on {name} returned {float(product[0, 0])} instead of 256."
@@ -65,17 +62,8 @@ def prove(names: list[str]) -> None:
         tf.config.set_soft_device_placement(soft)
 
 
-def reset_peak_memory(names: Sequence[str]) -> None:
-    """Begin to record anew how much memory is in use at most."""
-    for name in names:
-        if name.startswith("GPU"):
-            tf.config.experimental.reset_memory_stats(name)
-    with suppress(OSError):  # a container may not allow it: then the peak is that of the whole process so far
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
 def peak_memory(names: Sequence[str]) -> Mapping[str, float]:
-    """Return the largest memory in use since `reset_peak_memory`, in bytes, as metrics."""
+    """Return the largest memory that this process has used, in bytes, as metrics."""
     peaks = [tf.config.experimental.get_memory_info(name)["peak"] for name in names if name.startswith("GPU")]
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     host = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
@@ -114,7 +102,7 @@ def _share(part: Any, index: int, devices: int) -> Any:
         return part[start : start + rows]
 
 
-def facts(devices: list[str]) -> dict[str, str | int]:
+def facts(devices: Sequence[str]) -> dict[str, str | int]:
     """Return the versions and devices that this process uses; scalars only."""
     build = tf.sysconfig.get_build_info()
     return {

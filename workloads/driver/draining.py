@@ -21,8 +21,7 @@ from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import where
 from workloads.driver.timing import Meter
-from workloads.driver.variants import factor
-from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX, number_of
 
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
@@ -35,7 +34,7 @@ def drain(job: Job) -> None:
     """Drain the input of fit. Only input-only copies batches to the devices; other variants measure the host."""
     dataset = job.call.dataset
     if job.variant.startswith(THREADS_PREFIX):
-        options, threads = tf.data.Options(), factor(job.variant, THREADS_PREFIX)
+        options, threads = tf.data.Options(), number_of(job.variant, THREADS_PREFIX)
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)

@@ -26,17 +26,18 @@ from workloads.driver.call import Call, rows
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
 from workloads.driver.step_variants import drive
-from workloads.driver.variants import factor
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
     BUILD,
     MAX_LATE_SHARE,
+    MET_BOUND_MS,
     MIN_SERVER_REQUESTS,
     MODEL_ONLY,
     SERVER,
     SINGLE_STREAM,
     WORTH,
+    number_of,
 )
 
 # A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.
@@ -79,9 +80,8 @@ def as_written(job: Job, call: Call) -> None:
     # Repeats samples if there are too few for a batch.
     samples = np.resize(np.asarray(batch), (2 * sizes[-1], *batch.shape[1:]))
     client = Client(job, model.predict_on_batch, HostSamples(samples))
-    met = client.measure(sizes, requests.bounds_ms, job.shared.bound_ms)
-    if job.variant == BASELINE:
-        job.shared.bound_ms = met
+    of_baseline = 0.0 if job.variant == BASELINE else job.results.metric(BASELINE, MET_BOUND_MS)
+    job.metric(MET_BOUND_MS, client.measure(sizes, requests.bounds_ms, of_baseline or 0.0))
 
 
 class HostSamples:
@@ -108,7 +108,7 @@ class HostSamples:
 def model_only(job: Job) -> None:
     """Run the model on a batch in device memory, to measure the cost of copies."""
     began = job.meter.clock()
-    batch = np.concatenate([np.asarray(_first(job.call))] * factor(job.variant, BATCH_PREFIX))
+    batch = np.concatenate([np.asarray(_first(job.call))] * number_of(job.variant, BATCH_PREFIX))
     forward = keras_model.compile_forward(job.call.model)
     job.meter.phase(BUILD, began)
     with tf.device(job.devices[0]):

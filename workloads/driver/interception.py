@@ -18,9 +18,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver.call import Call
+from workloads.driver.call import Call, brief
 from workloads.driver.job import Job
-from workloads.driver.script import ScriptError, Taken, comes_to_its_call, end_after, may_train
+from workloads.driver.processes import End
+from workloads.driver.script import ScriptError, may_train
 from workloads.driver.sites import remember_compile
 from workloads.protocol import BUILD, KERAS
 
@@ -35,23 +36,22 @@ MOST_SAMPLES = 10**9
 
 
 class Interception:
-    """Hands the wanted call to `measure` in the script's own frame, and what follows it to `evaluate`.
+    """Hands the wanted call to `take` in the script's own frame, and what follows it to `evaluate`.
 
     Args:
         number: which call of fit is wanted, from 1; earlier ones train for one step.
         predicts: whether a call of predict is wanted instead.
         first: whether the first call of predict or evaluate is wanted if the script does not seem to train.
         replicas: devices that share a batch.
-        measure: measures a call; its result is returned to the script.
-        evaluate: measures accuracy with the arguments of the script's evaluate; None to end the script instead.
+        take: measures a call; its result is returned to the script.
+        evaluate: measures accuracy with the arguments of the script's evaluate; None to end the process instead.
         goes_on: whether the script continues to its end.
-        stall_s: see Spec.
+        end: ends the process.
 
     Attributes:
         call: the call that was taken.
         other: the first call of predict or evaluate before it, for scripts that do not train.
         trained: whether the script has trained outside of fit.
-        failure: what measuring raised, which the script may have caught.
     """
 
     def __init__(
@@ -61,25 +61,25 @@ class Interception:
         predicts: bool,
         first: bool,
         replicas: int,
-        measure: Callable[[Call], Any],
+        take: Callable[[Call], Any],
         evaluate: Callable[[Call, dict[str, Any]], None] | None,
         goes_on: bool,
-        stall_s: float,
+        end: End,
     ) -> None:
         self._number = number
         self._predicts = predicts
         self._first = first
         self._replicas = replicas
-        self._measure = measure
+        self._measure = take
         self._evaluate = evaluate
         self._goes_on = goes_on
-        self._stall_s = stall_s
+        self._end = end
+        self._process = os.getpid()
         self._busy = threading.Lock()
         self._fits = 0
         self.call: Call | None = None
         self.other: Call | None = None
         self.trained = False
-        self.failure: BaseException | None = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -101,8 +101,8 @@ class Interception:
         signature = inspect.signature(original)
 
         def method(model: Any, *args: Any, **named: Any) -> Any:
-            # Keras' fit calls evaluate.
-            if not self._busy.acquire(blocking=False):
+            # Keras' fit calls evaluate. A process that the script has forked is not measured.
+            if os.getpid() != self._process or not self._busy.acquire(blocking=False):
                 return original(model, *args, **named)
             try:
                 try:
@@ -130,8 +130,7 @@ class Interception:
             return FIT(model, **arguments) if self._goes_on else self._end()
         self._fits += 1
         if self._predicts or self._fits < self._number:
-            first = arguments["initial_epoch"]
-            return FIT(model, **{**arguments, "epochs": first + 1, "steps_per_epoch": 1})
+            return FIT(model, **brief(arguments, epochs=1, steps=1))
         return self._take(Call(model, arguments, self._replicas))
 
     def _predict(self, model: Any, arguments: dict[str, Any]) -> Any:
@@ -166,21 +165,11 @@ class Interception:
                     f"The script sets {name}={value}, but Keras 3 is measured on TensorFlow. Leave it out."
                 )
         self.call = call
-        comes_to_its_call()
-        try:
-            # What measures may warn where the script alone does not, and the script may make warnings errors.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                result = self._measure(call)
-        except BaseException as error:
-            self.failure = error
-            raise Taken from error
-        finally:
-            end_after(self._stall_s)
+        # What measures may warn where the script alone does not, and the script may make warnings errors.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = self._measure(call)
         return result if self._goes_on or self._evaluate is not None else self._end()
-
-    def _end(self) -> Any:
-        raise Taken
 
 
 @functools.wraps(_COMPILE)
@@ -208,12 +197,19 @@ def _marked(mark: re.Match[str]) -> str:
 
 
 class MarkedSteps:
-    """Time steps that a script marks; only its throughput is known."""
+    """Time steps that a script marks; only its throughput is known.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        prove: checks that work runs on the devices.
+        end: ends the process.
+    """
+
+    def __init__(self, job: Job, prove: Callable[[], None], end: End) -> None:
         self._job = job
+        self._prove = prove
+        self._end = end
         self._began_ns = job.meter.clock()
-        self.done = self._ended = False
+        self.done = False
 
     def inserted(self, text: str) -> str:
         """Return a script with a call in place of each mark; lines keep their numbers."""
@@ -232,14 +228,12 @@ class MarkedSteps:
             )
         if not self.done:
             self.done = True
+            self._prove()
             meter.phase(BUILD, self._began_ns)
             params = {"batch_size": samples}
             self._job.events.write("variant", variant=self._job.variant, params=params, changes=[])
             # The first step lies before the first mark.
             meter.begin()
             return
-        if self._ended or not meter.tick(1, samples):
-            if not self._ended:
-                self._ended = True
-                end_after(self._job.spec.stall_s)
-            raise Taken
+        if not meter.tick(1, samples):
+            self._end()

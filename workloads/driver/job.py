@@ -1,43 +1,16 @@
-"""One variant of a trial, and state shared between variants."""
+"""One variant of a trial, as it is measured in the call of a script."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
 from workloads.driver.call import Call
+from workloads.driver.results import Results
 from workloads.driver.timing import Meter
 from workloads.protocol import BASELINE, EventWriter, Spec
-
-
-@dataclass
-class Shared:
-    """State that later variants reuse.
-
-    Attributes:
-        call: the baseline's call; None before the script has run.
-        params: the parameters of the baseline's call.
-        step: the baseline's step (batch -> loss), compiled once for all variants of the breakdown.
-        step_ns, sample_ns: variant -> time of a step in its windows, and of a sample.
-        wait_share: share of the custom loop's time spent waiting for input; None before it has run.
-        bound_ms: the latency bound that the baseline meets as a server; 0 if none.
-        eager, callbacks: whether the baseline runs eagerly, and whether the script has per-batch callbacks.
-        samples: number that the baseline has trained on; 0 before.
-    """
-
-    call: Call | None = None
-    params: dict[str, Any] = field(default_factory=dict)
-    step: Callable[[Any], Any] | None = None
-    step_ns: dict[str, float] = field(default_factory=dict)
-    sample_ns: dict[str, float] = field(default_factory=dict)
-    wait_share: float | None = None
-    bound_ms: float = 0.0
-    eager: bool = False
-    callbacks: bool = False
-    samples: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +18,20 @@ class Job:
     """One variant of a trial.
 
     Attributes:
+        results: what the trial has measured so far.
         devices: TensorFlow's names of this process's devices.
         strategy: distribution strategy for several devices, else None.
+        taken: the script's call that variants of the breakdown are made of.
     """
 
     spec: Spec
     events: EventWriter
     meter: Meter
+    results: Results
     devices: Sequence[str]
     strategy: tf.distribute.Strategy | None = None
-    shared: Shared = field(default_factory=Shared)
     variant: str = BASELINE
+    taken: Call | None = None
 
     def of(self, variant: str, meter: Meter) -> Job:
         """Return this job with another variant."""
@@ -63,9 +39,9 @@ class Job:
 
     @property
     def call(self) -> Call:
-        """The baseline's call."""
-        assert self.shared.call is not None  # variants of the breakdown run after the script
-        return self.shared.call
+        """The script's call."""
+        assert self.taken is not None  # variants of the breakdown are made of it
+        return self.taken
 
     @property
     def gpu(self) -> bool:

@@ -1,4 +1,4 @@
-"""What both kinds of trial do with a script's variants: measure each, name what differs, apply remedies.
+"""What both kinds of framework do with a script's variants: measure each, name what differs, apply remedies.
 
 Standard library only: the remedies' edits were made on the host (harness/fixes).
 """
@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from workloads.driver.script import named
-from workloads.protocol import BASELINE, FIX_PREFIX, WORTH, Change, Edit, EventWriter, Fix
+from workloads.protocol import (
+    BASELINE,
+    LONGEST_MESSAGE,
+    Change,
+    Edit,
+    EventWriter,
+    Fix,
+    Spec,
+    shortened,
+)
 
 _ARGUMENT = re.compile(r"\w+=.+")
-# Two ways to the same end.
-_EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
 
 
 def applied(text: str, fixes: Iterable[Fix]) -> str:
@@ -55,37 +65,12 @@ def at_sites(fixes: Mapping[str, Fix], chains: Iterable[Sequence[tuple[int, int]
     return result
 
 
-def candidates(fixes: Mapping[str, Fix], sample_ns: Mapping[str, float]) -> list[str]:
-    """Return the remedies that gained when measured alone, largest gain first.
-
-    Args:
-        sample_ns: variant -> measured time of a sample.
-    """
-    base = sample_ns.get(BASELINE, 0.0)
-    # A larger batch changes how fast the model learns, so it is shown alone and not part of tuned.
-    gained = [
-        name for name, fix in fixes.items()
-        if fix.answers != "batch" and sample_ns.get(name) and base >= WORTH * sample_ns[name]
-    ]  # fmt: skip
-    return sorted(gained, key=lambda name: sample_ns[name])
-
-
-def joins(name: str, kept: Sequence[str]) -> bool:
-    """Return whether a remedy can be added to others."""
-    return not (name in _EITHER and _EITHER & set(kept))
-
-
-def together(names: Sequence[str]) -> str:
-    """Return the variant with several remedies."""
-    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
-
-
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return what a script chooses differently from the baseline's."""
     return [
         Change(what=name, before=_text(before.get(name)), after=_text(after[name]))
         for name in sorted(after)
-        if before.get(name) != after[name] and name != "samples_per_epoch"
+        if before.get(name) != after[name] and name not in ("samples_per_epoch", "python_input")
     ]
 
 
@@ -95,18 +80,29 @@ def _text(value: Any) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
+def brief(spec: Spec) -> Spec:
+    """Return a spec with the windows and the warm-up of the breakdown for all variants."""
+    return replace(
+        spec,
+        window_s=spec.analysis_window_s or spec.window_s,
+        windows=spec.analysis_windows or spec.windows,
+        warmup_s=spec.analysis_warmup_s or spec.warmup_s,
+        variant_s=spec.analysis_variant_s or spec.variant_s,
+    )
+
+
 class Needless(Exception):  # noqa: N818 - not an error
     """A variant is not measured because it is not informative here; the message is the reason."""
 
 
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:
-    """Measure every variant that `measure` does not raise Needless for.
+    """Measure every variant that `measure` does not raise Needless for, in this process.
 
-    A failed variant is recorded as left out with its error, and the others still run. The trial fails in the
-    end if its baseline failed, or any variant if it has no baseline.
+    A failed variant is left out with its error, and the others still run. The trial has failed if its baseline has, or
+    any variant if it has no baseline; see the error event.
     """
-    failure: Exception | None = None
     for variant in variants:
+        events.write("reading", variant=variant)
         try:
             measure(variant)
         except Needless as reason:
@@ -114,9 +110,15 @@ def measure_each(variants: Sequence[str], measure: Callable[[str], None], events
             continue
         except Exception as error:  # variants can raise anything
             events.left_out(variant, named(error))
-            if variant == BASELINE or BASELINE not in variants:
-                failure = failure or error
+            if BASELINE not in events.planned:
+                report(events, error)
         # Iterators of a variant take up to a minute to end: not in the windows of the next one. Takes up to a second.
         gc.collect()
-    if failure is not None:
-        raise failure
+
+
+def report(events: EventWriter, error: BaseException) -> None:
+    """Write an error event, and the traceback to stderr (the container's log)."""
+    message = shortened(str(error) or type(error).__name__, LONGEST_MESSAGE)
+    events.write("error", type=type(error).__name__, message=message)
+    with suppress(OSError, ValueError):  # scripts may close it
+        sys.stderr.write("".join(traceback.format_exception(error)))

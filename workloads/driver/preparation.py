@@ -24,9 +24,10 @@ class Preparation:
         self._done = threading.Event()
         self._began = time.monotonic()
         self.seconds = 0.0
-        threading.Thread(target=self._sample, daemon=True).start()
 
     def __enter__(self) -> Preparation:
+        self._began = time.monotonic()
+        threading.Thread(target=self._sample, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,25 +1,22 @@
 """Run a user's script as `__main__` in a scratch folder, and say in one sentence why it failed.
 
 The scratch folder has copies of the files beside the script, and links to the large ones, so that relative paths work
-as in the script's own folder, which is mounted read-only, and the script can write files. The script itself is a file
-there, because TensorFlow's autograph reads functions from their file.
+as in the script's own folder, and the script can write files. No path in it leads to a file of the user that can be
+written: engines show those read-only, or a copy of them. The script itself is a file there, because TensorFlow's
+autograph reads functions from their file.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 import traceback
-import warnings
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -28,75 +25,48 @@ from typing import Any
 from workloads.cells import NOTEBOOK
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import Script, reason_of
+from workloads.protocol import Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
 # Bytes beside a script that are copied, of 2 GiB for all its variants.
 _MOST_COPIED = 32 << 20
+# Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
+_NOT_READ = ("__pycache__", ".git")
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
-# Whether the script's call has been measured.
-_measured = threading.Event()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 
 class ScriptError(RuntimeError):
     """A script cannot be measured; the message ends with what to try."""
 
 
-class Taken(BaseException):
-    """Ends a script whose call has been taken. Not an Exception, so that scripts do not catch it."""
-
-
-def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any], stall_s: float = 0.0) -> None:
-    """Run a script until it ends or raises Taken.
+def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> None:
+    """Run a script until it ends.
 
     Args:
         names: additional names that it may use.
-        stall_s: see Spec.
 
     Raises:
         ScriptError: it failed by itself.
     """
-    process = os.getpid()
-    with _scratch(script) as path, _main(path, script, arguments) as module, _caught_exit(path.name):
-        module.__dict__.update({**shell.NAMES, **names})
-        _alarm(0.9 * stall_s)
-        try:
-            exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
-        except Taken:
-            return
-        except SystemExit as error:
-            if error.code:
-                text = f"{path.name} ended by itself: sys.exit({error.code!r})"
-                raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-        except Exception as error:
-            raise ScriptError(explained(error, path)) from error
-        finally:
-            if os.getpid() != process:  # a child that the script forked has come to its end
-                os._exit(0)
-
-
-def comes_to_its_call() -> None:
-    """Do not let the log say any more where the script stood before most of the stall limit was over."""
-    _alarm(0)
-
-
-def end_after(stall_s: float) -> None:
-    """Let a script whose call has been measured end before it goes on for the stall limit, and say where it stood."""
-    _measured.set()
-    _alarm(0.8 * stall_s)
-
-
-def _alarm(seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _on_alarm(number: int, frame: Any) -> None:
-    if _measured.is_set():
-        raise Taken
+    process, path = os.getpid(), _scratch(script)
+    module = _main(path, script, arguments)
+    module.__dict__.update({**shell.NAMES, **names})
+    os.execv, os.execve = _replaced({**os.environ}), _replaced({**os.environ})  # type: ignore[assignment]
+    ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
+    try:
+        exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
+    except SystemExit as error:
+        if error.code:
+            text = f"{path.name} ended by itself: sys.exit({error.code!r})"
+            raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
+    except Exception as error:
+        raise ScriptError(explained(error, path)) from error
+    finally:
+        if os.getpid() != process:  # a child that the script forked has come to its end
+            os._exit(0)
 
 
 def may_train() -> bool:
@@ -131,21 +101,11 @@ def explained(error: Exception, path: Path, place: str = "") -> str:
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
-    return f"{text.rstrip('.')}. {advice(error)}".strip()
+    return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
 
 
-@contextmanager
-def _caught_exit(name: str) -> Iterator[None]:
-    """Let os._exit end the script instead of the trial, except in the script's threads and children.
-
-    A script that would go on as another program, or misses arguments, is told what to do instead.
-    """
-    leave, process = os._exit, os.getpid()
-
-    def end(status: int) -> None:
-        if os.getpid() == process and threading.current_thread() is threading.main_thread():
-            raise SystemExit(status)
-        leave(status)
+def _replaced(before: Mapping[str, str]) -> Callable[..., None]:
+    """Return what tells a script that would go on as another program what to do instead."""
 
     def replaced(*args: Any) -> None:
         new = args[2] if len(args) > 2 else os.environ
@@ -155,6 +115,12 @@ def _caught_exit(name: str) -> Iterator[None]:
             + (f"Use {' '.join(chosen)} instead." if chosen else "Leave that out.")
         )
 
+    return replaced
+
+
+def _refused(name: str) -> Callable[[Any, str], None]:
+    """Return what argparse calls for arguments that are missing or wrong: it says how to give them."""
+
     def refused(parser: Any, message: str) -> None:
         missing = message.partition("are required: ")[2].split(", ")
         names = [each.partition("/")[0] for each in missing] if missing[0] else ["--NAME"]
@@ -163,21 +129,11 @@ def _caught_exit(name: str) -> Iterator[None]:
             f"{name}: {message.rstrip('.')}. Pass command-line arguments with --arg: {' '.join(given)}."
         )
 
-    before, execute = {**os.environ}, (os.execv, os.execve)
-    os._exit = end  # type: ignore[assignment]
-    os.execv = os.execve = replaced  # type: ignore[assignment]
-    refuses, ArgumentParser.error = ArgumentParser.error, refused  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        os._exit = leave
-        os.execv, os.execve = execute
-        ArgumentParser.error = refuses  # type: ignore[method-assign]
+    return refused
 
 
-@contextmanager
-def _scratch(script: Script) -> Iterator[Path]:
-    """Enter a folder with the script and its neighbours; leave it afterwards."""
+def _scratch(script: Script) -> Path:
+    """Enter a folder with the script and its neighbours; return the script's path there."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
     root = source.parents[script.depth]
@@ -188,36 +144,50 @@ def _scratch(script: Script) -> Iterator[Path]:
     _folders.add(folder)
     _copy_small(links)
     _keep_neighbours()
-    before = Path.cwd()
     os.chdir(folder)
-    try:
-        yield path
-    finally:
-        os.chdir(before)
-        # A later script may have a neighbour of the same name.
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", "") or "").startswith(f"{folder}{os.sep}"):
-                del sys.modules[name]
+    return path
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
     """Make folders with links to files, so that scripts can write beside files; return the links.
 
-    Folders beyond `most` links, and those that cannot be read, are linked as a whole.
+    Links between neighbours lead to their copies, and a link to a folder elsewhere is a folder. Folders beyond `most`
+    links, those that cannot be read, and those around the script are linked as a whole.
     """
     links: list[Path] = []
-    pending = [(source, target)]
+    root = os.path.realpath(source)
+    pending = [(source, target, frozenset[str]())]
     while pending:
-        folder, mirror = pending.pop(0)
-        with suppress(OSError):  # gone, not readable, or of a longer path than there can be
-            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-                link = mirror / entry.name
-                own = entry.is_dir(follow_symlinks=False) and len(links) < most
-                if own and os.access(entry.path, os.R_OK | os.X_OK):
+        folder, mirror, followed = pending.pop(0)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:  # gone
+            continue
+        if folder != source and {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:
+            continue  # a run of this script
+        for entry in entries:
+            link, path = mirror / entry.name, entry.path
+            with suppress(OSError):  # gone, or of a longer path than there can be
+                inside, through = True, followed
+                if entry.is_symlink():
+                    path = os.path.realpath(entry.path)
+                    if not os.path.exists(path):  # noqa: PTH110
+                        link.symlink_to(Path(entry.path).readlink())  # as its user knows it
+                        continue
+                    if path.startswith(f"{root}{os.sep}"):
+                        link.symlink_to(os.path.relpath(target / os.path.relpath(path, root), mirror))
+                        continue
+                    inside = path not in followed and not f"{root}{os.sep}".startswith(
+                        f"{path.rstrip(os.sep)}{os.sep}"
+                    )
+                    through = followed | {path}
+                if entry.is_dir() and entry.name in _NOT_READ:
+                    continue
+                if entry.is_dir() and inside and len(links) < most and os.access(path, os.R_OK | os.X_OK):
                     link.mkdir()
-                    pending.append((Path(entry.path), link))
+                    pending.append((Path(path), link, through))
                 else:
-                    link.symlink_to(entry.path)
+                    link.symlink_to(path)
                     links.append(link)
     return links
 
@@ -236,9 +206,10 @@ def _copy_small(links: Sequence[Path]) -> None:
 
 @cache
 def _keep_neighbours() -> None:
-    """Replace links of scratch folders by copies before they are written to: what lies beside a script stays.
+    """Replace links of scratch folders by copies before they are written to, so that a script can write a large file.
 
-    Sees what Python and h5py open. Writing large files in C++ fails in a container.
+    The user's files need no such care: they can only be read. Sees what Python and h5py open; what C++ and other
+    programs write to a link fails.
     """
     sys.addaudithook(_audit)  # for good: callbacks of the script may write in later variants
     h5py = sys.modules.get("h5py")  # imported by Keras
@@ -256,7 +227,7 @@ def _keep_neighbours() -> None:
 def _audit(event: str, arguments: Any) -> None:
     if event == "open":
         path, _, flags = arguments
-        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) and not flags & os.O_EXCL:
             _own(path, whole=not flags & os.O_TRUNC)
 
 
@@ -264,39 +235,32 @@ def _own(path: Any, *, whole: bool) -> None:
     """Let a path in a scratch folder be a file of its own, with the content of what it was a link to if `whole`."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         return
-    link = Path(os.fsdecode(path)).absolute()
-    if link.is_symlink() and link.is_file() and any(folder in link.parents for folder in _folders):
-        copy = link.with_name(f".{link.name}.copy")
-        if whole:
-            shutil.copy(link, copy)
+    link = Path(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - not as a link of the last part leads
+    for _ in range(40):  # links may lead in a circle
+        if not link.is_symlink() or not any(folder in link.parents for folder in _folders):
+            return
+        target = link.parent / link.readlink()
+        if any(folder in target.parents for folder in _folders):  # to a neighbour
+            link = Path(os.path.normpath(target))
+            continue
+        if target.is_file():
+            copy = link.with_name(f".{link.name}.copy")
+            if whole:
+                shutil.copy(link, copy)
+            else:
+                copy.touch()
             copy.replace(link)
-        else:
-            link.unlink()
+        return
 
 
-@contextmanager
-def _main(path: Path, script: Script, arguments: Sequence[str]) -> Iterator[ModuleType]:
-    """Let a module be `__main__`; restore what scripts change of the process."""
+def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
+    """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
     if script.depth:
         module.__package__ = script.module.rpartition(".")[0]
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    saved = sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr
     sys.modules["__main__"] = module
-    sys.argv = [str(path), *arguments]
+    sys.argv = [str(path), *private().get("arguments", arguments)]
     sys.path[:0] = [str(path.parents[script.depth])]
     sys.path.append(str(COMPONENTS))
-    _measured.clear()
-    signal.signal(signal.SIGALRM, _on_alarm)
-    # In the thread that stands, also if it waits in C. From another thread, reading its frames may crash.
-    faulthandler.register(signal.SIGALRM, file=2, all_threads=False, chain=True)
-    try:
-        with warnings.catch_warnings():
-            yield module
-    finally:
-        _alarm(0)
-        faulthandler.unregister(signal.SIGALRM)
-        sys.modules["__main__"], sys.argv, sys.path[:], sys.stdout, sys.stderr = saved
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    return module

@@ -19,7 +19,6 @@ from workloads.driver.call import rows
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions, Meter
-from workloads.driver.variants import factor
 from workloads.protocol import (
     BASELINE,
     BATCH_BYTES,
@@ -30,6 +29,7 @@ from workloads.protocol import (
     DATA,
     HOST_FED,
     RETRACING,
+    number_of,
 )
 
 
@@ -45,8 +45,7 @@ def custom_loop(job: Job) -> None:
     batches = _endless(job.call.dataset)
     meter.phase(BUILD, began)
     shapes: dict[Any, int] = {}
-    began = time.monotonic_ns()
-    total_ns = between_ns = 0
+    between_ns = 0
     with closing(Completions()) if job.gpu else nullcontext() as completions:
         meter.begin()
         going = True
@@ -67,10 +66,8 @@ def custom_loop(job: Job) -> None:
             # A new shape is traced and compiled inside the call.
             shape = tuple(tuple(part.shape) for part in tf.nest.flatten(batch))
             shapes.setdefault(shape, time.monotonic_ns() - received)
-            total_ns += waited
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
-    job.shared.wait_share = total_ns / max(1, time.monotonic_ns() - began)
     if job.call.model.jit_compile:
         job.metric(RETRACING, sum(list(shapes.values())[1:]) / 1e9 / max(1, meter.steps))
 
@@ -80,7 +77,7 @@ def one_batch(job: Job) -> None:
     began = job.meter.clock()
     step = _step(job)
     batch = job.call.batch
-    times = factor(job.variant, BATCH_PREFIX)
+    times = number_of(job.variant, BATCH_PREFIX)
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
@@ -101,11 +98,11 @@ def one_batch(job: Job) -> None:
     drive(job.meter, call, steps=1, samples=rows(batch))
 
 
-def many_a_call(job: Job) -> None:
+def several_per_call(job: Job) -> None:
     """Train on one batch in device memory with several steps per call, to measure launch overhead."""
     began = job.meter.clock()
     _step(job)
-    model, per_call = job.call.model, factor(job.variant, CALLS_PREFIX)
+    model, per_call = job.call.model, number_of(job.variant, CALLS_PREFIX)
     jit = model.jit_compile
     run = keras_model.compile_many(
         job.call, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit
@@ -168,17 +165,17 @@ def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, bool]]:
 
 def _step(job: Job) -> Any:
     """Return the baseline's step, compiled once; start from the baseline's first weights."""
-    shared, call = job.shared, job.call
+    call = job.call
     call.restore_state()
-    if shared.step is None:
+    if call.step is None:
         size = sum(
             part.dtype.size * int(tf.size(part))
             for part in tf.nest.flatten(call.batch, expand_composites=True)
         )
         job.events.metric(BASELINE, BATCH_BYTES, float(size))
         jit = call.model.jit_compile
-        shared.step = keras_model.compile_single(call, None if jit else call.dataset.element_spec, jit=jit)
-    return shared.step
+        call.step = keras_model.compile_single(call, None if jit else call.dataset.element_spec, jit=jit)
+    return call.step
 
 
 def _takes(spec: Any, batch: Any) -> bool:

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec, measures_speed
+from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
 
 # The step time has settled if blocks of this length agree; long enough that a scheduling delay (about 10 ms)
 # stays within the tolerance.
@@ -51,12 +51,12 @@ class Meter:
         spec: window_s, windows, warmup_s, steps.
         events: receives windows and phases.
         synchronise: waits until the devices are idle.
+        brief: whether a step time that does not settle is no matter.
         full: measure windows until `finish`, unless the projected time is too long.
         whole_samples: samples of the whole training; 0 if unknown.
         clock: CLOCK_MONOTONIC in nanoseconds.
         steps, samples: number dispatched since `begin`.
         step_ns: most recent step time, nanoseconds.
-        between_ns: share of a step in the ends of epochs, if known.
         loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
             None right after an epoch ends.
         written: number of windows written.
@@ -67,13 +67,13 @@ class Meter:
     spec: Spec
     events: EventWriter
     synchronise: Callable[[], None]
+    brief: bool = False
     full: bool = False
     whole_samples: float = 0.0
     clock: Callable[[], int] = time.monotonic_ns
     steps: int = 0
     samples: int = 0
     step_ns: float = 0.0
-    between_ns: float = 0.0
     loss: Callable[[], float | None] | None = None
     written: int = 0
     _machine: Machine | None = None
@@ -192,7 +192,7 @@ class Meter:
             if (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)
-        if not settled(blocks) and not self.spec.steps and measures_speed(self.variant):
+        if not (settled(blocks) or self.spec.steps or self.brief):
             self.events.warning(
                 f"{self.variant}: the step time did not settle within {SETTLED_WITHIN:.0%} in "
                 f"{self.spec.warmup_s:g} s of warm-up."

@@ -15,10 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.driver import keras_model
-from workloads.driver.call import Call, Epoch, rows
+from workloads.driver.call import Call, Epoch, brief, brief_validation, rows
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
+from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.protocol import (
@@ -45,8 +46,6 @@ from workloads.protocol import EVALUATE as EVALUATING
 ENDLESS = 1_000_000
 # Time budget of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
-# More steps per call are limited to calls of this length.
-LONGEST_CALL_S = 1.5
 
 
 class EpochEnds(tf.keras.callbacks.Callback):
@@ -202,7 +201,6 @@ def as_written(job: Job, call: Call) -> Any:
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
         _report_variables(job, call.model)
-        job.shared.samples = job.meter.samples
     if job.meter.full:
         job.metric("training_s", job.meter.finish())
     job.metric(SAMPLES_TRAINED, call.early_samples or job.meter.samples)
@@ -225,10 +223,10 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
     if not steps or not (own or batches):
         return
     ends = EpochEnds(job.meter.synchronise)
-    given = {**call.arguments, "epochs": call.first_epoch + 2, "steps_per_epoch": stride, "verbose": 0}
+    given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
     few = min(batches, 8)
     if batches:
-        given["validation_steps"] = few
+        given |= brief_validation(call.arguments, few)
     with _all_measured(job.meter):
         FIT(call.model, **{**given, "callbacks": [ends, *own]})
         end_ns: float = time.monotonic_ns() - ends.ended_ns
@@ -239,7 +237,6 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
 
 def _report_ends(job: Job, step_ns: float) -> None:
     """Report the share of a step in the ends of epochs."""
-    job.meter.between_ns = step_ns
     job.metric(BETWEEN_EPOCHS, step_ns / 1e9)
 
 
@@ -293,7 +290,9 @@ def _run(
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
     # A whole training is compared with a whole one.
-    early = 0 if meter.full or not measures_speed(job.variant) else job.shared.samples
+    early = 0
+    if not meter.full and measures_speed(job.variant) and job.variant != BASELINE:
+        early = int(job.results.metric(BASELINE, SAMPLES_TRAINED) or 0)
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early
     )
@@ -353,7 +352,6 @@ def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
     """Write metrics of Python code in and around the baseline's steps."""
     eager = bool(getattr(model, "run_eagerly", False))
-    job.shared.eager, job.shared.callbacks = eager, in_callbacks.wrapped
     job.metric(RUN_EAGERLY, float(eager))
     measured: dict[str, float] = {}
     if in_python.wrapped and not eager:
@@ -422,8 +420,8 @@ def _fed(call: Call, dataset: tf.data.Dataset) -> dict[str, Any]:
 
 def steps_per_call(job: Job) -> int:
     """Return the steps per call of `without:launch`, limited by LONGEST_CALL_S."""
-    wanted, step_ns = STEPS_PER_CALL[job.spec.device], job.shared.step_ns.get(BASELINE)
-    return max(1, min(wanted, int(LONGEST_CALL_S * 1e9 / step_ns))) if step_ns else wanted
+    wanted, step_s = STEPS_PER_CALL[job.spec.device], job.results.step_s(BASELINE)
+    return max(1, min(wanted, int(LONGEST_CALL_S / step_s))) if step_s else wanted
 
 
 class _Budget(tf.keras.callbacks.Callback):

@@ -1,4 +1,4 @@
-"""Run one trial of gradient-boosted trees: a script's call of xgboost.train.
+"""Do one task of a trial with gradient-boosted trees: measure in a script's call of xgboost.train.
 
 A step is one boosting round over all training rows, so that a step, a batch and an epoch are the same.
 """
@@ -22,15 +22,17 @@ import xgboost as xgb
 
 from workloads.cells import difference
 from workloads.driver import script
-from workloads.driver.ladder import changes, measure_each
-from workloads.driver.script import ScriptError, Taken
+from workloads.driver.ladder import changes, measure_each, report
+from workloads.driver.processes import End
+from workloads.driver.results import Results
+from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
+from workloads.driver.trial import Task
 from workloads.protocol import (
     ACCURACY,
     BASELINE,
     BUILD,
     EVALUATE,
-    IMPORT,
     INPUT_ONLY,
     MODEL_ONLY,
     SAMPLES_TRAINED,
@@ -48,21 +50,20 @@ ENDLESS = 1_000_000
 
 @dataclass
 class Trees:
-    """One trial, and what the baseline's script did.
+    """One run of a script, and what it did.
 
     Attributes:
         matrices: the script's calls that made matrices: (class, arguments, keywords).
         made: the matrices.
-        call: the arguments of its xgboost.train.
-        params: what it has chosen, for the event of a variant.
     """
 
+    task: Task
     spec: Spec
     events: EventWriter
+    results: Results
+    end: End
     matrices: list[tuple[type[Any], tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     made: list[Any] = field(default_factory=list)
-    call: dict[str, Any] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
 
 
 class Boundaries(xgb.callback.TrainingCallback):
@@ -87,21 +88,25 @@ class Boundaries(xgb.callback.TrainingCallback):
         return self.done >= self._rounds if self._meter.full else not going
 
 
-def run(spec: Spec, events: EventWriter, began_ns: int) -> None:
-    """Run the trial that `spec` describes.
+def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End) -> None:
+    """Do a task in this process.
 
     Args:
-        began_ns: when the import of XGBoost began.
-
-    Raises:
-        NoGpuError: a GPU was requested but XGBoost does not train on it.
-        ScriptError: the baseline's script cannot be measured.
+        end: ends this process when all is measured.
     """
-    if spec.device == "gpu":
-        _prove(max(spec.gpus, 1))
-    events.phase(IMPORT, began_ns)
-    events.write("facts", facts=facts(spec))
-    measure_each(spec.variants, partial(_measure, Trees(spec, events)), events)
+    try:
+        if spec.device == "gpu":
+            _prove(max(spec.gpus, 1))
+        if not results.facts:
+            events.write("facts", facts=facts(spec))
+        _run_script(Trees(task, spec, events, results, end))
+    except Exception as error:  # scripts can raise anything
+        reason = named(error) if task.script in task.variants else "The baseline could not be measured."
+        for variant in task.variants:
+            if not results.settled(variant):
+                events.left_out(variant, named(error) if variant == task.script else reason)
+        if isinstance(error, NoGpuError) or task.script == BASELINE or BASELINE not in spec.variants:
+            report(events, error)
 
 
 def facts(spec: Spec) -> dict[str, str | int]:
@@ -140,46 +145,16 @@ def _require_gpu(booster: xgb.Booster) -> None:
         raise NoGpuError(f"XGBoost trained on {used}.")
 
 
-def _measure(trees: Trees, variant: str) -> None:
-    meter = Meter(
-        variant,
-        spec=trees.spec,
-        events=trees.events,
-        # update() returns when the tree is on the host.
-        synchronise=lambda: None,
-        full=trees.spec.full and measures_speed(variant),
-    )
-    if measures_speed(variant):
-        _run_script(trees, variant, meter)
-        return
-    if not trees.call:
-        raise ScriptError("The baseline could not be measured.")
-    trees.events.write("variant", variant=variant, params=trees.params, changes=[])
-    if variant == INPUT_ONLY:
-        # The conversion that must precede the first round.
-        kind, args, named = trees.matrices[0]
-        meter.begin()
-        while meter.tick(1, kind(*args, **named).num_row()):
-            pass
-    elif variant == MODEL_ONLY:
-        _train(trees, {**trees.call, "evals": None, "early_stopping_rounds": None}, meter)
-    else:
-        raise ScriptError(f"XGBoost has no variant {variant}.")
-
-
-def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
-    """Run a variant's script, and measure its call of xgboost.train."""
-    text = trees.spec.scripts[variant]
+def _run_script(trees: Trees) -> None:
+    """Run the script, and measure in its call of xgboost.train."""
+    task, spec, events = trees.task, trees.spec, trees.events
+    own, text = task.script, spec.scripts[task.script]
+    meter = _meter(trees, own)
     began = meter.clock()
-    taken = False
+    if own in task.variants:
+        events.write("reading", variant=own)
 
     def train(*args: Any, **named: Any) -> Any:
-        nonlocal taken
-        if taken:
-            raise Taken
-        taken = True
-        script.comes_to_its_call()
-        meter.phase(BUILD, began)
         bound = signature(TRAIN).bind(*args, **named)
         bound.apply_defaults()
         call = dict(bound.arguments)
@@ -190,37 +165,66 @@ def _run_script(trees: Trees, variant: str, meter: Meter) -> None:
             "samples_per_epoch": rows,
             **_plain(call),
         }
-        if variant == BASELINE:
-            trees.call, trees.params = call, params
-        trees.events.write(
-            "variant", variant=variant, params=params,
-            changes=[asdict(each) for each in changes(trees.params or params, params)],
-        )  # fmt: skip
-        booster = _train(trees, call, meter)
-        if trees.spec.evaluate:
-            _evaluate(trees, variant, booster, call, meter)
-            if variant != BASELINE:
-                before = trees.spec.scripts[BASELINE]
-                names = (Path(each.path).name for each in (before, text))
-                diff, whole = (
-                    difference(before.text, text.text, *names),
-                    text.text if variant == TUNED else "",
-                )
-                trees.events.write("script", variant=variant, diff=diff, text=whole, fixes=[])
-        script.end_after(trees.spec.stall_s)
-        raise Taken
+        if own in task.variants:
+            meter.phase(BUILD, began)
+            before = params if own == BASELINE else trees.results.params or params
+            events.write(
+                "variant", variant=own, params=params,
+                changes=[asdict(each) for each in changes(before, params)],
+            )  # fmt: skip
+            booster = _train(trees, call, meter)
+            if spec.evaluate and trees.results.begun_count(own) <= 1:
+                _evaluate(trees, own, booster, call, meter)
+                if own != BASELINE:
+                    _report_script(trees)
+        others = [each for each in task.variants if each != own]
+        measure_each(others, partial(_measure_part, trees, call, params), events)
+        trees.end()
 
     with _recorded(trees), patch.object(xgb, "train", train), patch.object(xgb.sklearn, "train", train):
-        script.run(text, trees.spec.arguments, {}, trees.spec.stall_s)
-    if not taken:
-        raise ScriptError(f"{text.path.rpartition('/')[2]} ended without a call of xgboost.train.")
+        script.run(text, spec.arguments, {})
+    raise ScriptError(f"{text.path.rpartition('/')[2]} ended without a call of xgboost.train.")
+
+
+def _measure_part(trees: Trees, call: dict[str, Any], params: dict[str, Any], variant: str) -> None:
+    """Measure a variant that is made of the script's call."""
+    meter = _meter(trees, variant)
+    trees.events.write("variant", variant=variant, params=params, changes=[])
+    if variant == INPUT_ONLY:
+        # The conversion that must precede the first round.
+        kind, args, named = trees.matrices[0]
+        meter.begin()
+        while meter.tick(1, kind(*args, **named).num_row()):
+            pass
+    elif variant == MODEL_ONLY:
+        _train(trees, {**call, "evals": None, "early_stopping_rounds": None}, meter)
+    else:
+        raise ScriptError(f"XGBoost has no variant {variant}.")
+
+
+def _meter(trees: Trees, variant: str) -> Meter:
+    return Meter(
+        variant,
+        spec=trees.spec,
+        events=trees.events,
+        # update() returns when the tree is on the host.
+        synchronise=lambda: None,
+        brief=not measures_speed(variant),
+        full=trees.spec.full and measures_speed(variant),
+    )
+
+
+def _report_script(trees: Trees) -> None:
+    variant = trees.task.script
+    before, text = trees.spec.scripts[BASELINE], trees.spec.scripts[variant]
+    diff = difference(before.text, text.text, *(Path(each.path).name for each in (before, text)))
+    whole = text.text if variant == TUNED else ""
+    trees.events.write("script", variant=variant, diff=diff, text=whole, fixes=[])
 
 
 @contextmanager
 def _recorded(trees: Trees) -> Iterator[None]:
     """Record how a script makes its matrices."""
-    trees.matrices.clear()
-    trees.made.clear()
 
     def recording(kind: type[Any], make: Any) -> Any:
         def init(self: Any, *args: Any, **named: Any) -> None:

@@ -1,0 +1,176 @@
+"""How a trial ended: one pure function of everything that was seen of its end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.engines import Exit
+from harness.errors import EngineError, Interrupted
+from harness.model.run import Status
+from harness.run.events import EventLog
+from harness.untrusted import printable
+from harness.wording import some
+from workloads.protocol import (
+    DIED,
+    FIX_PREFIX,
+    FIXES,
+    NO_GPU_EXIT,
+    OUT_OF_MEMORY,
+    STAGE_PREFIX,
+    STAGES,
+    STALLED,
+    reason_of,
+    shortened,
+)
+
+MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
+# Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
+FIRST_SIGNAL = 128
+# Types of errors that are sentences already.
+_SENTENCES = {
+    "ScriptError": Status.FAILED,
+    DIED: Status.FAILED,
+    OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
+    STALLED: Status.TIMEOUT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What was seen of a trial's end.
+
+    Attributes:
+        exit: how the container exited; None if it did not start, or the harness was killed.
+        log: its events; output: the end of its log.
+        killed: why the harness killed it, with what to try; None if it did not.
+        cause: the EngineError, Interrupted or KeyboardInterrupt that ended the trial, or None.
+        lost: whether the engine has stopped answering.
+        memory_bytes: the container's memory limit.
+    """
+
+    exit: Exit | None
+    log: EventLog
+    output: str = ""
+    killed: tuple[Status, str] | None = None
+    cause: BaseException | None = None
+    lost: bool = False
+    memory_bytes: int | None = None
+
+
+def outcome(end: End, planned: Collection[str]) -> tuple[Status, str]:
+    """Return a trial's status, and a message that ends with what to try ("" for success).
+
+    A trial is successful if each of the planned variants was measured or left out with a reason, and at least one was
+    measured. What another trial has measured counts all the same: the message says how much is missing.
+    """
+    status, message = _ended_early(end) or _failed(end) or _incomplete(end.log, planned) or (Status.OK, "")
+    if status is Status.OK or not end.log.windows:
+        return status, message
+    missing = [name for name in planned if name not in _settled(end.log)]
+    if not missing:
+        return status, message
+    return status, f"{message} Not measured: {some(tuple(missing))}."
+
+
+def _ended_early(end: End) -> tuple[Status, str] | None:
+    """Return how a trial ended that did not end by itself."""
+    if end.killed is not None:
+        return end.killed
+    if isinstance(end.cause, EngineError):
+        return Status.ENGINE_LOST if end.lost else Status.FAILED, f"The engine failed: {end.cause}"
+    if end.cause is not None or end.exit is None:
+        reason = end.cause.message if isinstance(end.cause, Interrupted) else ""
+        return Status.INTERRUPTED, reason or "The run was interrupted during this trial."
+    return None
+
+
+def _failed(end: End) -> tuple[Status, str] | None:
+    """Return how the process of a trial failed; None if it exited with 0 and without an error."""
+    exit_, error = end.exit, end.log.error
+    assert exit_ is not None  # see _ended_early
+    text = _error(error) if error else ""
+    kind = str(error["type"]) if error else ""
+    if exit_.code == NO_GPU_EXIT:
+        result = text or "TensorFlow did not find the GPU."
+        return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
+    if exit_.code and exit_.out_of_memory and (kind == OUT_OF_MEMORY or not text):
+        limit = f" of {end.memory_bytes / 2**30:.1f} GiB" if end.memory_bytes else ""
+        result = f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size."
+        return Status.OUT_OF_MEMORY, result
+    if kind in _SENTENCES:
+        more = "" if "log.txt" in text else " See log.txt for its output."
+        return _SENTENCES[kind], f"{text}{more}"
+    if error and _is_out_of_memory(kind, str(error["message"])):
+        advice = "Lower the batch size, or use a device with more memory."
+        return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
+    if text:
+        return Status.FAILED, f"{text} See log.txt for the traceback."
+    if exit_.code == 0:
+        return None
+    number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
+    name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
+    last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
+    result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output. {last}"
+    return Status.FAILED, result.strip()
+
+
+def _incomplete(log: EventLog, planned: Collection[str]) -> tuple[Status, str] | None:
+    """Return what is missing in the events of a process that ended well; None if nothing is."""
+    if log.problem or not log.ended:
+        problem = "The events end before the trial does."
+        problem = f"The events are not valid: {_sentence(log.problem)}" if log.problem else problem
+        return Status.BAD_EVENTS, f"{problem} See log.txt and out/events.jsonl."
+    settled = _settled(log)
+    if missing := [name for name in planned if name not in settled]:
+        return (
+            Status.BAD_EVENTS,
+            f"The workload did not measure {some(tuple(missing))}. See out/events.jsonl.",
+        )
+    if not (settled - log.needless - log.left_out.keys()).intersection(planned):
+        reasons = "; ".join(f"{name}: {log.left_out.get(name, 'not informative here')}" for name in planned)
+        return Status.BAD_EVENTS, f"No variant was measured ({reasons}). Add others with --variants."
+    return None
+
+
+def _settled(log: EventLog) -> set[str]:
+    """Return the variants that were measured, or have a reason why not."""
+    measured = {window.variant for window in log.windows}
+    if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
+        measured.add(STAGES)
+    if any(name.startswith(FIX_PREFIX) for name in (*measured, *log.left_out)):
+        measured.add(FIXES)
+    return {*measured, *log.needless, *log.left_out}
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    """Return an error as a sentence."""
+    kind, message = str(error["type"]), str(error["message"])
+    if kind in _SENTENCES:
+        return _sentence(message)
+    return _sentence(f"The workload raised {kind}: {reason_of(message)}")
+
+
+def _is_out_of_memory(kind: str, message: str) -> bool:
+    """Return whether an error of TensorFlow, NumPy, XLA or CUDA means out of memory."""
+    if kind.endswith(("ResourceExhaustedError", "MemoryError")):
+        return True
+    text = message.casefold()
+    return "resource_exhausted" in text or "out of memory" in text or "cudaerrormemoryallocation" in text
+
+
+def _last_line(output: str) -> str:
+    """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
+    lines = output.strip().splitlines()
+    # More lines follow that of an interpreter that does not start.
+    line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
+    advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
+    return f"It is: {printable(line, 200)}{advice}" if line else ""
+
+
+def _sentence(text: str) -> str:
+    line = next(iter(text.strip().splitlines()), "").strip()
+    short = shortened(line, MAX_MESSAGE)
+    return short if short.endswith((".", "!", "?")) else f"{short}."

@@ -1,0 +1,187 @@
+"""What of a user's options and of texts is not recorded or shown.
+
+A run records variables of --env by name only, except for those that say how to measure; likewise the values of options
+of the script that are named like secrets. What is not recorded is also replaced where it appears in a text.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+# Stands for a secret.
+HIDDEN = "***"
+# Variables that say how frameworks and libraries compute, which whoever reads a run must know.
+_MEASURED = re.compile(
+    "(TF|XLA|KERAS|OMP|KMP|MKL|GOMP|OPENBLAS|BLIS|DNNL|ONEDNN|NCCL|CUDA|CUDNN|CUBLAS|NVIDIA|MALLOC)_.*"
+    "|PYTHON[A-Z]*|LD_PRELOAD|LD_LIBRARY_PATH|GLIBC_TUNABLES|LANG|LC_[A-Z]+|TZ"
+)
+# Parts of names; the weak ones name other things too, whose values are short numbers.
+_STRONG = re.compile(
+    "passw|passphrase|passwd|secret|credential|apikey|accesskey|privatekey|secretkey|signingkey|authkey|authtoken|"
+    "accesstoken|refreshtoken|connectionstring|webhook|bearer|jwt|htpasswd|netrc|dockerconfig|kubeconfig|encryptionkey|"
+    "masterkey|storagekey|accountkey|sharedkey|deploykey|servicekey|sshkey|licensekey|clientkey"
+)
+_WEAK = re.compile(
+    "([a-z0-9]*(token|pass|pwd|auth|cookie|session|key))|keys|tokens?|pw|creds?|sas|sid|pat|dsn|otp|pin|salt|cert|pem|"
+    "authorization|cookies|sessionid|signature|sig|login|cred"
+)
+# In a text, what has such a name is mostly something else.
+_LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
+_HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
+# As secret scanners know them.
+_FORMATS = re.compile(
+    r"\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"
+    r"|\bgh[pousr]_\w{30,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}|\bgl(?:dt|rt|cbt|ptt|ft|imt|agent|soat)-[\w-]{20,}"
+    r"|\bxox[a-z]-[\w-]{10,}|\bxapp-\d-[\w-]{10,}|https://hooks\.slack\.com/[\w/+-]{20,}"
+    r"|\bsk-[\w-]{20,}|\b[sr]k_(?:live|test|prod)_\w{10,}|\bwhsec_\w{20,}|\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|\bhf_[A-Za-z0-9]{30,}|\bapi_org_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{36}"
+    r"|\bpypi-[\w-]{50,}|\bdo[oprt]_v1_[a-f0-9]{64}|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bkey-[0-9a-f]{32}\b|\bdckr_pat_[\w-]{20,}"
+    r"|\bglsa_\w{32,}|\bhv[sb]\.[\w-]{20,}|\bATATT3[\w=-]{50,}|\bsq0[a-z]{3}-[\w-]{20,}|\bpul-[a-f0-9]{40}|\brubygems_[a-f0-9]{48}"
+    r"|\bdapi[a-f0-9]{32}|\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|\blin_api_\w{30,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}"
+    r"|\b(?:SK|AC)[a-f0-9]{32}\b|\bNRAK-[A-Z0-9]{27}|\bsntrys_[\w=+/]{30,}|\b\d{8,10}:AA[\w-]{32,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]*-----END [A-Z ]*-----|[\s\S]*)"
+    r"|(?<=\bbearer )[\w.~+/=-]{12,}|(?<=\bbasic )[A-Za-z0-9+/=]{12,}|(?<=[?&]sig=)[\w%+/=-]{12,}",
+    re.IGNORECASE,
+)
+# The user of an address ends at its last @, because a password may contain one.
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
+_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>=)(?P<value>[^\s&'\"]+)")
+# Values that are shorter also stand for other things in a text.
+_SHORTEST, _SHORTEST_OTHER = 4, 8
+
+
+def names_secret(name: str, value: str = "") -> bool:
+    """Return whether a name of a variable, an option or a constant is one of a secret, which has this value."""
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    if _STRONG.search("".join(words)):
+        return True
+    return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
+
+
+def without_secrets(text: str) -> str:
+    """Remove user names and passwords from addresses, values with names of secrets, and what looks like a secret."""
+
+    def pair(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        loose = _LOOSE.search(name) and not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
+        mixed = len(value) >= _SHORTEST_OTHER and re.search(r"\d", value)
+        return f"{name}={HIDDEN}" if names_secret(name, value) and (mixed or not loose) else found[0]
+
+    return _PAIR.sub(pair, _FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
+
+
+def without(text: str, hidden: Iterable[str]) -> str:
+    """Replace each of some texts, however it is quoted."""
+    for each in forms(tuple(hidden)):
+        text = text.replace(each, HIDDEN)
+    return text
+
+
+@cache
+def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts as programs print them, longest first."""
+    lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= _SHORTEST]
+    quoted = (
+        form
+        for line in lines
+        for form in (
+            line,
+            json.dumps(line)[1:-1],
+            json.dumps(line, ensure_ascii=False)[1:-1],
+            repr(line)[1:-1],
+            html.escape(line),
+            urllib.parse.quote(line, safe=""),
+            urllib.parse.quote_plus(line),
+        )
+    )
+    return tuple(sorted({*quoted}, key=len, reverse=True))
+
+
+def recorded_value(name: str, value: str) -> str:
+    """Return the value of a variable as a run records it."""
+    plain = without_secrets(value) == value and not names_secret(name, value)
+    return value if not value or (plain and _MEASURED.fullmatch(name)) else HIDDEN
+
+
+def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables as a run records them."""
+    return {name: recorded_value(name, value) for name, value in environment.items()}
+
+
+def recorded_arguments(arguments: Sequence[str], hidden: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the arguments of a script as a run records them.
+
+    Args:
+        hidden: texts that they must not contain.
+    """
+    before, result = "", []
+    hidden = tuple(hidden)
+    for word in arguments:
+        option, sign, value = word.partition("=")
+        if sign and names_secret(option, value):
+            word = f"{option}={HIDDEN}"  # noqa: PLW2901
+        elif before.startswith("-") and not word.startswith("--") and names_secret(before, word):
+            word = HIDDEN  # noqa: PLW2901
+        result.append(without(without_secrets(word), hidden))
+        before = "" if sign else word
+    return tuple(result)
+
+
+def variable_of(arguments: Sequence[str], position: int) -> str:
+    """Return the name of the variable that an argument which is not recorded is taken from."""
+    option, sign, _ = arguments[position].partition("=")
+    if not sign:
+        option = arguments[position - 1] if position else ""
+        option = "" if "=" in option else option
+    plain = re.sub(r"\W+", "_", option.strip("-")).upper()
+    return plain if re.fullmatch("[A-Z_][A-Z0-9_]*", plain) else f"ARG_{position + 1}"
+
+
+def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that no other text may contain: what is not recorded, unless it is too short for that."""
+    private = [*_private_variables(environment), *_private_arguments(arguments)]
+    private += [("password", found[1]) for _, value in private if (found := _PASSWORD.search(value))]
+    shortest = {name: _SHORTEST if names_secret(name) else _SHORTEST_OTHER for name, _ in private}
+    return tuple(sorted({value for name, value in private if len(value) >= shortest[name]}))
+
+
+def _private_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return (item for item in environment.items() if recorded_value(*item) == HIDDEN)
+
+
+def _private_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for position, (word, recorded) in enumerate(zip(arguments, recorded_arguments(arguments), strict=True)):
+        if recorded != word:
+            option, sign, value = word.partition("=")
+            yield (option, value) if sign else (variable_of(arguments, position), word)
+
+
+def recorded_command(words: Sequence[str]) -> list[str]:
+    """Return a command line as a run records it."""
+    options = {"--env": "", "--arg": ""}
+    taken: dict[str, list[tuple[int, str]]] = {name: [] for name in options}
+    result, before = [], ""
+    for position, word in enumerate(words):
+        name, sign, value = word.partition("=")
+        result.append(without_secrets(word))
+        if before in options:
+            taken[before].append((position, word))
+        elif name in options and sign:
+            taken[name].append((position, value))
+        before = "" if before in options else word
+    pairs = [(position, *value.partition("=")) for position, value in taken["--env"]]
+    private = [value for _, name, _, value in pairs if recorded_value(name, value) == HIDDEN]
+    long = [value for value in private if len(value) >= _SHORTEST_OTHER]
+    shown = {position: f"{name}={recorded_value(name, value)}" for position, name, _, value in pairs}
+    arguments = recorded_arguments([value for _, value in taken["--arg"]], long)
+    shown |= {position: text for (position, _), text in zip(taken["--arg"], arguments, strict=True)}
+    for position, text in shown.items():
+        option = next((f"{name}=" for name in options if words[position].startswith(f"{name}=")), "")
+        result[position] = option + text
+    return [word if position in shown else without(word, long) for position, word in enumerate(result)]

@@ -1,0 +1,164 @@
+"""Each run of a script has a process of its own: what dies with it is a variant, and nothing that was measured."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.tensorflow.conftest import driver, environment
+from tests.tensorflow.texts import FIT, HEAD
+from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
+
+pytestmark = pytest.mark.tensorflow
+
+CALL = "made().fit(x[:96], y[:96], 8, callbacks=[Dies()] if DIES else [])\n"
+# The callback does what kills the process after some steps.
+DIES = """
+import ctypes, os, signal, sys, time
+class Dies(keras.callbacks.Callback):
+    seen = 0
+    def on_train_batch_begin(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == {after}:
+            {death}
+"""
+DEATHS = {
+    "os.abort()": "SIGABRT",
+    "os.kill(os.getpid(), signal.SIGKILL)": "SIGKILL",
+    "ctypes.string_at(0)": "SIGSEGV",
+    "os._exit(3)": "exited with code 3",
+    "os._exit(0)": "exited with code 0",
+    "os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(60)'])": "os.exec",
+    "time.sleep(60)": "no event for",
+    "os.kill(os.getpid(), signal.SIGSTOP)": "no event for",
+}
+FEW, MANY = 6, 10**6
+
+
+def script(death: str, after: int) -> str:
+    return HEAD + DIES.format(after=after, death=death) + CALL.replace("DIES", "True")
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_death_costs_the_variant_that_ran(drive, death):
+    fine = HEAD + DIES.format(after=MANY, death="pass") + CALL.replace("DIES", "False")
+    done = drive(
+        fine,
+        others={"opt:dies": script(death, FEW), TUNED: fine},
+        variants=[BASELINE, MODEL_ONLY, "opt:dies", TUNED],
+        stall_s=3.0,
+        steps=4,
+        windows=2,
+    )
+    windows = [each["variant"] for each in done.of("window")]
+    for variant in (BASELINE, MODEL_ONLY, TUNED):
+        assert windows.count(variant) == 2
+    reasons = [*done.of("warning"), *done.of("left-out", variant="opt:dies")]
+    (reason,) = [each.get("message") or each["reason"] for each in reasons if "opt:dies" in str(each)]
+    assert DEATHS[death] in reason.lower() if DEATHS[death].islower() else DEATHS[death] in reason
+    if not any(each in death for each in ("exec", "KILL", "STOP", "_exit")):
+        assert "train.py:" in reason or "other.py:" in reason, "the script's line is named"
+
+
+def test_variants_of_the_breakdown_that_die_leave_the_others(drive):
+    """The input aborts when it is drained alone, as it is for input-only."""
+    text = HEAD + (
+        "import os\n"
+        "def generate():\n"
+        "    for _ in range(10**6):\n"
+        "        if os.path.exists('trained'):\n            os.abort()\n"
+        "        yield x[:8], y[:8]\n"
+        "data = tf.data.Dataset.from_generator(generate, output_signature=(\n"
+        "    tf.TensorSpec((8, 4), tf.float32), tf.TensorSpec((8,), tf.int32)))\n"
+        "class Ends(keras.callbacks.Callback):\n"
+        "    def on_train_end(self, logs=None):\n        open('trained', 'w').close()\n"
+        "made().fit(data, steps_per_epoch=12, callbacks=[Ends()])\n"
+    )
+    done = drive(text, variants=[BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP])
+    assert len(done.of("window", variant=BASELINE)) == 2
+    (left_out,) = done.of("left-out")
+    assert left_out["variant"] == INPUT_ONLY
+    assert "SIGABRT" in left_out["reason"]
+    assert len(done.of("window", variant=MODEL_ONLY)) == 2
+    assert done.of("end")
+
+
+def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
+    done = drive(script("os.abort()", 60), variants=[BASELINE, MODEL_ONLY], code=0, steps=4, windows=200)
+    assert done.of("window", variant=BASELINE)
+    assert "SIGABRT" in done.of("warning")[0]["message"]
+    assert done.of("window", variant=MODEL_ONLY), "made of the call of a fresh run"
+    done = drive(HEAD + "import os\nos.abort()\n", variants=[BASELINE, MODEL_ONLY], code=1)
+    (error,) = done.of("error")
+    assert error["type"] == "ProcessDied"
+    assert "train.py:" in error["message"]
+
+
+SETTINGS = """
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+
+
+def test_a_script_sets_up_tensorflow_in_each_run(drive):
+    text = "import tensorflow as tf\n" + SETTINGS + HEAD + "made().fit(x[:96], y[:96], 8)\n"
+    done = drive(text, others={TUNED: text + "\n"}, variants=[BASELINE, MODEL_ONLY, TUNED])
+    assert done.of("left-out") == []
+
+
+ONCE = """
+import multiprocessing, os
+import tensorflow as tf
+from absl import flags
+flags.DEFINE_integer("batch", 8, "size")
+flags.FLAGS(["train.py"])
+tf.RegisterGradient("Once")(lambda op, gradient: gradient)
+multiprocessing.set_start_method("forkserver")
+os.mkdir("new")
+keras.utils.register_keras_serializable(package="own")(type("Own", (keras.layers.Layer,), {}))
+"""
+
+
+def test_what_can_be_done_once_in_a_process_is_done_in_each_run(drive):
+    text = HEAD + ONCE + "made().fit(x[:96], y[:96], flags.FLAGS.batch)\n"
+    done = drive(text, others={"opt:same": text + "\n", TUNED: text + "\n"})
+    assert done.of("left-out") == []
+
+
+def test_processes_that_a_script_leaves_are_killed(drive, tmp_path):
+    pid = tmp_path / "pid"
+    leaves = (
+        "import os, time\nif not os.fork():\n    os.setsid()\n    if os.fork():\n        os._exit(0)\n"
+        f"    open({str(pid)!r}, 'w').write(str(os.getpid()))\n    time.sleep(600)\n"
+        f"while not os.path.exists({str(pid)!r}):\n    time.sleep(0.01)\n"
+    )
+    drive(HEAD + leaves + "made().fit(x[:96], y[:96], 8)\n", mounts=[str(tmp_path)])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.fixture(scope="module")
+def unforkable(tf_python, tmp_path_factory):
+    """Run the driver where each fork of Python aborts, as one beside threads of another TensorFlow may."""
+    folder = tmp_path_factory.mktemp("unforkable")
+    (folder / "sitecustomize.py").write_text("import os\nos.register_at_fork(after_in_child=os.abort)\n")
+
+    def start(kind, what):
+        assert kind == "driver"
+        done = subprocess.run(
+            [tf_python, "-m", "workloads.driver", *what], cwd=ROOT, env=environment(PYTHONPATH=str(folder)),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    return driver(start, tmp_path_factory)
+
+
+def test_where_processes_cannot_fork_each_run_has_a_fresh_interpreter(unforkable):
+    done = unforkable(FIT, others={TUNED: FIT + "\n"}, variants=[BASELINE, MODEL_ONLY, TUNED])
+    windows = [each["variant"] for each in done.of("window")]
+    assert windows == [BASELINE, BASELINE, MODEL_ONLY, MODEL_ONLY, TUNED, TUNED]
+    assert done.of("left-out") == done.of("warning") == []

@@ -1,0 +1,190 @@
+"""What is not recorded: by the names and formats that secret scanners look for (gitleaks, detect-secrets)."""
+
+import json
+import urllib.parse
+
+import pytest
+
+from harness.engines.container_settings import shown
+from harness.errors import UsageError
+from harness.model.run import Options
+from harness.run.resolve import recorded, resolve, revealed
+from harness.secrets import (
+    names_secret,
+    recorded_arguments,
+    recorded_command,
+    searched,
+    without,
+    without_secrets,
+)
+from tests.commands import tfbench
+
+# Not a secret of anybody.
+BODY = "q7Zx2LmN8vBk4TpR6wYc1HsD3fGj5KaE9uXoQiWe"
+NAMES = [
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "SECRET_KEY",
+    "ACCESS_KEY",
+    "AZURE_STORAGE_KEY",
+    "SSH_PRIVATE_KEY",
+    "DB_PASS",
+    "MYSQL_PWD",
+    "PASSPHRASE",
+    "CREDENTIALS",
+    "GH_PAT",
+    "AUTH",
+    "COOKIE",
+    "SESSION",
+    "SAS",
+    "CONNECTION_STRING",
+    "API_KEY",
+    "APIKEY",
+    "apiKey",
+    "GITHUBTOKEN",
+    "NPM_AUTH",
+    "PGPASSWORD",
+    "KEY_PASS",
+    "TWILIO_AUTH_TOKEN",
+    "SLACK_WEBHOOK",
+    "JWT",
+    "BEARER",
+    "DATABASE_DSN",
+    "ENCRYPTION_KEY",
+    "client_secret",
+    "accessToken",
+    "SIGNING_KEY",
+    "HTPASSWD",
+    "DOCKER_AUTH_CONFIG",
+    "HF_TOKEN",
+    "WANDB_API_KEY",
+    "KUBECONFIG",
+    "STRIPE_SECRET",
+    "TF_TOKEN_app",
+    "KERAS_API_KEY",
+    "CUDA_LICENSE_KEY",
+]
+FORMATS = {
+    "AWS": "AKIA" + "IOSFODNN7EXAMPLE",
+    "GitHub": "ghp_" + BODY[:36],
+    "GitHub, fine-grained": "github_pat_" + BODY,
+    "GitLab": "glpat-" + BODY[:20],
+    "Slack": "xoxb-" + "123456789012-" + BODY[:24],
+    "Slack's webhook": "https://hooks.slack.com/services/T00000000/B00000000/" + BODY[:24],
+    "Google": "AIza" + BODY[:35],
+    "OpenAI": "sk-" + BODY,
+    "Anthropic": "sk-ant-api03-" + BODY,
+    "Stripe": "sk_live_" + BODY[:24],
+    "Hugging Face": "hf_" + BODY[:34],
+    "npm": "npm_" + BODY[:36],
+    "PyPI": "pypi-" + BODY + BODY,
+    "SendGrid": "SG." + BODY[:22] + "." + BODY,
+    "Docker": "dckr_pat_" + BODY[:27],
+    "DigitalOcean": "dop_v1_" + "0123456789abcdef" * 4,
+    "Databricks": "dapi" + "0123456789abcdef" * 2,
+    "JWT": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0." + BODY,
+    "Telegram": "110201543:AA" + BODY[:33],
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIE" + BODY + "\n-----END RSA PRIVATE KEY-----",
+    "header": "Authorization: Bearer " + BODY,
+    "basic": "Authorization: Basic " + BODY,
+    "address": "postgres://me:" + BODY + "@host/db",
+    "SAS": "https://x.blob.core.windows.net/a?sv=2020&sig=" + BODY,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_not_recorded_by_name(name: str) -> None:
+    options = Options(
+        environment={name: "plain"}, arguments=(f"--{name}=plain1234", f"--{name.lower()}", "plain5678")
+    )
+    assert "plain" not in str(recorded(options))
+    assert "plain" not in " ".join(
+        recorded_command(
+            ["--env", f"{name}=plain", f"--env={name}=plain", "--arg", f"--{name}", "--arg=plain"]
+        )
+    )
+    assert {"plain1234", "plain5678"} <= set(searched(options.environment, options.arguments))
+
+
+@pytest.mark.parametrize("secret", FORMATS.values(), ids=FORMATS)
+def test_values_are_not_recorded_by_format(secret: str) -> None:
+    body = max(secret.replace("\n", " ").split(), key=len)[-20:]
+    for text in (secret, f"it said: {secret}", f"'{secret}'", f"x {secret}\ny"):
+        assert body not in without_secrets(text)
+        assert body not in str(recorded_arguments([text, f"--data={text}"]))
+        assert body not in str(recorded(Options(environment={"TF_X": text})))
+    assert body not in shown(f"line\n{secret}\nline".encode(), ())
+
+
+def test_what_says_how_to_measure_is_recorded() -> None:
+    environment = {
+        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "XLA_FLAGS": "--xla_dump_to=/tmp/x", "KERAS_HOME": "/x",
+        "OMP_NUM_THREADS": "4", "KMP_AFFINITY": "compact", "NCCL_DEBUG": "INFO", "CUDA_LAUNCH_BLOCKING": "1",
+        "PYTHONHASHSEED": "0", "LD_PRELOAD": "/x.so",
+        "EMPTY": "",
+    }  # fmt: skip
+    assert recorded(Options(environment=environment)).environment == environment
+    for name in ("FLAVOUR", "TFX", "MYTF_FLAG", "PYTHON3_SECRET", "OMP_TOKEN"):
+        assert recorded(Options(environment={name: "x"})).environment == {name: "***"}
+    public = Options(public_environment={"API_TOKEN": "x"})
+    assert recorded(public) == public
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--tokenizer=bert",
+        "--max-tokens=512",
+        "--path=/data",
+        "--author=me",
+        "--key-dim=64",
+        "--pass=3",
+        "--auth=none",
+        "x.csv",
+    ],
+)
+def test_other_arguments_are_recorded(argument: str) -> None:
+    assert recorded_arguments([argument]) == (argument,)
+    option, sign, value = argument.partition("=")
+    assert not sign or recorded_arguments([option, value]) == (option, value)
+
+
+def test_names_of_parameters_are_no_secrets_with_numbers() -> None:
+    assert not names_secret("KEY_DIM", "64") and names_secret("API_KEY", "x")
+    options = Options(workloads=("cifar100-mlp",), device="cpu", params={"API_KEY": "abc"})
+    with pytest.raises(UsageError, match="looks like a secret"):
+        resolve(options)
+
+
+def test_hidden_values_are_found_however_they_are_quoted() -> None:
+    secret = "p\"a's<s&w\\o rd\u00e9\nsecond-line"
+    for text in (
+        secret, json.dumps(secret), json.dumps(secret, ensure_ascii=False), repr(secret), urllib.parse.quote(secret),
+        f"x={secret}y", secret.splitlines()[1],
+    ):  # fmt: skip
+        assert "second" not in without(text, [secret])
+    cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
+    assert "line" not in shown(cut, [secret]), "also where the log begins within it"
+
+
+def test_what_is_not_recorded_comes_from_the_shell() -> None:
+    options = Options(
+        environment={"A": "first", "TF_X": "1"},
+        arguments=("--token", "second", "--db-pass=third", "ghp_" + "a" * 36, "4"),
+    )
+    values = {"A": "first", "TOKEN": "second", "DB_PASS": "third", "ARG_4": "ghp_" + "a" * 36}
+    assert revealed(recorded(options), values) == options
+    for name in values:
+        with pytest.raises(UsageError, match=name):
+            revealed(recorded(options), {key: value for key, value in values.items() if key != name})
+
+
+def test_no_value_is_printed_by_an_error() -> None:
+    for words in (
+        ("--env", "A=hunter22", "--env", "A=hunter22"),
+        ("--env", "0=hunter22"),
+        ("--env", "B=hunter22", "--env-public", "B=1"),
+    ):
+        printed = tfbench("bench", "cifar100-mlp", "-d", "cpu", *words)
+        assert printed.code == 2
+        assert "hunter22" not in printed.err

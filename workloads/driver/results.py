@@ -1,0 +1,165 @@
+"""What a trial has measured so far, as its events say: the first process and its children decide by it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workloads.protocol import (
+    BASELINE,
+    BETWEEN_EPOCHS,
+    CALLBACKS,
+    CUSTOM_LOOP,
+    FIRST_STEP,
+    RUN_EAGERLY,
+    STAGE_PREFIX,
+    STAGES,
+    read_events,
+)
+from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, timing
+
+
+class Results:
+    """Events of a trial, added in order.
+
+    Attributes:
+        begun: the variant whose reading began last; "" if none has.
+        params: the parameters of the baseline's call; sites: where remedies change it and its compile.
+        left_out, needless: variants that have no reading, with the reason.
+        errors: the types of error events.
+        facts: whether the facts of the framework are known.
+        first_step_s: variant -> seconds of its longest first step, which compiles.
+    """
+
+    def __init__(self) -> None:
+        self.begun = ""
+        self.params: Mapping[str, Any] = {}
+        self.sites: Sequence[Sequence[tuple[int, int]]] = ()
+        self.left_out: dict[str, str] = {}
+        self.needless: dict[str, str] = {}
+        self.errors: list[str] = []
+        self.facts = False
+        self.first_step_s: dict[str, float] = {}
+        self._windows: dict[str, list[list[Window]]] = {}
+        self._metrics: dict[str, dict[str, list[float]]] = {}
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add the next event."""
+        variant = str(event.get("variant", ""))
+        match event["kind"]:
+            case "reading":
+                self.begun = variant
+                self._windows.setdefault(variant, []).append([])
+            case "window":
+                readings = self._windows.setdefault(variant, [[]])
+                fields = {name: value for name, value in event.items() if name != "kind"}
+                readings[-1].append(Window(**fields, reading=len(readings) - 1))
+            case "metric":
+                self._metrics.setdefault(event["name"], {}).setdefault(variant, []).append(event["value"])
+            case "call" if variant == BASELINE:
+                self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
+            case "variant" if variant == BASELINE:
+                self.params = event["params"]
+            case "left-out":
+                self.left_out[variant] = event["reason"]
+            case "needless":
+                self.needless[variant] = event["reason"]
+            case "error":
+                self.errors.append(event["type"])
+            case "facts":
+                self.facts = True
+            case "phase" if event["name"] == FIRST_STEP:
+                took_s = (event["end_ns"] - event["start_ns"]) / 1e9
+                self.first_step_s[variant] = max(took_s, self.first_step_s.get(variant, 0.0))
+
+    def metric(self, variant: str, name: str) -> float | None:
+        """Return the last value of a metric; None without one."""
+        values = self._metrics.get(name, {}).get(variant)
+        return values[-1] if values else None
+
+    def timings(self, variant: str) -> list[Timing]:
+        """Return the times of each reading of a variant that has windows."""
+        between_s = between_epochs_s(self._metrics.get(BETWEEN_EPOCHS, {}), variant)
+        found = (timing(windows, between_s) for windows in self._windows.get(variant, ()))
+        return [each for each in found if each is not None]
+
+    def step_s(self, variant: str) -> float:
+        """Return the seconds per step of a variant's last reading; 0 without one."""
+        found = self.timings(variant)
+        return found[-1].step_s if found else 0.0
+
+    def steps_s(self, prefix: str) -> dict[str, float]:
+        """Return the seconds per step of the variants that begin with a prefix."""
+        return {
+            name: step for name in self._windows if name.startswith(prefix) and (step := self.step_s(name))
+        }
+
+    def gain(self, variant: str) -> float:
+        """Return how many times as fast a variant is as the baseline around it in time; 0 if it has no reading."""
+        readings, references = (
+            [(each.at_ns, each.sample_s) for each in self.timings(name)] for name in (variant, BASELINE)
+        )
+        return mean_gain(gains(readings, references))
+
+    def read(self, variant: str) -> int:
+        """Return how many readings a variant has."""
+        return len(self.timings(variant))
+
+    def begun_count(self, variant: str) -> int:
+        """Return how many readings of a variant have begun."""
+        return len(self._windows.get(variant, ()))
+
+    def settled(self, variant: str) -> bool:
+        """Return whether a variant was measured, or has a reason why not."""
+        stages = variant == STAGES and any(
+            name.startswith(STAGE_PREFIX) for name in (*self._windows, *self._metrics)
+        )
+        return variant in self.left_out or variant in self.needless or stages or self.read(variant) > 0
+
+    @property
+    def wait_share(self) -> float | None:
+        """The share of the custom loop's time spent waiting for input; None before it has run."""
+        found = self.timings(CUSTOM_LOOP)
+        return found[-1].wait_share if found else None
+
+    @property
+    def eager(self) -> bool:
+        """Whether the baseline runs eagerly."""
+        return bool(self.metric(BASELINE, RUN_EAGERLY))
+
+    @property
+    def callbacks(self) -> bool:
+        """Whether the script has per-batch callbacks."""
+        return self.metric(BASELINE, CALLBACKS) is not None
+
+
+class ResultsFile:
+    """Results of an event file that grows.
+
+    Attributes:
+        results: of the events that were read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.results = Results()
+        self._path = path
+        self._offset = 0
+
+    def size(self) -> int:
+        """Return the file's size in bytes."""
+        return self._path.stat().st_size
+
+    def read(self) -> Results:
+        """Add the events written since the last call; drop a line that was cut short by the end of its process."""
+        with self._path.open("r+b") as file:
+            file.seek(self._offset)
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]
+            self._offset += len(whole)
+            if len(whole) < len(content):
+                file.truncate(self._offset)
+        for event in read_events(io.StringIO(whole.decode("utf-8"))):
+            self.results.add(event)
+        return self.results

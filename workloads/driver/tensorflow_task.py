@@ -1,0 +1,439 @@
+"""Do one task of a trial with TensorFlow: run a script up to its call, and measure variants there.
+
+Everything is measured inside the script's own call: what it has set up is in place, and what it would do afterwards
+delays nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from workloads import protocol
+from workloads.cells import difference
+from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
+from workloads.driver.call import Call
+from workloads.driver.flops import flops_per_sample
+from workloads.driver.interception import Interception, MarkedSteps
+from workloads.driver.job import Job
+from workloads.driver.ladder import Needless, changes, measure_each, report
+from workloads.driver.preparation import Preparation
+from workloads.driver.processes import End
+from workloads.driver.results import Results
+from workloads.driver.script import ScriptError
+from workloads.driver.stand_ins import mounted, plotting
+from workloads.driver.timing import Meter
+from workloads.driver.trial import Task
+from workloads.driver.variants import kind_of, skipped
+from workloads.protocol import (
+    BASELINE,
+    BUILD,
+    FLOPS,
+    STAGES,
+    TUNED,
+    EventWriter,
+    NoGpuError,
+    Script,
+    Spec,
+    measures_speed,
+)
+
+# Errors whose type says more than a line of the script.
+_TYPED = (MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
+
+# More than a program such as git takes, and less than the import of TensorFlow.
+_BUSY_S = 1.0
+
+# Variants that take longer to compile are read once.
+_LONGEST_AGAIN_S = 1.5
+
+# Variables that libraries read when they are imported, before the script sets them.
+_AT_IMPORT = re.compile("TF_ENABLE_ONEDNN_OPTS|(OMP|KMP|MKL)_")
+
+
+def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End) -> None:
+    """Do a task in this process, which has not initialised TensorFlow.
+
+    Args:
+        end: ends this process when all is measured.
+    """
+    try:
+        names = devices.registered(spec.device, spec.gpus)
+    except NoGpuError as error:
+        report(events, error)
+        return
+    do(task, spec, events, results, end, names)
+
+
+def do(task: Task, spec: Spec, events: EventWriter, results: Results, end: End, names: Sequence[str]) -> None:
+    """Do a task on the devices of these names."""
+    run = ScriptRun(task, spec, events, results, end, names)
+    if run.measured:
+        events.write("reading", variant=task.script)
+    try:
+        run.run()
+    except Exception as error:  # scripts can raise anything
+        run.failed(error)
+
+
+class ScriptRun:
+    """One run of a script, with what is measured in its call.
+
+    Attributes:
+        measured: whether the script's own variant is measured, or only variants that are made of its call.
+    """
+
+    def __init__(
+        self, task: Task, spec: Spec, events: EventWriter, results: Results, end: End, names: Sequence[str]
+    ) -> None:
+        self._task = task
+        self._spec = spec
+        self._events = events
+        self._results = results
+        self._end = end
+        self._environment = {**os.environ}
+        self._names = names
+        self._strategy: tf.distribute.Strategy | None = None
+        self._text = _script_of(task, spec, results)
+        self._began = 0
+        self._place = ""
+        self._preparation = Preparation()
+        self.measured = task.script in task.variants
+
+    def run(self) -> None:
+        """Run the script; return when it has ended by itself."""
+        spec, text = self._spec, self._text
+        if not self._results.facts:
+            self._events.write("facts", facts=devices.facts(self._names))
+        distributes = _distributes(text)
+        if len(self._names) > 1 and not distributes:
+            if text.path != spec.scripts[BASELINE].path:
+                raise ScriptError("Its script trains on one device.")
+            self._strategy = tf.distribute.MirroredStrategy(self._names)
+        job = self._job(self._task.script)
+        marked = MarkedSteps(job, self._prove, self._end_marked)
+        own_loop = marked.inserted(text.text)
+        tf.keras.utils.set_random_seed(spec.seed)
+        taken = Interception(
+            number=spec.call,
+            predicts=spec.requests is not None,
+            first=spec.requests is None and own_loop == text.text,
+            replicas=1 if distributes else len(self._names),
+            take=partial(self._take, job),
+            evaluate=partial(training.evaluate, job) if self._evaluates else None,
+            goes_on=job.meter.full and self.measured,
+            end=self._end,
+        )
+        self._began = job.meter.clock()
+        with (
+            taken.active(),
+            mounted(spec.data, spec.mounts),
+            plotting(self._without_plots if self._first else lambda _: None),
+            self._strategy.scope() if self._strategy else nullcontext(),
+            self._preparation,
+        ):
+            try:
+                script.run(replace(text, text=own_loop), spec.arguments, marked.names())
+            except ScriptError as error:
+                if taken.call is None and not marked.done:
+                    raise
+                # After the call only its evaluation is wanted.
+                sys.stderr.write(f"After the measured call: {error}\n")
+            if taken.call is None and taken.other is not None and not marked.done and not taken.trained:
+                os.chdir(taken.other.folder)
+                self._take(job, taken.other)
+            elif taken.call is None and not marked.done:
+                elsewhere = _children_s() > _BUSY_S
+                raise ScriptError(
+                    _no_call(Path(text.path).name, spec.call, trained=taken.trained, elsewhere=elsewhere)
+                )
+            if marked.done and not job.meter.written:
+                raise ScriptError(
+                    f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
+                    "Let it run longer."
+                )
+            if marked.done:
+                self._settle_marked()
+
+    def _end_marked(self) -> NoReturn:
+        """End the process of a script whose marked steps are measured."""
+        self._settle_marked()
+        self._end()
+
+    def _settle_marked(self) -> None:
+        if self._task.script != BASELINE:
+            self._report_script(self._task.script)
+        for variant in self._task.variants:
+            if not self._results.settled(variant):
+                self._events.needless(variant, "only the throughput of marked steps is known")
+
+    def failed(self, error: BaseException) -> None:
+        """Record that the script could not be measured, and so nothing that is made of its call."""
+        self._fail_own(error)
+        reason = "The baseline could not be measured." if self.measured else script.named(error)
+        for variant in self._task.variants:
+            if not self._results.settled(variant):
+                self._events.left_out(variant, reason)
+
+    @property
+    def _first(self) -> bool:
+        """Whether this is the trial's first run of the baseline's script."""
+        return self._task.script == BASELINE and self._results.begun_count(BASELINE) <= 1
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether accuracy is measured: once for each variant that measures speed."""
+        variant = self._task.script
+        return (
+            self.measured
+            and self._spec.evaluate
+            and measures_speed(variant)
+            and not self._task.short
+            and self._results.begun_count(variant) <= 1
+        )
+
+    def _take(self, job: Job, call: Call) -> Any:
+        """Measure everything in the script's call; return its result if the script has to go on."""
+        self._preparation.end()
+        if self._first:
+            self._warn(call)
+        own, result = self._task.script, None
+        self._place = call.place
+        if self.measured:
+            self._events.write(
+                "call", variant=own, place=call.place, sites=[[*map(list, each)] for each in call.sites]
+            )
+        try:
+            self._prove()
+            if self.measured:
+                result = self._measure_own(job, call)
+        except NoGpuError as error:
+            self.failed(error)
+            self._end()
+        except BaseException as error:  # callbacks and inputs can raise anything
+            self._fail_own(self._explained(error))
+        others = [each for each in self._task.variants if each != own]
+        goes_on = self.measured and self._results.read(own) > 0 and own not in self._results.left_out
+        state = call.state() if others and goes_on else ()
+        # In a thread of its own, which is in no scope that the script may have entered around its call.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(self._measure_parts, call, others, tf.keras.config.dtype_policy()).result()
+        call.set_state(state)
+        if not goes_on:
+            self._end()
+        return result
+
+    def _measure_parts(self, call: Call, variants: Sequence[str], policy: Any) -> None:
+        """Measure variants of the breakdown, forward and backward.
+
+        A machine that gets slower does not move time from one part to another then.
+        """
+        tf.keras.config.set_dtype_policy(policy)  # Keras has one for each thread
+        measure = partial(self._measure_part, call)
+        measure_each(variants, measure, self._events)
+        measure_each([each for each in reversed(variants) if self._worth_again(each)], measure, self._events)
+
+    def _worth_again(self, variant: str) -> bool:
+        """Return whether a variant of the breakdown is read again, which must not mean to compile for long."""
+        compiled = kind_of(variant) in (protocol.BATCH_PREFIX, protocol.CALLS_PREFIX, protocol.WITHOUT_PREFIX)
+        quick = not compiled or self._results.first_step_s.get(variant, 0.0) < _LONGEST_AGAIN_S
+        return not self._spec.steps and self._results.read(variant) == 1 and quick
+
+    def _prove(self) -> None:
+        """Check that work runs on the devices, once the script has set them up."""
+        if len(self._names) > 1 and self._spec.requests is not None:
+            raise NoGpuError(
+                f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
+            )
+        devices.prove(self._names)
+
+    def _measure_own(self, job: Job, call: Call) -> Any:
+        """Measure the call as the script makes it."""
+        if len(self._names) > 1 and not call.trains:
+            raise NoGpuError(
+                f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
+            )
+        job.meter.phase(BUILD, self._began)
+        params = call.params()
+        before = params if job.variant == BASELINE else self._results.params or params
+        self._events.write(
+            "variant", variant=job.variant, params=params,
+            changes=[asdict(change) for change in changes(before, params)],
+        )  # fmt: skip
+        job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
+        measure = training.as_written if self._spec.requests is None else inference.as_written
+        result = measure(job, call)
+        if self._first and job.meter.samples and job.meter.whole_samples and not self._spec.steps:
+            call_s = job.meter.step_ns * job.meter.steps / job.meter.samples * job.meter.whole_samples / 1e9
+            if said := self._preparation.described(Path(self._text.path).name, call_s):
+                self._events.warning(said)
+        for name, size in devices.peak_memory(self._names).items():
+            job.metric(name, size)
+        if self._evaluates:
+            with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
+                job.metric(FLOPS, flops_per_sample(call))
+        if job.variant != BASELINE and self._spec.evaluate and self._results.begun_count(job.variant) <= 1:
+            self._report_script(job.variant)
+        return result
+
+    def _measure_part(self, call: Call, variant: str) -> None:
+        """Measure a variant of the breakdown, which is made of the call; raise Needless if it is not informative."""
+        job = replace(self._job(variant), taken=call)
+        if reason := skipped(job, variant):
+            raise Needless(reason)
+        if variant != STAGES:
+            self._events.write("variant", variant=variant, params=self._results.params, changes=[])
+        _measure(job, self._meter)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return an error of the script's code while it is measured with what the user can do."""
+        path = Path(self._text.path)
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            return ScriptError(
+                f"A callback or the input of {path.name} ends the process while it is measured, with {error!r}. "
+                "Leave that out."
+            )
+        typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(str(error))
+        if isinstance(error, Exception) and not typed:
+            return ScriptError(script.explained(error, path, self._place))
+        return error
+
+    def _fail_own(self, error: BaseException) -> None:
+        """Record that the script's own variant could not be measured."""
+        own = self._task.script
+        if self.measured:
+            self._events.left_out(own, script.named(error))
+        planned = self._spec.variants
+        if own == BASELINE or (BASELINE not in planned and own in planned) or isinstance(error, NoGpuError):
+            report(self._events, error)
+
+    def _without_plots(self, name: str) -> None:
+        self._events.warning(f"{name} is not in the image: the scripts' plots are left out.")
+
+    def _warn(self, call: Call) -> None:
+        """Warn of other calls, and of what the script has set too late."""
+        tree, name, number = ast.parse(self._text.text), Path(self._text.path).name, self._spec.call
+        if (places := _places_of_fit(tree)) > 1:
+            self._events.warning(
+                f"{name} calls fit in {places} places; call {number} was measured. Choose another with --call."
+            )
+        if any(_places_of_fit(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))):
+            self._events.warning(
+                f"{name} calls fit in a loop; call {number} was measured, without what comes between calls."
+            )
+        late = [
+            f"--env {variable}={value}"
+            for variable, value in os.environ.items()
+            if value != self._environment.get(variable) and _AT_IMPORT.match(variable)
+        ]
+        if late:
+            self._events.warning(
+                f"TensorFlow had been imported when {name} set its environment, which may have no effect. "
+                f"Use {' '.join(late)}."
+            )
+
+    def _report_script(self, variant: str) -> None:
+        baseline, own = self._spec.scripts[BASELINE], self._text
+        names = (Path(each.path).name for each in (baseline, own))
+        diff = difference(baseline.text, own.text, *names)
+        whole = own.text if variant == TUNED else ""
+        self._events.write("script", variant=variant, diff=diff, text=whole, fixes=list(self._task.fixes))
+
+    def _job(self, variant: str) -> Job:
+        return Job(
+            spec=self._spec, events=self._events, meter=self._meter(variant), devices=self._names,
+            strategy=self._strategy, results=self._results, variant=variant,
+        )  # fmt: skip
+
+    def _meter(self, variant: str) -> Meter:
+        spec = self._spec
+        brief = self._task.short or not measures_speed(variant)
+        return Meter(
+            variant,
+            spec=ladder.brief(spec) if brief else spec,
+            events=self._events,
+            synchronise=devices.synchronise,
+            brief=brief,
+            full=spec.full and not brief and spec.requests is None,
+        )
+
+
+def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
+    """Measure a variant of the breakdown until its meter ends it."""
+    serves = job.spec.requests is not None
+    match kind_of(job.variant):
+        case protocol.STAGES:
+            draining.drain_stages(job, meter)
+        case protocol.INPUT_ONLY | protocol.THREADS_PREFIX:
+            draining.drain(job)
+        case protocol.MODEL_ONLY if job.strategy is not None:
+            step_variants.mirrored_batch(job)
+        case protocol.MODEL_ONLY | protocol.HOST_FED | protocol.BATCH_PREFIX:
+            inference.model_only(job) if serves else step_variants.one_batch(job)
+        case protocol.CUSTOM_LOOP:
+            step_variants.custom_loop(job)
+        case protocol.CALLS_PREFIX:
+            step_variants.several_per_call(job)
+        case protocol.WITHOUT_PREFIX:
+            training.ablation(job)
+        case unknown:
+            raise ValueError(f"{unknown} is no variant of the breakdown")
+
+
+def _script_of(task: Task, spec: Spec, results: Results) -> Script:
+    """Return the script that a task runs."""
+    given = spec.scripts.get(task.script, spec.scripts[BASELINE])
+    fixes = ladder.at_sites(spec.fixes, results.sites)
+    return replace(given, text=ladder.applied(given.text, [fixes[name] for name in task.fixes]))
+
+
+def _distributes(script: Script) -> bool:
+    """Return whether a script spreads a batch over several devices by itself."""
+    return "Strategy(" in script.text or "DataParallel(" in script.text
+
+
+def _places_of_fit(tree: ast.AST) -> int:
+    return sum(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "fit"
+        and ast.unparse(node.func.value) != "super()"
+        for node in ast.walk(tree)
+    )
+
+
+def _children_s() -> float:
+    """Return the seconds of CPU that processes took which the script has started and which have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
+    if elsewhere and not trained:
+        return (
+            f"{name} trains in processes that it starts, if at all, and only its own process can be measured. Let it "
+            "call what trains directly, or give the script that those processes run."
+        )
+    if number > 1:
+        return f"{name} calls fit fewer than {number} times. Choose another --call."
+    if trained:
+        text = f"{name} trains in a loop of its own. Mark"
+    else:
+        text = f"{name} ended without a call of fit, evaluate or predict. If it trains in a loop of its own, mark"
+    return (
+        f"{text} the end of each step with a comment line in the loop: `# tfbench: step BATCH_SIZE`, with the number "
+        "of samples."
+    )

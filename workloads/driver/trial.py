@@ -1,0 +1,212 @@
+"""Run one trial: each run of a script in a process of its own, and what earlier ones show decides what runs next.
+
+Standard library only. What dies with its process is a variant, never the trial.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+from workloads.cells import place
+from workloads.driver.ladder import at_sites
+from workloads.driver.processes import Death, End, Processes
+from workloads.driver.remedies import candidates, joins, worth_trying
+from workloads.driver.results import Results, ResultsFile
+from workloads.protocol import (
+    BASELINE,
+    FIXES,
+    TUNED,
+    WORTH,
+    EventWriter,
+    Spec,
+    measures_speed,
+    together,
+)
+
+# Remedies between two readings of the baseline that they are compared with.
+_BETWEEN_REFERENCES = 3
+# A remedy that gains this share of the best one's gain may be the best: it is read again.
+_CONTENDS = 0.9
+# A combination of remedies is what it gains in so many readings at least.
+_CERTAIN = 2
+
+# Remedies of a script, as variants.
+Fixes = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What one process does: it runs a script and measures variants.
+
+    Attributes:
+        script: the variant whose script it runs.
+        variants: what it measures, in order. The script's own is measured in the script's own call; the others, of the
+            breakdown, are made from that call.
+        fixes: the remedies in the script.
+        short: whether the script is measured as briefly as variants of the breakdown.
+    """
+
+    script: str
+    variants: tuple[str, ...]
+    fixes: Fixes = ()
+    short: bool = False
+
+    def text(self) -> str:
+        """Return it as text for a fresh interpreter."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Task:
+        """Read the text of a task."""
+        fields = json.loads(text)
+        return cls(**{**fields, "variants": tuple(fields["variants"]), "fixes": tuple(fields["fixes"])})
+
+
+# Does a task in its own process; writes events.
+Work = Callable[[Task, Spec, EventWriter, Results, End], None]
+
+
+class Trial:
+    """One trial.
+
+    Args:
+        events: of the trial, in the file of `results`.
+        work: does a task.
+        command: starts a fresh interpreter for a task, if forks do not work.
+    """
+
+    def __init__(
+        self, spec: Spec, events: EventWriter, results: ResultsFile, work: Work, command: Sequence[str]
+    ) -> None:
+        self._spec = spec
+        self._events = events
+        self._file = results
+        self._work = work
+        self._processes = Processes(command, results.size, spec.stall_s)
+
+    def run(self) -> Results:
+        """Measure all variants of the spec, or say why not."""
+        spec = self._spec
+        scripts = [each for each in spec.variants if measures_speed(each) and each in spec.scripts]
+        # Made of the baseline's call, and from there in one process.
+        parts = tuple(
+            each for each in spec.variants if not measures_speed(each) and each not in (FIXES, TUNED)
+        )
+        first = [BASELINE] if parts and BASELINE not in scripts else []
+        for script in [*first, *scripts]:
+            own = (script,) if script in spec.variants else ()
+            self._run(Task(script=script, variants=(*own, *(parts if script == BASELINE else ()))))
+        if FIXES in spec.variants:
+            self._race()
+        if TUNED in spec.variants and TUNED not in spec.scripts:
+            self._tune()
+        return self._file.read()
+
+    def _run(self, task: Task) -> Results:
+        """Run a task in a process; what is left after a process has died runs in the next."""
+        pending = task.variants
+        results = self._file.read()
+        while pending and "NoGpuError" not in results.errors:
+            work = replace(task, variants=pending)
+            begun = sum(map(results.begun_count, pending))
+            death = self._processes.run(partial(self._begin, work), work.text())
+            results = self._file.read()
+            if death is None:
+                break
+            running = results.begun if sum(map(results.begun_count, pending)) > begun else ""
+            pending = self._bury(death, running, pending, results)
+            results = self._file.read()
+        return results
+
+    def _begin(self, task: Task, end: End) -> None:
+        """Do a task; called in its process."""
+        self._events.listener = self._file.results.add
+        self._work(task, self._spec, self._events, self._file.results, end)
+
+    def _bury(
+        self, death: Death, running: str, pending: tuple[str, ...], results: Results
+    ) -> tuple[str, ...]:
+        """Record what a death has cost; return the variants that are still to be measured."""
+        script = self._spec.scripts.get(running) or self._spec.scripts.get(BASELINE)
+        text = script.text if script else ""
+        reason = death.sentence(running, place(death.at[0], text, death.at[1]) if death.at else "")
+        lost = [running] if running in pending else [each for each in pending if not results.settled(each)]
+        for variant in lost:
+            if results.settled(variant):
+                # Its windows stand; only the rest of it is missing.
+                self._events.warning(f"{variant}: {reason}")
+            else:
+                self._events.left_out(variant, reason)
+                if variant == BASELINE or BASELINE not in self._spec.variants:
+                    self._events.write("error", type=death.kind, message=reason)
+        after = pending[pending.index(running) + 1 :] if running in pending else ()
+        return tuple(each for each in after if not results.settled(each))
+
+    def _read(self, fixes: Fixes) -> None:
+        """Read the baseline's script with remedies, or as it is, briefly, in a process of its own."""
+        variant = together(fixes) if fixes else BASELINE
+        self._run(Task(script=variant, variants=(variant,), fixes=fixes, short=True))
+
+    def _race(self) -> None:
+        """Read each remedy that answers a part of the baseline's step, and those that may be the best again."""
+        results = self._file.read()
+        fixes = at_sites(self._spec.fixes, results.sites)
+        for name in self._spec.fixes.keys() - fixes.keys():
+            self._events.needless(name, "It changes other calls than the one that is measured.")
+        worth = [name for name, fix in fixes.items() if worth_trying(self._spec, results, fix.answers)]
+        if not worth:
+            self._events.needless(FIXES, "no remedy answers a part of the step here")
+            return
+        # A larger batch changes training: it is tried only if nothing else gains.
+        for larger in (False, True):
+            if not candidates(fixes, self._file.read()):
+                self._compare([(each,) for each in worth if (fixes[each].answers == "batch") == larger])
+        self._compare(self._contenders(self._file.read()))
+
+    def _contenders(self, results: Results) -> list[Fixes]:
+        """Return the remedies that may be the best, by what they gain alone."""
+        gained = candidates(self._spec.fixes, results)
+        best = max(map(results.gain, gained), default=0.0)
+        return [(each,) for each in gained if results.gain(each) >= _CONTENDS * best]
+
+    def _compare(self, compared: Sequence[Fixes]) -> None:
+        """Read combinations of remedies, with the baseline after every few and after the last."""
+        for number, fixes in enumerate(compared, 1):
+            self._read(fixes)
+            if number % _BETWEEN_REFERENCES == 0 or number == len(compared):
+                self._read(())
+
+    def _tune(self) -> None:
+        """Measure tuned: the remedies that together are fastest, each read at least twice."""
+        kept = self._composed() if self._spec.tuned is None else self._spec.tuned
+        if not kept:
+            self._events.needless(TUNED, "no remedy made the script faster")
+            return
+        self._run(Task(script=TUNED, variants=(TUNED,), fixes=kept))
+        if self._spec.tuned is None:
+            self._read(())
+
+    def _composed(self) -> Fixes:
+        """Return the fastest combination of remedies that was read twice; () if none is worth it.
+
+        That is the best alone, with each other that adds to those before it, unless one alone holds up better.
+        """
+        kept: Fixes = ()
+        for name in candidates(self._spec.fixes, self._file.read()):
+            tried = (*kept, name)
+            if kept and joins(name, kept):
+                self._compare([tried])
+            results = self._file.read()
+            if not kept or results.gain(together(tried)) >= WORTH * results.gain(together(kept)):
+                kept = tried
+        if not kept:
+            return ()
+        finalists = dict.fromkeys([kept, *self._contenders(self._file.read())])
+        self._compare([each for each in finalists if self._file.results.read(together(each)) < _CERTAIN])
+        results = self._file.read()
+        certain = [each for each in finalists if results.read(together(each)) >= _CERTAIN]
+        best = max(certain, key=lambda each: results.gain(together(each)), default=())
+        return best if best and results.gain(together(best)) >= WORTH else ()
