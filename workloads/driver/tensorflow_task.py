@@ -80,7 +80,12 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
 
 def do(task: Task, spec: Spec, events: EventWriter, results: Results, end: End, names: Sequence[str]) -> None:
     """Do a task on the devices of these names."""
-    run = ScriptRun(task, spec, events, results, end, names)
+    try:
+        run = ScriptRun(task, spec, events, results, end, names)
+    except ValueError as error:  # remedies that do not go together
+        for variant in task.variants:
+            events.left_out(variant, f"{str(error).capitalize()}.")
+        return
     if run.measured:
         events.write("reading", variant=task.script)
     try:
