@@ -76,7 +76,7 @@ def extra_lock(
         text = "".join(
             f"{name}=={version} \\\n    --hash=sha256:{sha256}\n"
             for name, version, sha256 in sorted(found)
-            if canonicalize_name(name) not in there
+            if name not in there
         )
         partial = scratch / "lock"
         partial.write_text(text, encoding="utf-8")
@@ -90,7 +90,7 @@ def _resolved(
     """Return the name, version and SHA-256 of each wheel that pip would install."""
     (scratch / "constraints.txt").write_text(constraints, encoding="utf-8")
     command = [
-        sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--no-input",
+        sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input",
         "--no-cache-dir", "--disable-pip-version-check", f"--report={scratch / 'report.json'}",
         f"--target={scratch / 'target'}", f"--constraint={scratch / 'constraints.txt'}",
         *wheel_options(python_version), "--", *names,
@@ -106,21 +106,31 @@ def _resolved(
 
 def _found(item: Any) -> tuple[str, str, str]:
     return (
-        item["metadata"]["name"],
+        canonicalize_name(item["metadata"]["name"]),
         item["metadata"]["version"],
         item["download_info"]["archive_info"]["hashes"]["sha256"],
     )
 
 
 def _error(names: Sequence[str], log: str) -> ImageError:
-    unknown = re.search(r"No matching distribution found for (\S+)", log)
-    conflict = "ResolutionImpossible" in log
-    if not (unknown or conflict):
+    missing = re.search(r"No matching distribution found for ([\w.-]+)", log)
+    if not missing and "ResolutionImpossible" not in log:
         return pip_error(log)
+    needed = dict.fromkeys(
+        re.findall(r"^ +.+ depends on ([\w.-]+)", log.partition("conflict is caused by")[2], re.M)
+    )
+    # Of each version that pip has tried the same one is missing, or each needs another version of what the image has.
+    absent = missing[1].rstrip(".") if missing else next(iter(needed), "") if len(needed) == 1 else ""
+    if absent and canonicalize_name(absent) not in {
+        canonicalize_name(Requirement(name).name) for name in names
+    }:
+        return ImageError(
+            f"{', '.join(names)} cannot be added to the image: there is no wheel of {absent}, which it needs.",
+            hint=f"If you trust its source, build one: pip wheel --no-deps {absent} -w wheels. Then run this again with "
+            "PIP_FIND_LINKS=$PWD/wheels in the environment.",
+        )
     reason = (
-        f"pip finds no wheel of {unknown[1].rstrip('.')}"
-        if unknown
-        else "their versions do not go with the image's"
+        f"pip finds no wheel of {absent}" if absent else "their versions do not go with those of the image"
     )
     return ImageError(
         f"{', '.join(names)} cannot be added to the image: {reason}.",

@@ -45,7 +45,9 @@ def _of_import(error: Exception, text: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _WITH.format(distribution(str(error.name).partition(".")[0]))
+            + _WITH.format(
+                f"{distribution(str(error.name).partition('.')[0])} (or auto: what the script imports)"
+            )
         )
     if isinstance(error, ImportError) and text.startswith("sklearn needs"):
         return f"Use xgboost.train, or {_WITH.format('scikit-learn')}"
@@ -92,6 +94,9 @@ def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
+    named = str(error.filename or "") if isinstance(error, OSError) else ""
+    if isinstance(error, FileNotFoundError) and named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
+        return "It is a path in the container, and neither the script nor a library has made it there."
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
