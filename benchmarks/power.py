@@ -27,9 +27,10 @@ from scipy.stats import binomtest
 from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
-from harness.analysis.stats import LEVEL, Gap, gap, narrow_enough, sample, t_quantile
+from harness.analysis.stats import LEVEL, Gap, gap, sample
 from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
+from harness.intervals import half_width, t_quantile
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.recording import EXTRACT_SUFFIX, open_run, read_extract_file
 from tests.recordings import DATA, NAMES, recording
@@ -174,7 +175,7 @@ def generated(noise: float, count: int | None, random: np.random.Generator) -> E
 def trials_needed(values: Sequence[float], profile: Profile) -> int:
     """Return the number of trials after which a run of the profile stops."""
     for count in range(profile.trials, profile.max_trials):
-        if narrow_enough(values[:count], profile.target_interval):
+        if half_width(values[:count]) <= profile.target_interval:
             return count
     return profile.max_trials
 

@@ -24,8 +24,8 @@ import psutil
 import typer
 
 from benchmarks.tables import markdown
-from harness.analysis.stats import estimate
 from harness.engines import Container
+from harness.intervals import estimate
 from harness.model.platform import Gpu
 from harness.model.run import Options
 from harness.paths import paths_here
@@ -121,8 +121,10 @@ def training(options: Options) -> Iterator[Training]:
             analysis_window_s=0.0, analysis_variant_s=0.0,
         )  # fmt: skip
         prepared.folder.create(prepared.run)
-        folder = prepared.folder.open_trial(job.planned, endless)
-        container = prepared.engine.start(replace(job.container, out=folder.out))
+        folder = prepared.folder.open_trial(job.planned)
+        session = prepared.folder.session(job.planned.id)
+        container = prepared.engine.start(replace(job.container, out=session))
+        prepared.folder.announce(job.planned, endless, container.seen)
         while not read_log(folder.events).windows:
             if container.poll() is not None:
                 raise RuntimeError(f"the workload ended early: {container.log()}")

@@ -30,6 +30,7 @@ _WEAK = re.compile(
     "([a-z0-9]*(token|pass|pwd|auth|cookie|session|key))|keys|tokens?|pw|creds?|sas|sid|pat|dsn|otp|pin|salt|cert|pem|"
     "authorization|cookies|sessionid|signature|sig|login|cred"
 )
+_OF_OTHERS = ("mode", "type", "method", "format", "count", "size", "dim", "len", "length", "ttl", "timeout")
 # In a text, what has such a name is mostly something else.
 _LOOSE = re.compile("(key|keys|session|pin|salt|sid|sig|cert|login|pass)$", re.IGNORECASE)
 _HARMLESS = re.compile(r"[-+]?[\d.]{0,5}(e[-+]?\d+)?|true|false|yes|no|on|off|none|null|auto", re.IGNORECASE)
@@ -61,6 +62,8 @@ def names_secret(name: str, value: str = "") -> bool:
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     if _STRONG.search("".join(words)):
         return True
+    if words and words[-1] in _OF_OTHERS:
+        return False
     return any(_WEAK.fullmatch(word) for word in words) and not (value and _HARMLESS.fullmatch(value))
 
 
@@ -71,7 +74,8 @@ def without_secrets(text: str) -> str:
         name, value = found["name"], found["value"]
         loose = _LOOSE.search(name) and not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
         mixed = len(value) >= _SHORTEST_OTHER and re.search(r"\d", value)
-        return f"{name}={HIDDEN}" if names_secret(name, value) and (mixed or not loose) else found[0]
+        meant = value.strip(".") and names_secret(name, value)  # not as in a hint
+        return f"{name}={HIDDEN}" if meant and (mixed or not loose) else found[0]
 
     return _PAIR.sub(pair, _FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
 

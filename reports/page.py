@@ -86,7 +86,7 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {devices[trial.device]}"
         if trial.status is not Status.OK:
-            title += f" ({trial.status.value}, trial {trial.id})"
+            title += f" ({trial.status.told}, trial {trial.id})"
         id_ = f"figure-telemetry-{number}"
         built.append(telemetry_figure(trial, id_, title, points=points, power_limit_w=limit_w))
     for trial in analysis.run.trials:

@@ -1,7 +1,8 @@
 """Fakes of the engine, telemetry source and progress interfaces.
 
-A fake container follows a Script: each poll writes the next piece of its event file; after the last piece it exits
-or hangs. A lost engine stays lost: every call on its containers fails.
+A fake container serves trials, each by a Script: each poll writes the next piece of its event file. After the last
+piece it waits for the next trial if that is an "end", else it exits or hangs. A lost engine stays lost: every call on
+its containers fails.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from harness.progress import Task
 from harness.telemetry import GapSink, Sample, Target
-from workloads.protocol import BASELINE
+from workloads.protocol import BASELINE, NEXT
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
 
@@ -48,7 +49,7 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
         line("variant", variant=name, params={"batch_size": 32}, changes=[]) for name in variants
     )
     windows = "".join(window_line(samples_per_s, index, name) for index in range(2) for name in variants)
-    return (begin, windows, line("end"))
+    return (begin, windows, line("end", code=0))
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
@@ -61,11 +62,11 @@ class Script:
 
     Attributes:
         writes: pieces of the event file, one per poll.
-        code: exit code after the last piece; None to hang.
+        code: exit code after the last piece, unless that ends the trial; None to hang.
         raises: poll number, from 0 -> exception to raise; after an EngineError the engine is lost unless it `answers`.
         start_error: exception raised when the container is started, or None.
-        on_start: called with the container's out folder when it starts.
-        may_exit: whether it may exit after its last piece.
+        on_start: called with the trial's out folder when it starts.
+        may_exit: whether the trial may end.
     """
 
     writes: tuple[str, ...] = field(default_factory=good_events)
@@ -83,8 +84,9 @@ class Script:
 class FakeContainer:
     number: int
     spec: ContainerSpec
-    script: Script
     engine: FakeEngine
+    script: Script = field(default_factory=Script)
+    trial: str = ""
     killed: bool = False
     removed: bool = False
     pid: int | None = None
@@ -95,22 +97,47 @@ class FakeContainer:
     def id(self) -> str:
         return f"fake-{self.number}"
 
+    @property
+    def out(self) -> Path:
+        return self.spec.out / self.trial if self.serves else self.spec.out
+
+    @property
+    def serves(self) -> bool:
+        return (self.spec.out / NEXT).exists()
+
     def poll(self) -> Exit | None:
         self.engine.answer()
+        name = (self.spec.out / NEXT).read_text(encoding="utf-8") if self.serves else self.spec.trial_id
+        if name != self.trial and (self.out / "spec.json").exists():
+            self.trial, self.polls, self.script = name, 0, self.engine.next_script(name)
+            if self.script.on_start is not None:
+                self.script.on_start(self.out)
+        elif name != self.trial:
+            return self.exit
         number, self.polls = self.polls, self.polls + 1
         if number in self.script.raises:
             error = self.script.raises[number]
             self.engine.lost = isinstance(error, EngineError) and not self.script.answers
             raise error
-        if number < len(self.script.writes):
+        last = len(self.script.writes) - 1
+        if number == last and not self.script.may_exit():
+            self.polls -= 1
+        elif number <= last:
             try:
-                with (self.spec.out / "events.jsonl").open("a", encoding="utf-8") as file:
+                with (self.out / "events.jsonl").open("a", encoding="utf-8") as file:
                     file.write(self.script.writes[number])
             except OSError:  # the disk is full
                 self.exit = Exit(code=1, out_of_memory=False)
-        elif self.script.code is not None and self.exit is None and self.script.may_exit():
+        elif self.script.code is not None and self.exit is None and not (self.serves and self.ended):
             self.exit = Exit(code=self.script.code, out_of_memory=self.script.out_of_memory)
         return self.exit
+
+    @property
+    def ended(self) -> bool:
+        return '"kind": "end"' in "".join(self.script.writes[-1:])
+
+    def seen(self, text: str) -> str:
+        return text
 
     def log(self) -> str:
         self.engine.answer()
@@ -132,9 +159,9 @@ class FakeEngine:
 
     def __init__(self, *scripts: Script) -> None:
         self.containers: list[FakeContainer] = []
+        self.started: list[str] = []
         self.lost = False
         self._scripts = scripts or (Script(),)
-        self._starts = 0
 
     def answer(self) -> None:
         if self.lost:
@@ -145,24 +172,26 @@ class FakeEngine:
         return [container for container in self.containers if not container.removed]
 
     @property
-    def started(self) -> list[str]:
-        return [container.spec.trial_id for container in self.containers]
-
-    @property
     def info(self) -> EngineInfo:
         return EngineInfo(name="fake", version="1", isolated=True)
 
+    @property
+    def script(self) -> Script:
+        """The script of the next trial."""
+        return self._scripts[min(len(self.started), len(self._scripts) - 1)]
+
+    def next_script(self, trial: str) -> Script:
+        script = self.script
+        self.started.append(trial)
+        return script
+
     def start(self, spec: ContainerSpec) -> Container:
         self.answer()
-        script = self._scripts[min(self._starts, len(self._scripts) - 1)]
-        self._starts += 1
-        if script.start_error is not None:
-            raise script.start_error
-        container = FakeContainer(len(self.containers), spec, script, self)
-        self.containers.append(container)
-        if script.on_start is not None:
-            script.on_start(spec.out)
-        return container
+        if (error := self.script.start_error) is not None:
+            self.started.append("")
+            raise error
+        self.containers.append(FakeContainer(len(self.containers), spec, self))
+        return self.containers[-1]
 
     def remove_stale(self) -> None:
         pass

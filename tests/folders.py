@@ -8,9 +8,8 @@ import numpy as np
 
 from harness.model.run import Run, Series, Status, Trial
 from harness.run.json_values import to_plain
-from harness.run.store import RunFolder
+from harness.run.store import RunFolder, session_of
 from tests.fakes import line, start_line
-from workloads.protocol import Spec
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> Path:
@@ -26,12 +25,13 @@ def write_run(path: Path, run: Run) -> RunFolder:
     folder.create(run)
     planned = {item.id: item for item in run.planned}
     for trial in run.trials:
-        files = folder.open_trial(planned[trial.id], Spec(scripts={}, variants=planned[trial.id].variants))
+        files = folder.open_trial(planned[trial.id])
         files.events.write_text(events(trial), encoding="utf-8")
         for series in trial.telemetry:
             write_series(files.telemetry, series)
         if trial.status is not Status.INTERRUPTED:
             folder.close_trial(trial, "")
+        folder.settle(session_of(trial.id))
     if run.ended:
         folder.close()
     return folder

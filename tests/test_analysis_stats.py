@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.stats import Gap, estimate, gap, narrow_enough, ratio, sample
+from harness.analysis.stats import Gap, gap, ratio, sample
 from harness.analysis.sweeps import may_be_best
+from harness.intervals import estimate, half_width
 from harness.model.analysis import Estimate
 from harness.model.run import Point
 
@@ -127,5 +128,7 @@ def test_intervals_contain_the_median_and_scale_with_the_unit(values: list[float
     [([], 0.5, False), ([100.0], 0.5, False), ([100.0] * 3, 1e-9, True),
      ([99.0, 100.0, 101.0], 0.026, True), ([99.0, 100.0, 101.0], 0.024, False)],
 )  # fmt: skip
-def test_narrow_enough_compares_the_half_width(values: list[float], target: float, enough: bool) -> None:
-    assert narrow_enough(values, target) is enough
+def test_half_widths_are_infinite_without_an_interval(
+    values: list[float], target: float, enough: bool
+) -> None:
+    assert (half_width(values) <= target) is enough

@@ -19,11 +19,10 @@ from harness.fleet.node_worker import kind
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
 from harness.model.run import Options, Status
 from harness.progress import Silent
-from harness.run.store import RunFolder, read_run
+from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import cpu_run
 from tests.conftest import ROOT
 from tests.fakes import RecordingProgress, good_events
-from workloads.protocol import Spec
 
 
 def node(key: str, *, kind: str = "one kind") -> Node:
@@ -51,10 +50,11 @@ IDS = [trial.id for trial in RUN.planned]
 def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
     planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
-    trial = folder.open_trial(planned, Spec(scripts={}))
+    trial = folder.open_trial(planned)
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     message = "" if status is Status.OK else "It failed."
     folder.close_trial(replace(planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=2), "log")
+    folder.settle(session_of(planned.id))
     note = f"{planned.id}: {status}. {message}" if message else ""
     return Written(folder=f"trials/{planned.id}", files=read_files(trial.path), note=note)
 

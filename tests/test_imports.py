@@ -29,6 +29,7 @@ OTHERS: Mapping[str, str] = {
     "workloads.components": "keras numpy tensorflow",
     "workloads.driver": "keras numpy tensorflow",
     "harness": "msgspec platformdirs",
+    "harness.intervals": "numpy scipy",
     "harness.model": "msgspec numpy",
     "harness.analysis": "msgspec numpy scipy",
     "harness.telemetry": "numpy psutil pynvml",

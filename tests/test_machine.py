@@ -27,7 +27,6 @@ from harness.progress import Silent
 from harness.run.json_values import from_plain
 from harness.run.plan import machine_trials, soak_trials
 from harness.run.resolve import resolve
-from harness.run.runner import Stopping
 from harness.run.trial_container import spec_for
 from harness.system.doctor_checks import device_check, disk_checks, examine, prove_device
 from harness.system.machine import host_facts, system_description
@@ -255,20 +254,6 @@ def test_enough_trials_remain_and_slow_workloads_on_a_steady_host_count(speeds, 
     *others, last = run_with([1.0] * 4).trials
     slower = tuple(replace(each, samples=each.samples // 2) for each in last.windows)
     assert slow_trials((*others, replace(last, windows=slower))) == {}
-
-
-def test_the_trial_is_repeated_at_most_twice() -> None:
-    profile = replace(PROFILES["quick"], target_interval=1.0)
-    run = run_with([1.0, 0.7, 1.0, 1.0, 1.0, 1.0])
-    stopping = Stopping(profile)
-    ran = []
-    for index, (planned, trial) in enumerate(zip(run.planned, run.trials, strict=True)):
-        if stopping.should_run(planned):
-            stopping.add(planned, trial)
-            ran.append(index)
-    assert ran == [0, 1, 2, 3], (
-        "one slow trial of three is repeated once, although its interval is narrow enough"
-    )
 
 
 LSCPU = """#!/bin/sh

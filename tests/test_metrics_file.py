@@ -71,7 +71,8 @@ def test_state_of_a_run(prepared: Prepared, tmp_path: Path) -> None:
     with live_metrics(path, prepared.folder, prepared.run, progress, FAST_S) as on_trial_end:
         assert on_trial_end
         job = prepared.jobs[0]
-        prepared.folder.open_trial(job.planned, job.spec)
+        prepared.folder.open_trial(job.planned)
+        prepared.folder.announce(job.planned, job.spec, str)
         now = wait_for(path, lambda it: "tfbench_trial_seconds" in it)
         labels, seconds = now["tfbench_trial_seconds"]
         assert (labels["trial"], labels["device"]) == (job.planned.id, "cpu")

@@ -16,7 +16,7 @@ from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
 from harness.model.analysis import CaveatKind
 from harness.model.run import DataInfo, Options, Run, Status
-from harness.model.workload import BESIDE
+from harness.model.workload import BESIDE, FileState
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
@@ -195,6 +195,16 @@ def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
     assert printed.code == 2, printed.err
 
 
+class Lines(Silent):
+    """Keeps the lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
 class Environment:
     def __init__(self, folder: Path) -> None:
         self.file = script(folder, "good", "keras.datasets.mnist")
@@ -212,7 +222,7 @@ class Environment:
     def prepare(self, resolved: Resolved | None = None) -> Prepared:
         """Prepare a run and create its folder, as if it was interrupted before its first trial ended."""
         prepared = session.prepare(resolved or resolve(self.options), self.paths, Silent())
-        prepared.folder.create(prepared.run)
+        prepared.folder.create(prepared.run, prepared.files)
         return prepared
 
 
@@ -286,13 +296,13 @@ def test_resume_uses_the_stored_plan(environment):
     [
         (lambda one: setattr(one, "image", replace(one.image, digest="sha256:9")), "images"),
         (lambda one: setattr(one, "data", replace(one.data, kind="real", sha256="9")), "data"),
-        (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "scripts and mounted files"),
+        (lambda one: one.file.write_text(one.file.read_text() + "\n# mended\n"), "good.py"),
     ],
 )
 def test_resume_is_rejected_if_inputs_changed(environment, change, named):
     path = environment.prepare().folder.path
     change(environment)
-    with pytest.raises(StoreError, match=f": {named}[.] .*tart a new run"):
+    with pytest.raises(StoreError, match=f": {named}[.] .*start a new run"):
         session.resume(path, environment.paths, Silent())
 
 
@@ -329,3 +339,75 @@ def test_the_scripts_imports_are_added_with_their_versions(environment, tmp_path
     made = session.prepare(resolve(options), environment.paths, Silent())
     assert made.manifest.options.packages == ("frames==1.2",)
     assert "--with" in requested_resources(made.run, made.manifest.options)
+
+
+NEIGHBOURS = {
+    "helper.py": "X = 1", "data/read.csv": "1", "data/large.csv": "2", "unread.csv": "3", "other.py": "",
+    "gone.txt": "", "run.log": "Engine:", ".train.py.swp": "",
+}  # fmt: skip
+# What happens beside a script during a run.
+LATER = {
+    "run.log": "Engine: local\nTrial 1", "nohup.out": "x", ".train.py.swp": "b0VIM",
+    ".ipynb_checkpoints/good-checkpoint.py": "", "__pycache__/helper.cpython-311.pyc": "x", "report.html": "<html>",
+    "run.prom": "x 1", "other.py": "Y = 2", "unread.csv": "4",
+}  # fmt: skip
+
+
+def interrupted(environment: Environment, opened: str | None) -> Path:
+    """Return the folder of a run of which one trial has ended that opened these files."""
+    home = write_files(environment.file.parent, NEIGHBOURS)
+    prepared = environment.prepare()
+    planned = next(job.planned for job in prepared.jobs if job.planned.workload == "good")
+    folder = prepared.folder.open_trial(planned, prepared.jobs[-1].spec)
+    measured = builders.cpu_run(trials=1).trials[0]
+    events = ['{"kind":"start"}', '{"kind":"end"}', ""]
+    folder.events.write_text("\n".join(events))
+    if opened is not None:
+        (folder.out / "opened.txt").write_text(opened)
+    prepared.folder.close_trial(
+        replace(
+            measured, id=planned.id, workload="good", device="cpu", index=planned.index, status=Status.OK
+        ),
+        "log",
+    )
+    write_files(home, LATER)
+    (home / "gone.txt").unlink()
+    return prepared.folder.path
+
+
+def test_resume_lists_neighbours_that_no_trial_has_read(environment):
+    path = interrupted(environment, "good.py\nhelper.py\ndata/read.csv\nunchanged\n")
+    told = Lines()
+    session.resume(path, environment.paths, told)
+    line = next(line for line in told.lines if "good.py" in line)
+    assert all(name in line for name in ("run.log", "nohup.out", "other.py", "and 1 more"))
+
+
+@pytest.mark.parametrize("name", ["good.py", "helper.py", "data/read.csv"])
+def test_resume_is_refused_for_what_a_trial_has_read(environment, name):
+    path = interrupted(environment, "helper.py\ndata/read.csv\n")
+    file = environment.file.parent / name
+    file.write_text(file.read_text() + "\n")
+    with pytest.raises(StoreError, match=f"started: {name}[.]"):
+        session.resume(path, environment.paths, Silent())
+    file.unlink()
+    if name != "good.py":
+        with pytest.raises(StoreError, match=f"started: {name}[.]"):
+            session.resume(path, environment.paths, Silent())
+
+
+@pytest.mark.parametrize("opened", [None, "/\n"])
+def test_resume_is_refused_where_nobody_knows_what_was_read(environment, opened):
+    path = interrupted(environment, opened)
+    with pytest.raises(StoreError, match=r"started: .*run\.log"):
+        session.resume(path, environment.paths, Silent())
+
+
+def test_a_file_is_the_same_by_content_or_by_time():
+    whole, touched = (
+        FileState(content="a", size=1, changed_ns=1),
+        FileState(content="a", size=1, changed_ns=2),
+    )
+    large = FileState(content="1 1", size=1, changed_ns=1)
+    assert whole.same(touched) and whole.same(large) and not touched.same(large) and not whole.same(None)
+    assert session.changed_files({"a": whole, "b": whole}, {"a": touched, "c": whole}) == ["b", "c"]

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.defaults import PROFILES, Profile
-from harness.errors import EngineError, Interrupted, StoreError
+from harness.errors import BusyError, EngineError, Interrupted, StoreError
 from harness.model.run import PlannedTrial, Point, Run, Status, Trial, Window
 from harness.run.plan import plan_trials
-from harness.run.runner import Runner, Stopping
+from harness.run.runner import Runner
+from harness.run.stopping import Stopping
 from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
 from reports.messages import banners
@@ -134,6 +135,13 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
         assert trial.sampling["ticks"] >= 3
 
 
+NOTICES = (
+    "2026-11-26 16:20:33.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.\n"
+    "I0000 00:00:1732637000.1 1 cuda_executor.cc:1] could not open file\n"
+    "To enable the following instructions: AVX2, in other operations, rebuild TensorFlow.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("script", "status", "expected"),
     [
@@ -150,6 +158,13 @@ def test_telemetry_is_sampled_while_the_container_runs(bench):
             Status.FAILED,
             "bad seed",
         ),
+        (
+            Script(writes=(start_line(),), code=1, log=f"OSError: bad descriptor\n{NOTICES}"),
+            Status.FAILED,
+            "It is: OSError: bad descriptor",
+        ),
+        (Script(writes=(start_line(),), code=135), Status.FAILED, "(SIGBUS)"),
+        (Script(writes=(start_line(),), code=-7), Status.FAILED, "/dev/shm"),
     ],
 )
 def test_failed_trial_does_not_affect_the_others(bench, script, status, expected):
@@ -159,7 +174,7 @@ def test_failed_trial_does_not_affect_the_others(bench, script, status, expected
     assert expected in broken.message
     assert len(broken.windows) == "".join(script.writes).count('"window"'), "earlier windows are kept"
     (line,) = bench.progress.lines
-    assert f"mlp.cpu.1: {status.value}." in line
+    assert line.startswith(f"mlp.cpu.1 {status.told}.")
     assert bench.engine.left_behind == []
 
 
@@ -246,6 +261,26 @@ def test_a_run_that_goes_on_is_told_from_one_that_was_cut_short(bench):
     assert after == []
     assert {len(run.trials) for run in read} == {0, 1, 2, 3}
     assert {trial.status for run in read for trial in run.trials} == {Status.OK}
+
+
+def test_a_run_has_one_process_at_a_time(bench):
+    caught: list[BaseException] = []
+
+    def second() -> str:
+        if not caught:
+            try:
+                with RunFolder(bench.folder.path).going_on():
+                    pass
+            except BusyError as error:
+                caught.append(error)
+        return ""
+
+    bench.ending = second
+    run_all(bench)
+    assert len(caught) == 1
+    with bench.folder.going_on():  # until it ends
+        assert bench.read().goes_on
+    assert not bench.read().goes_on
 
 
 def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):
@@ -340,10 +375,11 @@ def trial(samples_per_s: float, seconds=1.0, variant=BASELINE, status=Status.OK)
 
 
 def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) -> int:
+    pending = [planned(index) for index in range(len(values))]
     for index, value in enumerate(values):
-        if not stopping.should_run(planned(index)):
+        if stopping.next(pending[index:]) is None:
             return index
-        stopping.add(planned(index), trial(value, seconds))
+        stopping.add(pending[index], trial(value, seconds))
     return len(values)
 
 
@@ -363,31 +399,41 @@ def test_repeats_until_interval_is_narrow_or_budget_is_spent(values, seconds, tr
     assert run_trials(Stopping(PROFILE), values, seconds) == trials
 
 
-def test_budget_is_shared_but_devices_stop_separately():
+def test_time_goes_where_the_interval_is_widest():
     stopping = Stopping(PROFILE)
-    noisy = iter([500.0, 1500.0, 900.0, 3000.0, 700.0, 1200.0, 800.0])
-    ran = []
-    for index in range(7):
-        for device, value in (("cpu", 1000.0), ("gpu0", next(noisy))):
-            if stopping.should_run(planned(index, device)):
-                ran.append((device, index))
-                stopping.add(planned(index, device), trial(value))
-    assert [item for item in ran if item[0] == "cpu"] == [("cpu", 0), ("cpu", 1), ("cpu", 2)]
-    assert len([item for item in ran if item[0] == "gpu0"]) == 7
+    noisy = [500.0, 1500.0, 900.0, 3000.0, 700.0, 1200.0, 800.0]
+    speeds = {"cpu": [1000.0] * 7, "gpu0": [1000.0, 1100.0, 900.0, *[1000.0] * 4], "gpu1": noisy}
+    pending = [planned(index, device) for index in range(7) for device in speeds]
+    ran: list[PlannedTrial] = []
+    while (chosen := stopping.next(pending)) is not None:
+        pending.remove(chosen)
+        ran.append(chosen)
+        stopping.add(chosen, trial(speeds[chosen.device][chosen.index]))
+    assert [each.device for each in ran[:9]] == [*speeds] * 3, "rounds first"
+    assert {each.device for each in ran[9:]} == {"gpu0", "gpu1"}
+    assert [each.device for each in ran[9:12]] == ["gpu1"] * 3
+    assert len([each for each in ran if each.device == "gpu1"]) == 7
+
+
+def test_variants_of_one_trial_are_as_narrow_as_the_widest():
+    stopping = Stopping(PROFILE)
+    for index, speed in enumerate([1000.0, 1500.0, 700.0]):
+        tuned = trial(speed, variant=TUNED).windows
+        stopping.add(planned(index), replace(trial(1000.0), windows=(*trial(1000.0).windows, *tuned)))
+    assert stopping.next([planned(3)]) is not None
+    assert stopping.widest == stopping.width(planned(3)) > PROFILE.target_interval
 
 
 @pytest.mark.parametrize("trials", [1, 3])
 def test_failed_long_and_other_trials(trials):
     stopping = Stopping(replace(PROFILE, trials=trials))
     for index in range(trials):
-        assert stopping.should_run(planned(index))
-        stopping.add(planned(index), trial(1000, status=Status.FAILED))
-    assert not stopping.should_run(planned(trials)), "further trials would be wasted"
+        assert stopping.next([planned(index)])
+        stopping.add(planned(index), replace(trial(1000, status=Status.FAILED), windows=()))
+    assert not stopping.next([planned(trials)]), "further trials would be wasted"
     stopping = Stopping(replace(PROFILE, trials=3, max_trials=3))
     assert run_trials(stopping, [1000, 2000, 500], 1e6) == 3, "as many long ones as were asked for"
     stopping = Stopping(PROFILE)
     for index in range(3):
         stopping.add(planned(index, variants=(TUNED,)), trial(1000, variant=TUNED))
-    assert not stopping.should_run(planned(3, variants=(TUNED,))), (
-        "without baseline the first variant decides"
-    )
+    assert not stopping.next([planned(3, variants=(TUNED,))]), "without baseline, tuned decides"

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Status.OK) -> None:
-    trial = folder.open_trial(planned, SPEC)
+    trial = folder.open_trial(planned)
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n1,50.0\n2,\n", encoding="utf-8")
     folder.close_trial(trial_record(planned, status), "last words\n")
@@ -56,7 +56,7 @@ def write_trial(folder: RunFolder, planned: PlannedTrial, status: Status = Statu
 
 def test_trial_without_record_is_interrupted(folder):
     write_trial(folder, RUN.planned[0])
-    trial = folder.open_trial(RUN.planned[1], SPEC)
+    trial = folder.open_trial(RUN.planned[1])
     trial.events.write_text("".join(good_events()[:-1]) + '{"kind": "en', encoding="utf-8")
     (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\n7,50.0\n9,60.", encoding="utf-8")
     run = read_run(folder.path)
@@ -80,8 +80,11 @@ def test_a_lost_trial_is_missed(tmp_path):
     run = replace(cpu_run(trials=2), ended=True)
     folder = write_run(tmp_path / "run", run)
     assert not read_run(folder.path).unfinished
-    shutil.rmtree(folder.trial(run.planned[0].id).path)
-    assert read_run(folder.path).unfinished
+    for trial in reversed(run.planned):  # also one that need not have run
+        shutil.copytree(folder.path, tmp_path / trial.id)
+        shutil.rmtree(RunFolder(tmp_path / trial.id).trial(trial.id).path)
+        assert read_run(tmp_path / trial.id).unfinished
+        assert RunFolder(tmp_path / trial.id).trial(trial.id).path.exists() is False
 
 
 def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
@@ -166,7 +169,7 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
     first, second = read_run(folder.path).trials
     assert (first.status, second.status) == (Status.BAD_EVENTS, Status.OK)
     assert "damaged" in first.message
-    again = folder.open_trial(RUN.planned[0], SPEC)
+    again = folder.open_trial(RUN.planned[0])
     assert not os.path.lexists(again.record)
     assert not again.events.exists()
     assert list(again.telemetry.iterdir()) == []

@@ -18,8 +18,8 @@ from harness.analysis import analyse
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
 from harness.model.comparison import Extract
-from harness.run.runner import Stopping
 from harness.run.scripts import check_params, read_workloads
+from harness.run.stopping import Stopping
 from harness.run.store import read_run
 from tests.comparisons import again, whole
 from tests.conftest import ROOT
@@ -114,7 +114,7 @@ def test_simulated_runs_stop_after_the_same_trial_as_real_ones(noise: float) -> 
         stopping = Stopping(profile)
         count = 0
         for index, value in enumerate(values):
-            if not stopping.should_run(planned(index)):
+            if stopping.next([planned(index)]) is None:
                 break
             stopping.add(planned(index), trial(value * 1e6))
             count += 1

@@ -260,6 +260,25 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm"])
+def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, place: str) -> None:
+    (tmp_path / "out").mkdir()
+    with tempfile.NamedTemporaryFile("w", dir=place, suffix=".csv") as neighbour:
+        neighbour.write("old")
+        neighbour.flush()
+        name = Path(neighbour.name).name
+        code = f"cd {FILE_DIR}; cat {name}; echo new > {name}; echo 1 > {place}/{name} && cat {place}/{name}"
+        spec = container_spec(
+            image=image(sys.executable),
+            command=("sh", "-c", code),
+            out=tmp_path / "out",
+            mounts=(Mount(container=FILE_DIR, host=Path(place)),),
+        )
+        _, log = run_to_end(LocalEngine(protects=True), spec, 60)
+        assert log.startswith("old") and log.endswith("1\n") and "Read-only file system" in log
+        assert Path(neighbour.name).read_text() == "old"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("protects", [True, False])
 def test_local_engine(home: Path, temporary: Path, protects: bool) -> None:
@@ -298,16 +317,22 @@ def test_a_user_who_is_not_root_has_the_same_protection(reachable: Path) -> None
     (home / "a").chmod(0o666)
     home.chmod(0o777)
     before = tree(home)
-    folders = {"tmp": f"{reachable}/tmp", "writable": [f"{reachable}/out"], "visible": [str(home)]}
+    folders = {
+        "tmp": f"{reachable}/tmp",
+        "writable": [f"{reachable}/out"],
+        "visible": [str(home)],
+        "shown": [],
+    }
     code = (
         f"cd {home}; cat a; echo > a; echo > new; touch a; chmod 600 a; mv a b; rm -f a; mount -o remount,rw {home}; "
-        f"echo 1 > {reachable}/out/written; echo 2 > /tmp/written; echo 3 > /dev/shm/written; id -u"
+        f"echo 1 > {reachable}/out/written; echo 2 > /tmp/written; echo 3 > /dev/shm/written; id -u; "
+        "echo 800 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj"
     )
     command = ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code]
     user = 65534 if os.getuid() == 0 else os.getuid()
     privileged = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
     told = subprocess.run(command, capture_output=True, text=True, check=False, **privileged)
-    assert told.stdout == f"old{user}\n", told.stderr
+    assert told.stdout == f"old{user}\n800\n", told.stderr
     assert tree(home) == before
     assert (reachable / "out/written").read_text() == "1\n"
     assert (reachable / "tmp/written").read_text() == "2\n"

@@ -16,6 +16,7 @@ import pytest
 
 from harness.run.catalogue import folder_sha256
 from harness.run.events import read_log
+from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.driver import ladder, script
 from workloads.driver.ladder import Needless, measure_each, report
@@ -31,6 +32,7 @@ from workloads.protocol import (
     INPUT_ONLY,
     LONGEST_MESSAGE,
     MODEL_ONLY,
+    OPENED,
     RUN_EAGERLY,
     STAGES,
     WITHOUT_COPY,
@@ -190,6 +192,62 @@ def test_a_large_file_and_a_folder_elsewhere_can_be_written_too(run: Run, tmp_pa
     assert (home / "large.bin").stat().st_size == (home / "larger.bin").stat().st_size == 40 << 20
 
 
+READS = """
+import os, subprocess, ctypes
+import helper
+open("data/python.csv").read()
+os.close(ctypes.CDLL(None).open(b"native.csv", os.O_RDONLY))
+subprocess.run(["cat", "child.csv"], stdout=subprocess.DEVNULL)
+os.close(ctypes.CDLL(None).open(b"large.bin", os.O_RDONLY))
+open("to-linked").read()
+open("new.csv", "w").write("1")
+os.listdir("data"); os.stat("stated.csv")
+"""
+
+
+def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    names = [
+        "data/python.csv",
+        "native.csv",
+        "child.csv",
+        "linked.csv",
+        "stated.csv",
+        "unread.csv",
+        "data/unread.csv",
+    ]
+    write_files(
+        home,
+        {
+            **dict.fromkeys(names, "1"),
+            "helper.py": "",
+            "unused.py": "",
+            "__pycache__/helper.cpython-311.pyc": "x",
+        },
+    )
+    for name in ("large.bin", "unread.bin"):
+        with (home / name).open("wb") as file:
+            file.truncate(40 << 20)
+    (home / "to-linked").symlink_to("linked.csv")
+    (home / "train.py").write_text(READS)
+    opened = tmp_path / "opened.txt"
+    code = (
+        "import os, sys; from workloads.driver import script; from workloads.protocol import Script\n"
+        "for _ in range(2):\n"
+        "    if (child := os.fork()) == 0:\n"
+        "        script.run(Script(path=sys.argv[1], text=open(sys.argv[1]).read()), (), {})\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, home / "train.py"], check=True, cwd=ROOT,
+        env={**os.environ, OPENED: str(opened), "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    read = {"helper.py", "data/python.csv", "native.csv", "child.csv", "large.bin", "linked.csv"}
+    lines = opened.read_text().splitlines()
+    assert set(lines) == read and len(lines) == len(read)
+
+
 @pytest.mark.parametrize(
     ("text", "message", "advice"),
     [
@@ -216,6 +274,9 @@ def test_a_large_file_and_a_folder_elsewhere_can_be_written_too(run: Run, tmp_pa
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
         ("open('mine/a.csv')", "No such file", "from the script's folder"),
         ("import os\nos.listdir('/data/mine')", "No such file", "add --mount /data/mine"),
+        ("import os\nos.symlink('/gone/x', 'logs')\nopen('logs/a', 'w')", "No such file", "logs is a link to /gone/x"),
+        ("import errno\nraise OSError(errno.ENOSPC, 'No space left on device')", "No space", "is full"),
+        ("import errno\nraise OSError(errno.EROFS, 'Read-only file system')", "Read-only", "Write to a new file"),
     ],
 )  # fmt: skip
 def test_a_failure_is_one_sentence_and_what_to_try(

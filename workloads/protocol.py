@@ -89,6 +89,9 @@ GPU_CAPABILITIES = (*PRECISIONS, "memory", *COPIES, "launch")
 GROUP_CAPABILITIES = ("all-reduce",)
 CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "jpeg", "read")
 
+# The file beside the folders of trials that names the one to run next.
+NEXT = "next"
+
 # The driver's exit code if fewer GPUs than Spec.gpus are registered, or work is not placed on them.
 NO_GPU_EXIT = 20
 
@@ -134,6 +137,12 @@ LONGEST_MESSAGE = 2_000
 # The variable with what the harness tells the driver and records nowhere; see private.
 PRIVATE = "TFBENCH_PRIVATE"
 
+# The variable with the file in which the driver notes what a script opens beside it, and a line of it for what it
+# cannot tell.
+OPENED, UNKNOWN = "TFBENCH_OPENED", "/"
+# That file, beside the events.
+OPENED_FILE = "opened.txt"
+
 _NUMBER = (int, float)
 # Fields of events with names that tfbench gives, not texts.
 _NAMES = ("variant", "name", "scenario", "fixes", "type")
@@ -177,8 +186,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,)},
-    # Last line of a successful trial.
-    "end": {},
+    # Last line of a trial: 0 for success, 1 after an error event, NO_GPU_EXIT.
+    "end": {"code": (int,)},
 }  # fmt: skip
 
 
@@ -438,6 +447,11 @@ class EventWriter:
         now = time.monotonic_ns()
         self.write("phase", name=name, variant="", start_ns=start_ns, end_ns=now)
         return now
+
+
+def began_line(name: str) -> str:
+    """Return the line of a container's log after which a trial begins."""
+    return f"--- trial {name} ---\n"
 
 
 def measures_speed(variant: str) -> bool:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from harness.analysis.case import Case
-from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
+from harness.intervals import estimate
 from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse, Reading
 from harness.model.comparison import Extract
 from harness.model.device import gpu_names, is_gpu, positions

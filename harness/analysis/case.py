@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import Measure, Measures
+from harness.intervals import estimate
 from harness.model.analysis import Cause, Comparison, Estimate, Finding, Part, RatioKind, Reading, Summary
 from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu

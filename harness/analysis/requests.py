@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import estimate, ratio
+from harness.analysis.stats import ratio
 from harness.analysis.trial_measures import SECOND_NS
+from harness.intervals import estimate
 from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
 from harness.model.device import CPU
 from harness.model.run import RequestTimes, Run, Trial

@@ -5,14 +5,7 @@ the unit is the trial, as the geometric mean of its readings (the cluster means 
 groups); with fewer, it is the reading. Two readings have a spread of one degree of freedom, which is next to nothing:
 then the spread is pooled over all variants of the workload on that device.
 
-The interval of a median is Student's t on the logarithms, because speeds are positive and their noise is
-multiplicative (Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. Users
-run three to ten trials; a percentile bootstrap of so few cannot extend beyond the observed range. Simulated
-coverage of 95 % intervals with 5 % log-normal noise (repeated in tests/test_analysis_stats.py):
-
-    n                             3     4     5     7    10
-    percentile bootstrap       0.75  0.88  0.94  0.86  0.94
-    Student's t on logarithms  0.94  0.94  0.95  0.95  0.95
+Intervals of medians are those of harness/intervals.py.
 
 Ratios are paired by trial or from independent samples, on a log scale too. Trials of one run are interleaved, so
 trials with the same index ran under the same conditions. Different runs are independent samples: the ratio is that of
@@ -33,9 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.analysis.trial_measures import Measure, Measures, by_trial
+from harness.intervals import estimate, t_quantile
 from harness.model.analysis import MIN_TRIALS, Comparison, Estimate, Key, RatioKind
 from harness.model.device import CPU, gpu_names, is_gpu
 from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
@@ -73,55 +66,11 @@ def speed_estimate(group: Sequence[Measure], usual: Spread, unit: str = "samples
     )
 
 
-def estimate(values: Sequence[float], unit: str) -> Estimate | None:
-    """Return the median of independent values with its 95 % interval; None without finite values.
-
-    A single value has no interval: `low` and `high` equal it and `n` is 1.
-    """
-    array = np.asarray(values, dtype=np.float64)
-    array = array[np.isfinite(array)]
-    if array.size == 0:
-        return None
-    median = float(np.median(array))
-    low, high = _interval(array, median)
-    return Estimate(median=median, low=min(low, median), high=max(high, median), n=int(array.size), unit=unit)
-
-
-def _interval(array: NDArray[np.float64], median: float) -> tuple[float, float]:
-    if array.size == 1:
-        return median, median
-    if not (array > 0).all():
-        middle, half = _student(array)
-        return middle - half, middle + half
-    middle, half = _student(np.log(array))
-    return math.exp(middle - half), math.exp(middle + half)
-
-
-def _student(array: NDArray[np.float64]) -> tuple[float, float]:
-    spread = float(array.std(ddof=1))
-    return float(array.mean()), t_quantile(array.size - 1) * spread / math.sqrt(array.size)
-
-
-def t_quantile(degrees: float, tail: float = 0.025) -> float:
-    """Return the quantile of Student's t with upper tail probability `tail`."""
-    # SciPy takes a second to import, which would delay the start of runs.
-    from scipy.special import stdtrit  # noqa: PLC0415
-
-    return -float(stdtrit(degrees, tail))
-
-
 def chi_median(degrees: int) -> float:
     """Return the median ratio of a sample standard deviation to the true one."""
     from scipy.special import chdtri  # noqa: PLC0415 - see t_quantile
 
     return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
-
-
-def narrow_enough(values: Sequence[float], target: float) -> bool:
-    """Return whether half width / median of the interval is at most `target`; False for a single value."""
-    result = estimate(values, "")
-    width = result.half_width if result else None
-    return width is not None and width <= target
 
 
 ADAPTIVE_WIDENING = 1.25

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import Spread, estimate, speed_estimate, spread
+from harness.analysis.stats import Spread, speed_estimate, spread
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
+from harness.intervals import estimate
 from harness.model.analysis import GPU_POWER, Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
 from harness.model.run import Prices, Run, VariantInfo

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.stats import estimate
 from harness.analysis.trial_measures import core_mean
+from harness.intervals import estimate
 from harness.model.analysis import GPU_UTILISATION, Cause, Clocks, Estimate, Finding, Part, Pipeline, Stage
 from workloads.protocol import BASELINE, CALLS_PREFIX, INPUT_ONLY, MODEL_ONLY, STAGE_PREFIX, THREADS_PREFIX
 

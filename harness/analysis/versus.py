@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.extract import batch_field
-from harness.analysis.stats import LEVEL, Gap, Sample, estimate, gap, mean_gap, sample
+from harness.analysis.stats import LEVEL, Gap, Sample, gap, mean_gap, sample
+from harness.intervals import estimate
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import (
     Difference,

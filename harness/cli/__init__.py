@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import resource
+import shutil
 import sys
 import tempfile
 import traceback
 from contextlib import suppress
 
 from harness.errors import Interrupted, StoreError, TfbenchError, writing_hint
+from harness.paths import paths_here
 from harness.untrusted import printable
 
 # Open files that a command needs, about twice over. With fewer, libraries end in errors of their own.
@@ -31,6 +34,8 @@ def main() -> None:
 
         code = run(sys.argv[1:] or ["--help"])
         sys.stdout.flush()
+        if not code:
+            _check_output()
     except KeyboardInterrupt:
         code = Interrupted.exit_code
     except Exception as error:
@@ -40,6 +45,16 @@ def main() -> None:
 
         show_error(failed)
     sys.exit(code)
+
+
+def _check_output() -> None:
+    """Raise StoreError if what was written to files could not be told on standard output."""
+    console = sys.modules.get("harness.cli.console")
+    for error in getattr(console, "lost", ()):
+        raise StoreError(
+            f"Standard output could not be written: {error.strerror}.",
+            hint="The files are complete. Redirect it to a disk with space.",
+        )
 
 
 def prepare_process() -> None:
@@ -77,7 +92,8 @@ def failure(error: Exception) -> TfbenchError:
         )
     if isinstance(error, OSError):
         _discard_output()
-        what = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+        where = error.filename or (error.errno in (errno.ENOSPC, errno.EDQUOT) and ", ".join(_full_folders()))
+        what = f"{where}: {error.strerror}" if where else f"{error.strerror}"
         return StoreError(
             f"System error: {printable(what, 500)}.",
             hint=writing_hint(error, "Check the path, its permissions and the disk."),
@@ -88,6 +104,16 @@ def failure(error: Exception) -> TfbenchError:
         f"Unexpected {type(error).__name__}: {printable(' '.join(str(error).split()), 300)}",
         hint=f"Report this with the traceback in {log.name}.",
     )
+
+
+def _full_folders() -> list[str]:
+    """Return the folders that tfbench writes to, besides those of runs, whose file systems are full."""
+    full = []
+    for folder in (os.environ.get("TMPDIR") or "/tmp", str(paths_here().cache), ".", "/dev/shm"):  # noqa: S108
+        with suppress(OSError):
+            if shutil.disk_usage(folder).free < 1 << 20:
+                full.append(folder)
+    return full
 
 
 def _discard_output() -> None:

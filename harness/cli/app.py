@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -55,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     name = arguments[0]
     _check_empty(arguments)
+    _check_scripts(arguments)
     try:
         return build_app(name)(arguments, standalone_mode=False) or 0
     except typer.TyperException as error:
@@ -80,6 +82,13 @@ def build_app(name: str) -> typer.Typer:
         for each, summary in COMMANDS.items():
             app.command(each, help=summary)(lambda: None)
     return app
+
+
+def _check_scripts(arguments: Sequence[str]) -> None:
+    """Reject names of scripts that are read as options."""
+    for before, word in pairwise(arguments):
+        if re.fullmatch(r"-[^-].*[.]py", word) and before != "--arg" and os.path.exists(word):  # noqa: PTH110
+            raise UsageError(f"{word} is read as an option.", hint=f"Write it as ./{word}")
 
 
 def _check_empty(arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ from harness.progress import LoggedTask, Task
 _MIN_WIDTH, _WIDTH = 20, 80
 
 
+# Why standard output could not be written, where somebody wanted a file of it.
+lost: list[OSError] = []
+
+
 class _Lossy:
     """A stream that drops what cannot be written: its terminal or reader may be gone, or its disk full."""
 
@@ -50,7 +55,9 @@ class _Lossy:
     def _discarding(self) -> Iterator[None]:
         try:
             yield
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and self._stream.fileno() == 1:
+                lost.append(error)
             # Python flushes the stream again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 

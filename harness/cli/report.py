@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,7 @@ def command(
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Only check that the run in a report.html is as its page says.")
+        bool, typer.Option("--verify", help="Only check that the run in a report.html is unaltered.")
     ] = False,
 ) -> None:
     """Regenerate the report of a run, complete or interrupted. The default formats are HTML and JSON.
@@ -46,7 +47,10 @@ def command(
     """  # fmt: skip
     if verify:
         run_id, digest = recording.verify(run)
-        typer.echo(f"unaltered: run {run_id}, SHA-256 {digest}")
+        typer.echo(f"The embedded run is unaltered: run {run_id}, SHA-256 {digest}")
+        typer.echo(
+            f"What the page shows was not compared: tfbench report {shlex.quote(str(run))} renders it anew."
+        )
         return
     run = newest_run(run)
     folder, files = run, REPORT_FILES

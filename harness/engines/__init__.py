@@ -105,6 +105,9 @@ class Container(Protocol):
     def poll(self) -> Exit | None:
         """Return how it ended; None while it is running."""
 
+    def seen(self, text: str) -> str:
+        """Return a text with container paths as the process sees them."""
+
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden."""
 

@@ -43,6 +43,8 @@ UNPROTECTED = (
 )
 # Container paths below this are replaced with paths below a private folder.
 ROOT = "/tfbench"
+# Folders that trials have of their own; see read_only.py.
+_REPLACED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 # Variables that trials inherit; settings of Keras, Python and proxies are not among them.
 INHERITED = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 _CONTAINER_PATH = re.compile(rf"(?<![\w./-]){ROOT}(?![\w.-])")
@@ -70,6 +72,8 @@ class LocalEngine:
 
     def __init__(self, *, protects: bool | None = None) -> None:
         self.protects = can_protect() if protects is None else protects
+        # First processes of trials, which may run beside each other.
+        self._started: set[psutil.Process] = set()
 
     def require_safe(self, folders: Iterable[Path], mounts: Iterable[Path]) -> None:
         """Raise EngineError if scripts in these folders, with these mounts, could write to the user's files."""
@@ -91,15 +95,15 @@ class LocalEngine:
             (root / _OWNER).write_text(str(current_owner()), encoding="utf-8")
             (root / "home").mkdir()
             self._show(spec, root)
-            if (spec_file := spec.out / "spec.json").exists():  # contains container paths
-                spec_file.write_text(_host_paths(spec_file.read_text("utf-8"), root), "utf-8")
             python = spec.image.reference
             command = [_host_paths(word, root) for word in spec.command]
             if command[0] in _PYTHONS:
                 command[0] = python
             # Then this process adopts what survives a first process that is killed.
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            others = psutil.Process().children()
+            if spec.gpu and self.protects:
+                _make_device_nodes()
+            others = {*psutil.Process().children()} - self._started
             command = [python, "-I", "-S", "-c", init_source(), spec.cpus, *command]
             if self.protects:
                 command = _read_only(command, spec, root)
@@ -121,7 +125,8 @@ class LocalEngine:
                 f"Could not start trial {spec.trial_id}: {error}.",
                 hint="Check free disk space and the local environment.",
             ) from error
-        return LocalProcess(process, root, others, spec.hidden)
+        self._started.add(psutil.Process(process.pid))
+        return LocalProcess(process, root, others | self._started, self._started, spec.hidden)
 
     def remove_stale(self) -> None:
         """Remove private folders of killed harnesses."""
@@ -144,8 +149,11 @@ class LocalEngine:
             link = Path(_host_paths(mount.container, root))
             if link.is_relative_to(root):  # those of --mount are at their own path
                 link.parent.mkdir(parents=True, exist_ok=True)
-                if mount.container == FILE_DIR and not self.protects:
+                own = mount.container == FILE_DIR
+                if own and not self.protects:
                     _copy(mount.host, link)
+                elif own and _is_replaced(mount.host):
+                    link.mkdir()
                 else:
                     link.symlink_to(mount.host.absolute())
 
@@ -158,9 +166,20 @@ def _out(spec: ContainerSpec) -> Mount:
 def can_protect() -> bool:
     """Return whether this kernel lets processes have mounts of their own."""
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
-        folders = {"tmp": folder, "writable": [folder], "visible": [sys.executable]}
+        folders = {"tmp": folder, "writable": [folder], "visible": [sys.executable], "shown": []}
         command = [sys.executable, "-I", "-S", "-c", _read_only_source(), json.dumps(folders), "/bin/true"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _make_device_nodes() -> None:
+    """Make the nodes of the driver that CUDA makes at its first use: trials cannot write to /dev."""
+    with suppress(OSError, subprocess.TimeoutExpired):  # it is not installed
+        subprocess.run(["nvidia-modprobe", "-u", "-c=0"], capture_output=True, check=False, timeout=30)
+
+
+def _is_replaced(folder: Path) -> bool:
+    """Return whether a script's folder is one that trials see another one of."""
+    return os.path.realpath(folder) in _REPLACED
 
 
 def _read_only_source() -> str:
@@ -174,7 +193,11 @@ def _read_only(command: Sequence[str], spec: ContainerSpec, root: Path) -> list[
     # The environment, and the Python that it was made from.
     seen += [root, *(Path(path).parents[1] for path in (python, os.path.realpath(python)))]
     own = [root, *(mount.host for mount in (*spec.mounts, _out(spec)) if not mount.read_only)]
+    apart = [mount for mount in spec.mounts if mount.container == FILE_DIR and _is_replaced(mount.host)]
+    for mount in apart:
+        seen.remove(mount.host.absolute())
     folders = {
+        "shown": [[_host_paths(mount.container, root), str(mount.host)] for mount in apart],
         "tmp": os.path.realpath(root / "home"),
         "writable": [os.path.realpath(path) for path in own],
         "visible": sorted({name for path in seen for name in (str(path), os.path.realpath(path))}),
@@ -255,7 +278,8 @@ class LocalProcess:
         self,
         process: subprocess.Popen[bytes],
         root: Path,
-        others: Sequence[psutil.Process],
+        others: Iterable[psutil.Process],
+        started: set[psutil.Process],
         hidden: Sequence[str],
     ) -> None:
         self._hidden = hidden
@@ -263,7 +287,7 @@ class LocalProcess:
         self.pid: int | None = process.pid
         self.id = str(process.pid)
         self._root = root
-        self._others = (psutil.Process(process.pid), *others)
+        self._others, self._started = set(others), started
         self._log = bytearray()
         self._reader = threading.Thread(target=self._read, name=f"log-{process.pid}", daemon=True)
         self._reader.start()
@@ -279,6 +303,10 @@ class LocalProcess:
             oom = foreign_kill and oom_kills(_VMSTAT) > self._kills_before
             self._exit = Exit(code=code, out_of_memory=oom)
         return self._exit
+
+    def seen(self, text: str) -> str:
+        """Return a text with container paths as the process sees them: below its private folder."""
+        return _host_paths(text, self._root)
 
     def log(self) -> str:
         """Return the last 64 KiB of stdout and stderr, without what is hidden."""
@@ -298,8 +326,8 @@ class LocalProcess:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
         alive: list[psutil.Process] = []
-        # Children whose children become ours. No other child is started during a trial.
-        while not alive and (orphans := set(psutil.Process().children()) - set(self._others)):
+        # Children whose children become ours. No other child is started during a run.
+        while not alive and (orphans := set(psutil.Process().children()) - self._others - self._started):
             for orphan in orphans:
                 with suppress(psutil.Error):
                     orphan.kill()

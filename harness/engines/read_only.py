@@ -4,7 +4,8 @@ Whatever writes, also C++ and child processes, gets "Read-only file system". /tm
 trial, and /dev/shm is its own, as in a container; named paths inside them stay visible.
 
 Run as source by Python 3.10 or newer with only the standard library. FOLDERS is a JSON object with "tmp", the folder to
-be /tmp; "writable" and "visible", lists of absolute paths without links:
+be /tmp; "writable" and "visible", lists of absolute paths; "shown", a list of [folder, path] for what is seen in a
+folder:
 
     python3 -I -S -c SOURCE FOLDERS COMMAND...
 
@@ -36,7 +37,7 @@ def main(folders: "dict[str, typing.Any]", command: "list[str]") -> None:
     """Enter the namespaces and replace this process by `command`."""
     try:
         enter()
-        protect(folders["tmp"], folders["writable"], folders["visible"])
+        protect(folders["tmp"], folders["writable"], folders["visible"], folders["shown"])
         # Otherwise root could undo it. Of others, the capability ends with this program.
         libc.prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)
     except OSError as error:
@@ -60,12 +61,18 @@ def enter() -> None:
     mount("none", "/", MS_REC | MS_PRIVATE)
 
 
-def protect(tmp: str, writable: "list[str]", visible: "list[str]") -> None:
+def protect(tmp: str, writable: "list[str]", visible: "list[str]", shown: "list[list[str]]") -> None:
     """Make all mounts read-only, except for the named folders and those of programs for temporary files."""
+    for folder, path in shown:
+        mount(path, folder, MS_BIND | MS_REC)
     # By descriptor, because mounts below are about to hide their paths.
     opened = {path: os.open(path, os.O_PATH) for path in sorted({*writable, *visible})}
     own = os.open(tmp, os.O_PATH)
-    hidden = [path for path in HIDDEN if os.path.realpath(path) == path and os.path.isdir(path)]  # noqa: PTH112
+    hidden = [
+        path
+        for path in HIDDEN
+        if os.path.realpath(path) == path and os.path.isdir(path) and path not in visible  # noqa: PTH112
+    ]
     for path in hidden:
         mount(f"/proc/self/fd/{own}", path, MS_BIND)
     if os.path.isdir(SHARED_MEMORY):  # noqa: PTH112
@@ -82,7 +89,8 @@ def protect(tmp: str, writable: "list[str]", visible: "list[str]") -> None:
         elif path not in writable:
             continue
         mount(source, path, MS_BIND | MS_REC)
-    kept = {*hidden, *shared, *writable}
+    # CUDA writes to its own files in /proc, which has none of a user.
+    kept = {*hidden, *shared, *writable, "/proc"}
     for path, options in mounts():
         if path not in kept:
             make_read_only(path, options)

@@ -126,7 +126,7 @@ def _error(names: Sequence[str], log: str) -> ImageError:
     }:
         return ImageError(
             f"{', '.join(names)} cannot be added to the image: there is no wheel of {absent}, which it needs.",
-            hint=f"If you trust its source, build one: pip wheel --no-deps {absent} -w wheels. Then run this again with "
+            hint=f"If you trust its source, build one: pip wheel --no-deps {absent} -w wheels. Then run again with "
             "PIP_FIND_LINKS=$PWD/wheels in the environment.",
         )
     reason = (

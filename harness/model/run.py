@@ -32,6 +32,15 @@ _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
 
 Scalar = str | int | float | bool
 
+_TOLD = {
+    "out-of-memory": "ran out of memory",
+    "timeout": "timed out",
+    "bad-events": "did not come to its end",
+    "engine-lost": "lost its engine",
+    "no-gpu": "found no GPU",
+    "interrupted": "was interrupted",
+}
+
 # One combination of a sweep's values: (parameter, value) in axis order; () outside a sweep.
 Point = tuple[tuple[str, Scalar | None], ...]
 
@@ -47,6 +56,11 @@ class Status(StrEnum):
     ENGINE_LOST = "engine-lost"
     NO_GPU = "no-gpu"  # TensorFlow did not register the requested GPUs
     INTERRUPTED = "interrupted"
+
+    @property
+    def told(self) -> str:
+        """What a trial did that ended so."""
+        return _TOLD.get(self, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,29 @@ BESIDE = "files beside "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """A file as it was: its SHA-256, or size and time where it was too large to be read; and these by themselves."""
+
+    content: str
+    size: int
+    changed_ns: int
+
+    def same(self, other: FileState | None) -> bool:
+        """Return whether this is the same file, as far as is known."""
+        if other is None:
+            return False
+        times = (self.size, self.changed_ns) == (other.size, other.changed_ns)
+        return self.content == other.content or times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """The files in the folders of the user's scripts: workload -> path from there -> state."""
+
+    scripts: Mapping[str, Mapping[str, FileState]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """A published result for a workload.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import workloads
 from harness.errors import UsageError, unknown
-from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Workload
+from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Beside, FileState, Workload
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 from workloads.cells import NOTEBOOK
@@ -100,27 +100,40 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     return tuple(result.values())
 
 
-def sources(entries: Sequence[Entry], mounts: Iterable[Path] = ()) -> Mapping[str, str]:
+def beside(entries: Iterable[Entry]) -> Beside:
+    """Return the files in the folders of the user's scripts."""
+    users = (entry for entry in entries if entry.is_own)
+    return Beside(scripts={entry.workload.name: _states(entry.folder) for entry in users})
+
+
+def sources(
+    entries: Sequence[Entry], mounts: Iterable[Path] = (), files: Beside | None = None
+) -> Mapping[str, str]:
     """Return the SHA-256 of each workload's Python files by name, of the driver as "workloads", and of each mount.
 
     Other files beside a user's script, which it may read or not, follow as BESIDE and the name.
+
+    Args:
+        files: the result of `beside`, to read them only once.
     """
     shared = hashlib.sha256()
     for path in sorted(
         (*_FOLDER.glob("*.py"), *(_FOLDER / "driver").glob("*.py"), *_COMPONENTS.glob("*.py"))
     ):
         shared.update(f"{path.relative_to(_FOLDER)} {file_sha256(path)}\n".encode())
+    known = (files or beside(entries)).scripts
     own: dict[str, str] = {}
     for entry in entries:
-        folder, name = entry.folder, entry.workload.name
-        found = _found(folder)
-        own[name] = _digest(folder, [each for each in found if each.suffix == ".py"])
+        name = entry.workload.name
+        states = known[name] if name in known else _states(entry.folder)
+        own[name] = _digest({each: state for each, state in states.items() if each.endswith(".py")})
         if entry.path.suffix == NOTEBOOK:  # saving it with other outputs does not change what runs
             text = entry.workload.scripts[entry.workload.file]
             own[name] = hashlib.sha256(f"{own[name]} {text}".encode()).hexdigest()
-        if entry.is_own:
-            others = [each for each in found if each.suffix != ".py" and each != entry.path]
-            own[f"{BESIDE}{name}"] = _digest(folder, others)
+        if name in known:
+            notebook = str(entry.path.relative_to(entry.folder))
+            others = (each for each in states if not each.endswith(".py") and each != notebook)
+            own[f"{BESIDE}{name}"] = _digest({each: states[each] for each in others})
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 
@@ -130,7 +143,7 @@ def folder_sha256(path: Path) -> str:
     Above MAX_BYTES in total, size and time stand for the content; above MAX_FILES, only Python files directly in
     the folder count.
     """
-    return file_sha256(path) if path.is_file() else _digest(path, _found(path))
+    return file_sha256(path) if path.is_file() else _digest(_states(path))
 
 
 def _found(folder: Path) -> list[Path]:
@@ -140,17 +153,28 @@ def _found(folder: Path) -> list[Path]:
     return found
 
 
-def _digest(folder: Path, found: Sequence[Path]) -> str:
+def _states(folder: Path) -> dict[str, FileState]:
     # A program may remove its files meanwhile.
-    states = {each: state for each in found if (state := _state(each))}
-    whole = sum(state.st_size for state in states.values()) <= MAX_BYTES
+    found = {each: state for each in _found(folder) if (state := _state(each))}
+    python = sum(state.st_size for each, state in found.items() if each.suffix == ".py")
+    whole = {True: python, False: sum(state.st_size for state in found.values()) - python}
+    result = {}
+    for each, state in found.items():
+        content = f"{state.st_size} {state.st_mtime_ns}"
+        if whole[each.suffix == ".py"] <= MAX_BYTES:
+            try:
+                content = file_sha256(each)
+            except OSError:  # not readable, nor by the script
+                content = "-"
+        name = os.fsencode(each.relative_to(folder)).decode("utf-8", "backslashreplace")
+        result[name] = FileState(content=content, size=state.st_size, changed_ns=state.st_mtime_ns)
+    return result
+
+
+def _digest(states: Mapping[str, FileState]) -> str:
     digest = hashlib.sha256()
-    for each, state in states.items():
-        try:
-            content = file_sha256(each) if whole else f"{state.st_size} {state.st_mtime_ns}"
-        except OSError:  # not readable, nor by the script
-            content = "-"
-        digest.update(f"{each.relative_to(folder)} {content}\n".encode(errors="surrogateescape"))
+    for name, state in states.items():
+        digest.update(f"{name} {state.content}\n".encode())
     return digest.hexdigest()
 
 

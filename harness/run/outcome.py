@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from workloads.protocol import (
 MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 # Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
 FIRST_SIGNAL = 128
+# Lines of TensorFlow that are neither warnings nor errors, such as how to turn oneDNN off.
+_NOTICE = re.compile(
+    r"\d{4}-\d\d-\d\d [\d:.]+: [IW] |[IW]\d{4} |WARNING: All log messages before absl|To enable the following"
+)
 # Types of errors that are sentences already.
 _SENTENCES = {
     "ScriptError": Status.FAILED,
@@ -113,6 +118,8 @@ def _failed(end: End) -> tuple[Status, str] | None:
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
     name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
     last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
+    if number == signal.SIGBUS:
+        last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output. {last}"
     return Status.FAILED, result.strip()
 
@@ -164,8 +171,10 @@ def _is_out_of_memory(kind: str, message: str) -> bool:
 def _last_line(output: str) -> str:
     """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
     lines = output.strip().splitlines()
+    causes = [each for each in lines if not _NOTICE.match(each)]
     # More lines follow that of an interpreter that does not start.
-    line = next((each for each in lines if each.startswith("Fatal Python error")), lines[-1] if lines else "")
+    fatal = (each for each in causes if each.startswith("Fatal Python error"))
+    line = next(fatal, causes[-1] if causes else "")
     advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
     return f"It is: {printable(line, 200)}{advice}" if line else ""
 

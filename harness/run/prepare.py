@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -27,15 +27,16 @@ from harness.images.extra import IMPORTED
 from harness.images.local_environment import ensure_environment, local_version
 from harness.images.recipes import PYTHON_VERSION, Recipes
 from harness.model.platform import EngineInfo, ImageInfo
-from harness.model.run import Manifest, Run, Trial
+from harness.model.run import Manifest, Run, Status, Trial
+from harness.model.workload import BESIDE, Beside, FileState
 from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
-from harness.run.catalogue import Entry, sources
+from harness.run.catalogue import Entry, beside, sources
 from harness.run.imports import check_trains, distributions
 from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
-from harness.run.store import RunFolder, read_run
+from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
@@ -56,6 +57,13 @@ class Prepared:
     manifest: Manifest
     jobs: tuple[Job, ...]
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # target -> CycloneDX document
+    beside: Beside = field(default_factory=Beside)
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What the run folder has from the start, besides manifest and plan."""
+        bills = {f"sbom-{target}.cdx.json": text for target, text in self.sboms.items()}
+        return {**bills, BESIDE_FILE: as_json(self.beside)}
 
     @property
     def run(self) -> Run:
@@ -99,7 +107,8 @@ def prepare(
     remove_abandoned(paths.cache)
     resolved = _with_packages(resolved, paths, progress, local=not isinstance(engine, DockerEngine))
     inputs = _inputs(resolved, engine, paths, progress)
-    manifest = _manifest(resolved, engine.info, inputs, paths, run_id)
+    files = beside(resolved.entries)
+    manifest = _manifest(resolved, engine.info, inputs, paths, run_id, files)
     sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
     images = (replace(each, sbom_sha256=hashes.get(each.target, "")) for each in manifest.images)
@@ -110,6 +119,7 @@ def prepare(
         manifest=replace(manifest, command=command, rerun_of=rerun_of, images=tuple(images)),
         jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
         sboms=sboms,
+        beside=files,
     )
 
 
@@ -182,37 +192,92 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         values: variables with what the run does not record of its options.
 
     Raises:
-        StoreError: not a run, or images, GPUs or inputs changed, so that trials would not be comparable.
+        BusyError: another process goes on with it.
+        StoreError: not a run, or images, GPUs, or what its trials read changed, so that others would not be comparable.
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
+    if run.goes_on:
+        raise RunFolder(path).busy()
     # The plan of a rerun has fewer trials than its options imply.
     options = revealed(run.manifest.options, values)
     resolved = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)
     prepared = prepare(resolved, paths, progress, run_id=run.manifest.run_id)
-    if changes := _changes_since(run.manifest, prepared.manifest):
+    changes = _changes_since(run.manifest, prepared.manifest)
+    before = RunFolder(path).beside()
+    for entry in resolved.entries:
+        name = entry.workload.name
+        if before is None or name not in before.scripts:
+            kinds = [kind for kind in (name, f"{BESIDE}{name}") if kind in run.manifest.sources]
+            changes += [
+                kind for kind in kinds if run.manifest.sources[kind] != prepared.manifest.sources[kind]
+            ]
+            continue
+        read = _read_by_trials(run, RunFolder(path), name)
+        # Scripts by their text, because a notebook may be saved with other outputs.
+        now = entry.workload.scripts
+        scripts = next((each.scripts for each in run.workloads if each.name == name), {})
+        changes += sorted(each for each in scripts.keys() | now.keys() if scripts.get(each) != now.get(each))
+        changed = [
+            each
+            for each in changed_files(before.scripts[name], prepared.beside.scripts[name])
+            if each not in (*now, str(entry.path.relative_to(entry.folder)))
+        ]
+        changes += [each for each in changed if read is None or each in read]
+        if others := [each for each in changed if read is not None and each not in read]:
+            progress.line(f"Changed beside {entry.path.name}, which has not read it: {_listed(others)}")
+    if changes:
         prepared.engine.close()
         raise StoreError(
-            f"Changed since {path} started: {', '.join(changes)}.",
-            hint="Start a new run: these trials would not be comparable. If only files such as logs were added beside "
-            "the scripts, move them away instead.",
+            f"Changed since {path} started: {_listed(changes)}.",
+            hint="Restore what changed, or start a new run: these trials would not be comparable.",
         )
     return replace(prepared, folder=RunFolder(path), manifest=run.manifest)
 
 
 def _changes_since(recorded: Manifest, current: Manifest) -> list[str]:
-    """Return what changed since the run started and would make its trials incomparable."""
+    """Return what changed since the run started and would make its trials incomparable, except for user's scripts."""
+    users = {name.removeprefix(BESIDE) for name in recorded.sources if name.startswith(BESIDE)}
 
     def compared(manifest: Manifest) -> Mapping[str, object]:
+        own = {
+            name: value for name, value in manifest.sources.items() if name.removeprefix(BESIDE) not in users
+        }
         return {
             "images": {image.target: image.digest for image in manifest.images},
             "GPUs": [gpu.uuid for gpu in manifest.gpus],
             "data": {(data.workload, data.name): (data.kind, data.sha256) for data in manifest.data},
-            "scripts and mounted files": manifest.sources,
+            **{"tfbench itself" if name == "workloads" else name: value for name, value in own.items()},
         }
 
     before = compared(recorded)
-    return [name for name, value in compared(current).items() if value != before[name]]
+    return [name for name, value in compared(current).items() if value != before.get(name)]
+
+
+def changed_files(before: Mapping[str, FileState], now: Mapping[str, FileState]) -> list[str]:
+    """Return the files that differ, are gone, or are new."""
+    return sorted(
+        name
+        for name in before.keys() | now.keys()
+        if name not in before or not before[name].same(now.get(name))
+    )
+
+
+def _read_by_trials(run: Run, folder: RunFolder, workload: str) -> frozenset[str] | None:
+    """Return the files beside a script that its finished trials have opened; None if not known."""
+    found: set[str] = set()
+    for trial in run.trials:
+        if trial.workload == workload and trial.status is Status.OK:
+            names = folder.opened(trial.id)
+            if names is None:
+                return None
+            found |= names
+    return frozenset(found)
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def execute(
@@ -242,8 +307,7 @@ def execute(
                 ending=ending,
             )
             if not prepared.folder.exists():
-                files = {f"sbom-{target}.cdx.json": text for target, text in prepared.sboms.items()}
-                prepared.folder.create(prepared.run, files)
+                prepared.folder.create(prepared.run, prepared.files)
             data = _data_folders(prepared)
             read_once(data, psutil.virtual_memory().available // 2)
             watch = HealthWatch(
@@ -314,7 +378,9 @@ def _sboms(manifest: Manifest, engine: Engine, paths: Paths, progress: Progress)
     return {each.target: builder.sbom(each) for each in manifest.images if each.lock_sha256}
 
 
-def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str) -> Manifest:
+def _manifest(
+    resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str, files: Beside
+) -> Manifest:
     options = resolved.options
     current = datetime.datetime.now(datetime.UTC)
     return Manifest(
@@ -339,7 +405,10 @@ def _manifest(resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Pat
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
         prices=read_prices(options.price),
-        sources={**sources(resolved.entries, options.mounts), **downloads_sources(resolved, paths.cache)},
+        sources={
+            **sources(resolved.entries, options.mounts, files),
+            **downloads_sources(resolved, paths.cache),
+        },
     )
 
 

@@ -5,32 +5,27 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.stats import narrow_enough
-from harness.analysis.trial_measures import MAX_REPEATED, SLOW, host_speeds
 from harness.defaults import OUT_BYTES, OUT_DEPTH, OUT_FILES, POLL_S, SIZE_CHECK_S, Profile
 from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.device import gpu_names
-from harness.model.run import PlannedTrial, Point, Status, Trial
+from harness.model.run import PlannedTrial, Status, Trial
 from harness.progress import Progress, Task
 from harness.run.events import EventTail, read_log
 from harness.run.outcome import End, outcome
-from harness.run.store import RunFolder, TrialFolder
+from harness.run.servers import Servers
+from harness.run.stopping import Stopping
+from harness.run.store import RunFolder, TrialFolder, session_of
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from harness.wording import point_words
-from workloads.protocol import BASELINE, FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
-
-# Models that take this long compile for most of it, and their windows hardly differ between trials.
-LONG_S = 120.0
-_Key = tuple[str, str, Point]
+from workloads.protocol import FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
 
 # How many times as long as a script the driver may be silent.
 _DRIVER_TIMES = 1.2
@@ -80,43 +75,57 @@ class Runner:
             return self._run(jobs)
 
     def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
-        stopping = Stopping(self.profile)
+        stopping, servers = Stopping(self.profile), Servers(self.engine, self.folder)
+        by_id = {job.planned.id: job for job in jobs}
         ended = {trial.id: trial for trial in self.folder.trials(job.planned for job in jobs)}
-        trials: list[Trial] = []
-        required = sum(job.planned.index < self.profile.trials for job in jobs)
-        for number, job in enumerate(jobs, 1):
+        pending = []
+        for job in jobs:
             earlier = ended.get(job.planned.id)
             if earlier and not earlier.failed:
                 stopping.add(job.planned, earlier)
-            elif stopping.should_run(job.planned):
-                label = f"Trial {number} of {required}" if number <= required else "Extra trial"
-                with self.progress.task(label, len(job.spec.variants) * job.spec.windows) as bar:
-                    trials.append(self._run_trial(_with_tuned(job, (*ended.values(), *trials)), bar))
-                stopping.add(job.planned, trials[-1])
+            else:
+                pending.append(job.planned)
+        trials: list[Trial] = []
+        required = sum(job.planned.index < self.profile.trials for job in jobs)
+        done = len(jobs) - len(pending)
+        try:
+            while (planned := stopping.next(pending)) is not None:
+                pending.remove(planned)
+                done += 1
+                job = _with_tuned(by_id[planned.id], (*ended.values(), *trials))
+                with self.progress.task(
+                    _label(done, required, stopping), len(job.spec.variants) * job.spec.windows
+                ) as bar:
+                    trials.append(self._run_trial(job, servers, bar))
+                stopping.add(planned, trials[-1])
+        finally:
+            servers.close_all()
         self.folder.close()
         return tuple(trials)
 
-    def _run_trial(self, job: Job, bar: Task) -> Trial:
+    def _run_trial(self, job: Job, servers: Servers, bar: Task) -> Trial:
         planned = job.planned
-        folder = self.folder.open_trial(planned, job.spec)
+        folder = self.folder.open_trial(planned)
         label = f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
         bar.note(label)
         started_ns = time.monotonic_ns()
-        container: Container | None = None
         exit_: Exit | None = None
         killed: tuple[Status, str] | None = None
         sampling = Sampling()
         cause: BaseException | None = None
         try:
-            container = self.engine.start(replace(job.container, out=folder.out))
+            container = servers.start(planned, job.container)
             uuids = job.container.gpu.uuids if job.container.gpu else ()
             target = Target(pid=container.pid, gpus=dict(zip(gpu_names(planned.device), uuids, strict=False)))
             with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
+                self.folder.announce(planned, job.spec, container.seen)
                 exit_, killed = self._watch(container, folder, job, bar, label)
         except (EngineError, Interrupted, KeyboardInterrupt) as error:
             cause = error
         finally:
-            log_text = self._remove_container(container)
+            log_text = servers.log(planned)
+            if exit_ is None or killed or not self._ended(folder):
+                servers.close(session_of(planned.id))
         log = read_log(folder.events)
         lost = isinstance(cause, EngineError) and not self.engine.answers()
         end = End(
@@ -138,7 +147,7 @@ class Runner:
         if self.on_trial_end is not None:
             self.on_trial_end(trial)
         if status is not Status.OK:
-            self.progress.line(f"{planned.id}: {status.value}. {message}")
+            self.progress.line(f"{planned.id} {status.told}. {message}")
         if cause is not None and lost:
             raise cause
         if isinstance(cause, Interrupted):
@@ -150,7 +159,7 @@ class Runner:
     def _watch(
         self, container: Container, folder: TrialFolder, job: Job, bar: Task, label: str
     ) -> tuple[Exit, tuple[Status, str] | None]:
-        """Wait for the container to exit; kill it if it hangs, takes too long or writes too much.
+        """Wait for the trial to end, or the container; kill it if it hangs, takes too long or writes too much.
 
         Returns:
             The exit, and the trial's status and message if the container was killed.
@@ -162,8 +171,12 @@ class Runner:
         started_s = last_event_s = next_check_s = time.monotonic()
         while True:
             exit_ = container.poll()
+            # Read afterwards: what it wrote before its end counts.
             events = tail.read()
             _note_progress(bar, label, events, job.spec.variants)
+            end = next((event for event in events if event["kind"] == "end"), None)
+            if end is not None:
+                exit_ = Exit(code=end["code"], out_of_memory=exit_.out_of_memory if exit_ else False)
             if exit_ is not None:
                 return exit_, _excess(folder.out, self.max_files)
             if notice := self.ending():
@@ -201,73 +214,16 @@ class Runner:
             hint=f"Continue with: tfbench bench --resume {path}. On another machine: tfbench rerun {path}",
         )
 
-    def _remove_container(self, container: Container | None) -> str:
-        """Kill and remove the container and return its log, ignoring engine errors."""
-        if container is None:
-            return ""
-        log = ""
-        with suppress(EngineError):
-            container.kill()
-            log = container.log()
-        with suppress(EngineError):
-            container.remove()
-        return log
+    def _ended(self, folder: TrialFolder) -> bool:
+        """Return whether the container has said that the trial has ended, and so waits for the next."""
+        return any(event["kind"] == "end" for event in EventTail(folder.events).read())
 
 
-class Stopping:
-    """Decide for each workload, device and sweep point whether to run another trial.
-
-    The first `profile.trials` always run, and as many more as ran in slow periods of the host; where a trial takes
-    longer than LONG_S and their number was not chosen, only as many as the budget allows. After that, repetition stops
-    as soon as the interval of the baseline's throughput is narrow enough, or another trial would exceed the budget. A
-    sweep point that ran out of memory is not repeated.
-    """
-
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._values: dict[_Key, list[float]] = defaultdict(list)
-        self._last_s: dict[_Key, float] = {}
-        self._spent_s = 0.0
-        self._stopped: set[_Key] = set()
-        self._ended: list[Trial] = []
-
-    def should_run(self, trial: PlannedTrial) -> bool:
-        """Return whether `trial` should run."""
-        key = (trial.workload, trial.device, trial.point)
-        if trial.point and key in self._stopped:
-            return False
-        long = self._last_s.get(key, 0.0) > LONG_S and self._profile.trials < self._profile.max_trials
-        if not long and trial.index < self._profile.trials + min(self._slow(key), MAX_REPEATED):
-            return True
-        values = self._values[key]
-        spent = self._spent_s + self._last_s.get(key, 0.0) > self._profile.budget_s
-        if not values or spent or narrow_enough(values, self._profile.target_interval):
-            self._stopped.add(key)
-        return key not in self._stopped
-
-    def _slow(self, key: _Key) -> int:
-        """Return how many trials ran while the host was slow; they are repeated."""
-        speeds = host_speeds(self._ended)
-        return sum(
-            speeds.get(each.id, 1.0) < SLOW
-            for each in self._ended
-            if (each.workload, each.device, each.point) == key
-        )
-
-    def add(self, planned: PlannedTrial, trial: Trial) -> None:
-        """Record a trial that has ended, with any outcome."""
-        key = (planned.workload, planned.device, planned.point)
-        self._last_s[key] = (trial.ended_ns - trial.started_ns) / 1e9
-        self._spent_s += self._last_s[key]
-        if trial.status is Status.OK:
-            self._ended.append(trial)
-        if trial.status is Status.OUT_OF_MEMORY:
-            self._stopped.add(key)
-        variant = planned.variants[0] if BASELINE not in planned.variants else BASELINE
-        windows = [window for window in trial.windows if window.variant == variant]
-        busy_ns = sum(window.end_ns - window.start_ns for window in windows)
-        if trial.status is Status.OK and busy_ns:
-            self._values[key].append(sum(window.samples for window in windows) * 1e9 / busy_ns)
+def _label(number: int, required: int, stopping: Stopping) -> str:
+    """Return what a trial is for."""
+    if number <= required:
+        return f"Trial {number} of {required}"
+    return f"Trial {number}, widest ±{stopping.widest:.0%}, {stopping.left_s:.0f} s left"
 
 
 def _with_tuned(job: Job, earlier: Iterable[Trial]) -> Job:

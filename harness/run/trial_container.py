@@ -80,7 +80,6 @@ def make_job(
     entry = resolved.entry(trial.workload)
     image = inputs.images[resolved.target(trial)]
     data = {each.name: inputs.data[each] for each in entry.workload.datasets}
-    driver = "workloads.driver.capability" if trial.workload == MACHINE else "workloads.driver"
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
         Mount(container=FILE_DIR, host=entry.folder),
@@ -109,7 +108,7 @@ def make_job(
         environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": forms(hidden)})
     container = ContainerSpec(
         image=image,
-        command=("python3", "-m", driver, f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl"),
+        command=("python3", "-m", "workloads.driver", OUT_DIR),
         environment=environment,
         hidden=hidden,
         out=paths.cache,

@@ -213,7 +213,7 @@ def prove_device(
         files = (f"{OUT_DIR}/spec.json", f"{OUT_DIR}/events.jsonl")
         container = ContainerSpec(
             image=image,
-            command=("python3", "-m", "workloads.driver.capability", *files),
+            command=("python3", "-m", "workloads.driver", *files),
             environment=environment if gpus else {**environment, "CUDA_VISIBLE_DEVICES": "-1"},
             out=out,
             mounts=(Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),),

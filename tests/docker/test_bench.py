@@ -120,7 +120,7 @@ def test_failures_of_workloads(tmp_path: Path) -> None:
     assert bench.statuses == {
         "good.cpu.0": Status.OK,
         "raises.cpu.0": Status.FAILED,
-        "vanishes.cpu.0": Status.BAD_EVENTS,
+        "vanishes.cpu.0": Status.FAILED,
         "hog.cpu.0": Status.OUT_OF_MEMORY,
         "hangs.cpu.0": Status.TIMEOUT,
     }

@@ -14,9 +14,17 @@ pytestmark = pytest.mark.tensorflow
 
 
 def run(tf_python, folder, **spec):
-    whole = {"device": "cpu", "gpus": 0, "data": {}, "window_s": 0.05, "variants": CPU_CAPABILITIES, **spec}
+    whole = {
+        "device": "cpu",
+        "gpus": 0,
+        "data": {},
+        "window_s": 0.05,
+        "variants": CPU_CAPABILITIES,
+        "scripts": {},
+        **spec,
+    }
     (folder / "spec.json").write_text(json.dumps(whole))
-    command = [tf_python, "-m", "workloads.driver.capability", folder / "spec.json", folder / "events.jsonl"]
+    command = [tf_python, "-m", "workloads.driver", folder / "spec.json", folder / "events.jsonl"]
     result = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     with (folder / "events.jsonl").open() as file:

@@ -1,8 +1,12 @@
-"""Run the variants of one workload by a spec and write events.
+"""Run the trials of one workload on one device, by their specs, and write events.
 
-`python3 -m workloads.driver SPEC.json EVENTS.jsonl`. Exit codes: 0 for success, 1 after an exception (see the
-error event), NO_GPU_EXIT, 2 for wrong usage. With a descriptor and a task as well, it does that task of a trial; see
-workloads/driver/trial.py.
+    python3 -m workloads.driver FOLDER
+
+serves trials until it is killed: the file NEXT in the folder names that of the next one, which has its spec.json and
+gets its events.jsonl. Otherwise one trial, whose exit code is 0 for success, 1 after an exception (see the error event)
+or NO_GPU_EXIT; or, with a descriptor and a task, that task of a trial (see workloads/driver/trial.py):
+
+    python3 -m workloads.driver SPEC.json EVENTS.jsonl [DESCRIPTOR TASK]
 """
 
 from __future__ import annotations
@@ -16,17 +20,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from workloads.driver.ladder import report
 from workloads.driver.processes import work_watched
-from workloads.driver.results import Results, ResultsFile
+from workloads.driver.results import ResultsFile
 from workloads.driver.trial import Task, Trial, Work
 from workloads.protocol import (
     IMPORT,
     KERAS,
+    NEXT,
     NO_GPU_EXIT,
+    OPENED,
+    OPENED_FILE,
     PROBES,
     TENSORFLOW,
     TREES,
@@ -36,42 +44,80 @@ from workloads.protocol import (
     Requests,
     Script,
     Spec,
+    began_line,
 )
 
 # Image family -> module that does the tasks of a trial. Only its own framework is imported.
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_task", TREES: "workloads.driver.xgboost_task"}
-_USAGE = "usage: python3 -m workloads.driver SPEC.json EVENTS.jsonl\n"
+# What measures the machine itself, without scripts.
+CAPABILITIES = "workloads.driver.capability"
+# How often a waiting server looks for the next trial.
+_POLL_S = 0.05
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one trial, or a task of one, and return the exit code."""
-    if len(arguments) not in (2, 4):
-        sys.stderr.write(_USAGE)
-        return 2
-    spec_path, events_path = map(Path, arguments[:2])
+    """Serve trials, run one, or do a task of one; return the exit code."""
+    match arguments:
+        case [folder]:
+            serve(Path(folder))
+        case [spec, events]:
+            return run_trial(Path(spec), Path(events))
+        case [spec, events, descriptor, task]:
+            do_task(Path(spec), Path(events), int(descriptor), Task.of(task))
+    sys.stderr.write("usage: python3 -m workloads.driver FOLDER | SPEC.json EVENTS.jsonl [DESCRIPTOR TASK]\n")
+    return 2
+
+
+def serve(folder: Path) -> NoReturn:
+    """Run one trial after another."""
+    done = ""
+    while True:
+        name = ""
+        with suppress(FileNotFoundError):
+            name = (folder / NEXT).read_text(encoding="utf-8")
+        if name == done:
+            time.sleep(_POLL_S)
+            continue
+        sys.stdout.write(began_line(name))
+        sys.stdout.flush()
+        run_trial(folder / name / "spec.json", folder / name / "events.jsonl")
+        done = name
+
+
+def run_trial(spec_path: Path, events_path: Path) -> int:
+    """Run one trial; return its exit code."""
     with events_path.open("a", encoding="utf-8") as file:
         events = EventWriter(file)
         results = ResultsFile(events_path)
-        if len(arguments) == 4:
-            spec = _prepared(spec_path, events)
-            task = Task.of(arguments[3])
-            results.read()
-            events.listener = results.results.add
-            work_watched(partial(_work(spec), task, spec, events, results.results), int(arguments[2]))
         events.write("start")
+        os.environ[OPENED] = str(events_path.with_name(OPENED_FILE))
         try:
             spec = _prepared(spec_path, events)
             _probe_host(events)
             began_ns = time.monotonic_ns()
             # Imported after the start event, because importing the framework is a measured phase.
-            work = _work(spec)
-            events.phase(IMPORT, began_ns)
-            command = [sys.executable, "-m", "workloads.driver", *arguments]
-            done = Trial(spec, events, results, work, command).run()
+            work, imported = _work(spec)
+            if imported:
+                events.phase(IMPORT, began_ns)
+            command = [sys.executable, "-m", "workloads.driver", str(spec_path), str(events_path)]
+            errors = Trial(spec, events, results, work, command).run().errors
+            _probe_host(events)
         except Exception as error:  # an image can lack anything
             report(events, error)
-            return 1
-        return _end(events, done)
+            errors = [type(error).__name__]
+        code = (NO_GPU_EXIT if "NoGpuError" in errors else 1) if errors else 0
+        events.write("end", code=code)
+        return code
+
+
+def do_task(spec_path: Path, events_path: Path, descriptor: int, task: Task) -> NoReturn:
+    """Do one task of a trial in this process."""
+    with events_path.open("a", encoding="utf-8") as file:
+        events = EventWriter(file)
+        spec = _prepared(spec_path, events)
+        results = ResultsFile(events_path).read()
+        events.listener = results.add
+        work_watched(partial(_work(spec)[0], task, spec, events, results), descriptor)
 
 
 def _prepared(path: Path, events: EventWriter) -> Spec:
@@ -81,17 +127,12 @@ def _prepared(path: Path, events: EventWriter) -> Spec:
     return spec
 
 
-def _work(spec: Spec) -> Work:
-    work: Work = importlib.import_module(RUNNERS[spec.image]).work
-    return work
-
-
-def _end(events: EventWriter, done: Results) -> int:
-    if done.errors:
-        return NO_GPU_EXIT if "NoGpuError" in done.errors else 1
-    _probe_host(events)
-    events.write("end")
-    return 0
+def _work(spec: Spec) -> tuple[Work, bool]:
+    """Return what does the tasks of a trial, and whether its framework had to be imported."""
+    name = RUNNERS[spec.image] if spec.scripts else CAPABILITIES
+    imported = name not in sys.modules
+    work: Work = importlib.import_module(name).work
+    return work, imported
 
 
 def _probe_host(events: EventWriter) -> None:

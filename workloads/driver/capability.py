@@ -1,20 +1,17 @@
 """Measure what a device can do at best, with the same framework as the workloads.
 
-`python3 -m workloads.driver.capability SPEC.json EVENTS.jsonl`. Each variant of the spec is one capability: a window
-around the measurement, so that telemetry shows its clocks and power, and a metric RATE in operations, bytes, images or
-seconds. Those that a device lacks are left out with a reason.
+Each variant of the spec is one capability: a window around the measurement, so that telemetry shows its clocks and
+power, and a metric RATE in operations, bytes, images or seconds. Those that a device lacks are left out with a reason.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import math
 import os
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,11 +23,12 @@ import tensorflow as tf
 
 from workloads.driver import devices
 from workloads.driver.ladder import report
+from workloads.driver.processes import End
+from workloads.driver.results import Results
+from workloads.driver.trial import Task
 from workloads.protocol import (
     COPIES,
     CORE_SUFFIX,
-    IMPORT,
-    NO_GPU_EXIT,
     PRECISIONS,
     RATE,
     SOAK,
@@ -38,6 +36,7 @@ from workloads.protocol import (
     WORK,
     EventWriter,
     NoGpuError,
+    Spec,
 )
 
 CHUNK_S = 0.05
@@ -192,7 +191,7 @@ def copy(name: str) -> Work:
     )
 
 
-def all_reduce(names: list[str]) -> Work:
+def all_reduce(names: Sequence[str]) -> Work:
     """Return sums over all GPUs; work is counted as NCCL's bus bandwidth, which does not depend on their number.
 
     TensorFlow waits for the end of each, 0.4 ms on two H100: with several chains of sums, NCCL always has the next.
@@ -307,19 +306,19 @@ def _confine(cpus: set[int]) -> None:
             os.sched_setaffinity(int(path.name), cpus)
 
 
-def measure(name: str, names: list[str], spec: Mapping[str, Any]) -> tuple[float, int]:
+def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
     """Measure one capability; return its rate and the number of calls.
 
     Raises:
         UnavailableError: the device does not have it.
     """
     # All of a device's capabilities together take about as long as a variant of a workload.
-    seconds, cpus = float(spec["window_s"]) / 2, len(os.sched_getaffinity(0))
+    seconds, cpus = spec.window_s / 2, len(os.sched_getaffinity(0))
     on_gpu = names[0].startswith("GPU")
     kind = name.removesuffix(CORE_SUFFIX)
     threads = 1 if kind != name else cpus
     if kind == "read":
-        return read(next(iter(spec["data"].values()), ""))
+        return read(next(iter(spec.data.values()), ""))
     if kind == "all-reduce":
         return rate(all_reduce(names), seconds)
     if kind in PRECISIONS and threads == 1 and not on_gpu:
@@ -335,17 +334,23 @@ def measure(name: str, names: list[str], spec: Mapping[str, Any]) -> tuple[float
     return rate(works[kind](), seconds)
 
 
-def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
-    """Measure every capability of the spec."""
-    names = devices.registered(spec["device"], spec["gpus"])
-    devices.prove(names)
+def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End) -> None:
+    """Measure the capabilities of a task in this process."""
+    del end
+    try:
+        names = devices.registered(spec.device, spec.gpus)
+        devices.prove(names)
+    except NoGpuError as error:
+        report(events, error)
+        return
     # TensorFlow makes one thread for each CPU that it may use when its first operation runs.
     tf.zeros(()).numpy()
-    events.phase(IMPORT, began_ns)
-    events.write("facts", facts=devices.facts(names))
-    for name in spec["variants"]:
+    if not results.facts:
+        events.write("facts", facts=devices.facts(names))
+    for name in task.variants:
+        events.write("reading", variant=name)
         if name == SOAK:
-            soak(names, float(spec["soak_s"]), events)
+            soak(names, spec.soak_s, events)
             continue
         events.write("variant", variant=name, params={}, changes=[])
         start_ns = time.monotonic_ns()
@@ -361,7 +366,7 @@ def run(spec: Mapping[str, Any], events: EventWriter, began_ns: int) -> None:
         events.metric(name, RATE, value)
 
 
-def soak(names: list[str], seconds: float, events: EventWriter) -> None:
+def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
     """Multiply matrices on all devices without pause and write a window for each second or so."""
     events.write("variant", variant=SOAK, params={}, changes=[])
     precision = "fp16" if names[0].startswith("GPU") else "fp32"
@@ -390,27 +395,3 @@ def soak(names: list[str], seconds: float, events: EventWriter) -> None:
         )  # fmt: skip
         start_ns, index = end_ns, index + 1
     events.write("phase", name=STEADY, variant=SOAK, start_ns=began_ns, end_ns=start_ns)
-
-
-def main(arguments: list[str]) -> int:
-    """Measure a device's capabilities and return the exit code."""
-    began_ns = time.monotonic_ns()
-    spec = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    with Path(arguments[1]).open("a", encoding="utf-8") as file:
-        events = EventWriter(file)
-        events.write("start")
-        try:
-            run(spec, events, began_ns)
-        except Exception as error:  # TensorFlow can raise anything
-            report(events, error)
-            return NO_GPU_EXIT if isinstance(error, NoGpuError) else 1
-        events.write("end")
-        return 0
-
-
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Does not wait for threads of the input pipeline.
-    os._exit(code)

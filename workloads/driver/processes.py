@@ -69,6 +69,10 @@ class Death:
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
             STALLED: "Raise --stall to wait longer.",
         }.get(self.kind, "See log.txt for its last output.")
+        if signal.SIGBUS.name in self.how:
+            advice = (
+                "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
+            )
         return f"{self.how[0].upper()}{self.how[1:]}{while_}{where}. {advice}"
 
 

@@ -8,11 +8,15 @@ autograph reads functions from their file.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import select
 import shutil
+import struct
 import sys
 import tempfile
+import threading
 import traceback
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +29,7 @@ from typing import Any
 from workloads.cells import NOTEBOOK
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import Script, private, reason_of
+from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -33,6 +37,8 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 _MOST_COPIED = 32 << 20
 # Folders beside a script that it has no use for. Without byte code, modules are read from their own files.
 _NOT_READ = ("__pycache__", ".git")
+# linux/inotify.h
+_IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
@@ -67,6 +73,8 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     finally:
         if os.getpid() != process:  # a child that the script forked has come to its end
             os._exit(0)
+        if watch := _watch():
+            watch.read()
 
 
 def may_train() -> bool:
@@ -143,6 +151,8 @@ def _scratch(script: Script) -> Path:
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
     _copy_small(links)
+    if watch := _watch():
+        watch.add(folder)
     _keep_neighbours()
     os.chdir(folder)
     return path
@@ -202,6 +212,86 @@ def _copy_small(links: Sequence[Path]) -> None:
             return
         with suppress(OSError):  # a file that cannot be read stays a link
             _own(link, whole=True)
+
+
+class _Watch:
+    """Write down which neighbours a script opens, also in C++ and in child processes, for a later check of them.
+
+    One line each, with the path from the script's folder; UNKNOWN if the kernel cannot tell.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._file.touch()
+        self._names: dict[int, str] = {}
+        # Each script runs in a process of its own.
+        self._noted = set(os.fsdecode(self._file.read_bytes()).splitlines())
+        self._number: int = _libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._follow, name="opened-files", daemon=True).start()
+
+    def add(self, folder: Path) -> None:
+        """Watch the files in a scratch folder; those that are links, where they lead."""
+        for top, _, files in os.walk(folder):
+            for path in (Path(top, name) for name in files):
+                # A link to a neighbour is that neighbour.
+                beside = path.is_symlink() and not path.readlink().is_absolute()
+                if beside or not path.is_file():
+                    continue
+                watch = _libc().inotify_add_watch(self._number, os.fsencode(path), _IN_OPEN | _IN_ONESHOT)
+                self._names[watch] = str(path.relative_to(folder)) if watch >= 0 else UNKNOWN
+                if watch < 0:
+                    self._note(UNKNOWN)
+                    return
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                select.select([self._number], [], [])
+            except (OSError, ValueError):  # the script has closed it
+                self._note(UNKNOWN)
+                return
+            self.read()
+
+    def read(self) -> None:
+        """Note what has been opened until now."""
+        with self._lock:
+            try:
+                # A script may close it, and its number be that of another file.
+                if "inotify" not in os.readlink(f"/proc/self/fd/{self._number}"):  # noqa: PTH115
+                    raise OSError
+                while events := os.read(self._number, 1 << 16):
+                    self._take(events)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._note(UNKNOWN)
+
+    def _take(self, events: bytes) -> None:
+        while events:
+            watch, mask, _, length = struct.unpack_from("iIII", events)
+            events = events[struct.calcsize("iIII") + length :]
+            if mask & _IN_Q_OVERFLOW:
+                self._note(UNKNOWN)
+            elif mask & _IN_OPEN:
+                self._note(self._names[watch])
+
+    def _note(self, name: str) -> None:
+        if name not in self._noted:
+            self._noted.add(name)
+            with suppress(OSError), self._file.open("ab") as file:
+                file.write(os.fsencode(name).replace(b"\n", b"?") + b"\n")
+
+
+@cache
+def _watch() -> _Watch | None:
+    file = os.environ.pop(OPENED, "")
+    return _Watch(Path(file)) if file else None
+
+
+@cache
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @cache

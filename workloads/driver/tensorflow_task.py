@@ -34,7 +34,7 @@ from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
-from workloads.driver.timing import Meter
+from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
 from workloads.driver.variants import kind_of, skipped
 from workloads.protocol import (
@@ -51,7 +51,7 @@ from workloads.protocol import (
 )
 
 # Errors whose type says more than a line of the script.
-_TYPED = (MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
+_TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
 _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryallocation", re.IGNORECASE)
 
 # More than a program such as git takes, and less than the import of TensorFlow.

@@ -90,6 +90,8 @@ class Trial:
     def run(self) -> Results:
         """Measure all variants of the spec, or say why not."""
         spec = self._spec
+        if not spec.scripts:  # the capabilities of the machine
+            return self._run(Task(script="", variants=spec.variants))
         scripts = [each for each in spec.variants if measures_speed(each) and each in spec.scripts]
         # Made of the baseline's call, and from there in one process.
         parts = tuple(

@@ -1,0 +1,75 @@
+"""Containers that serve the trials of one workload and device one after another, and wait in between."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from harness.engines import Container, ContainerSpec, Engine
+from harness.errors import EngineError
+from harness.model.run import PlannedTrial
+from harness.run.store import RunFolder, session_of
+from workloads.protocol import began_line
+
+# Of most memory is the import of the framework, half a gigabyte.
+MOST_WAITING = 8
+
+
+@dataclass(slots=True)
+class Servers:
+    """The containers of a run, the one that waits longest first."""
+
+    engine: Engine
+    folder: RunFolder
+    _containers: dict[str, Container] = field(default_factory=dict)
+
+    def start(self, planned: PlannedTrial, spec: ContainerSpec) -> Container:
+        """Return the container that serves this trial, started if needed.
+
+        Raises:
+            EngineError: it could not be started.
+        """
+        session = session_of(planned.id)
+        container = self._containers.pop(session, None)
+        if container is not None and not _runs(container):
+            self._remove(session, container)
+            container = None
+        if container is None:
+            while len(self._containers) >= MOST_WAITING:
+                self.close(next(iter(self._containers)))
+            container = self.engine.start(replace(spec, out=self.folder.session(planned.id)))
+        self._containers[session] = container
+        return container
+
+    def log(self, planned: PlannedTrial) -> str:
+        """Return the end of what a trial has printed; "" if the engine does not say."""
+        container = self._containers.get(session_of(planned.id))
+        if container is None:
+            return ""
+        with suppress(EngineError):
+            return container.log().rpartition(began_line(planned.id))[2]
+        return ""
+
+    def close(self, session: str) -> None:
+        """End the container of a session, if there is one."""
+        container = self._containers.pop(session, None)
+        if container is not None:
+            self._remove(session, container)
+
+    def close_all(self) -> None:
+        """End all containers."""
+        for session in [*self._containers]:
+            self.close(session)
+
+    def _remove(self, session: str, container: Container) -> None:
+        """Kill and remove a container, ignoring errors of the engine."""
+        for end in (container.kill, container.remove):
+            with suppress(EngineError):
+                end()
+        self.folder.settle(session)
+
+
+def _runs(container: Container) -> bool:
+    with suppress(EngineError):
+        return container.poll() is None
+    return False

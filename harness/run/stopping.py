@@ -1,0 +1,105 @@
+"""Which trial runs next: each a few times, then those with the widest intervals, until all are narrow or time is up."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from harness.defaults import Profile
+from harness.intervals import half_width
+from harness.model.run import PlannedTrial, Point, Status, Trial
+from workloads.protocol import BASELINE, BETWEEN_EPOCHS, measures_speed
+from workloads.readings import between_epochs_s, timing
+
+# Models that take this long compile for most of it, and their readings hardly differ.
+LONG_S = 120.0
+_Key = tuple[str, str, Point]
+
+
+class Stopping:
+    """Decide which trial of a run is next.
+
+    The first `profile.trials` of each workload, device and sweep point run in the order planned; where one takes longer
+    than LONG_S and their number was not chosen, only as many as the time allows. After that, the next is always one of
+    those whose speed has the widest interval, until all intervals are narrow enough or another trial would take longer
+    than the budget. A sweep point that ran out of memory is not repeated.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._speeds: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._last_s: dict[_Key, float] = {}
+        self._spent_s = 0.0
+        self._out_of_memory: set[_Key] = set()
+
+    def next(self, pending: Sequence[PlannedTrial]) -> PlannedTrial | None:
+        """Return which of these trials should run next; None if enough is measured."""
+        for trial in pending:
+            if trial.index < self._profile.trials and self._required(_key(trial)):
+                return trial
+        further = [trial for trial in pending if self._fits(_key(trial)) and self._speeds[_key(trial)]]
+        widest = max(further, key=self.width, default=None)
+        if widest is None or self.width(widest) <= self._profile.target_interval:
+            return None
+        key = _key(widest)
+        return next(trial for trial in further if _key(trial) == key)
+
+    def width(self, trial: PlannedTrial) -> float:
+        """Return the widest interval of the speeds of a trial's workload, device and point, as half width / median."""
+        widths = [half_width(speeds) for speeds in self._speeds[_key(trial)].values()]
+        return max(widths, default=math.inf)
+
+    @property
+    def widest(self) -> float:
+        """The widest interval of all that have one; infinite without any."""
+        widths = (half_width(speeds) for each in self._speeds.values() for speeds in each.values())
+        return max((width for width in widths if width < math.inf), default=math.inf)
+
+    @property
+    def left_s(self) -> float:
+        """How much of the time is left, in seconds."""
+        return max(0.0, self._profile.budget_s - self._spent_s)
+
+    def _required(self, key: _Key) -> bool:
+        if key in self._out_of_memory:
+            return False
+        chosen = self._profile.trials == self._profile.max_trials
+        return chosen or self._last_s.get(key, 0.0) <= LONG_S or self._fits(key)
+
+    def _fits(self, key: _Key) -> bool:
+        return key not in self._out_of_memory and self._last_s.get(key, 0.0) <= self.left_s
+
+    def add(self, planned: PlannedTrial, trial: Trial) -> None:
+        """Record a trial that has ended, with any outcome."""
+        key = _key(planned)
+        self._last_s[key] = (trial.ended_ns - trial.started_ns) / 1e9
+        self._spent_s += self._last_s[key]
+        if trial.status is Status.OUT_OF_MEMORY:
+            self._out_of_memory.add(key)
+        measured = {window.variant for window in trial.windows}
+        shown = [each for each in measured if measures_speed(each)] or sorted(measured)[:1]
+        for variant in shown:
+            if speed := speed_of(trial, variant):
+                self._speeds[key][variant].append(speed)
+
+
+def speed_of(trial: Trial, variant: str) -> float:
+    """Return the speed of a variant in a trial, as a mean over its readings, in samples/s; 0 without one."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for metric in trial.metrics:
+        if metric.name == BETWEEN_EPOCHS and metric.variant in (variant, BASELINE):
+            values[metric.variant].append(metric.value)
+    between_s = between_epochs_s(values, variant)
+    windows = [window for window in trial.windows if window.variant == variant]
+    readings = (
+        timing([window for window in windows if window.reading == number], between_s)
+        for number in dict.fromkeys(window.reading for window in windows)
+    )
+    speeds = [1 / each.sample_s for each in readings if each is not None]
+    return geometric_mean(speeds) if speeds else 0.0
+
+
+def _key(trial: PlannedTrial) -> _Key:
+    return trial.workload, trial.device, trial.point
