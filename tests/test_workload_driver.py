@@ -259,7 +259,7 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
         ('raise ValueError("No. \'x\' sizes: 8\\n\'y\' sizes: 9")', "'x' sizes: 8, 'y' sizes: 9", ""),
         ("from argparse import *\np = ArgumentParser()\np.add_argument('x')\np.parse_args()", "required: x", "=VALUE"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
-        ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made it"),
+        ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),
         ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
         ("import nothing_like_it", "ModuleNotFoundError", "If nothing_like_it is yours, put it beside"),

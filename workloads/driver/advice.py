@@ -95,8 +95,11 @@ def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
     named = str(error.filename or "") if isinstance(error, OSError) else ""
-    if isinstance(error, FileNotFoundError) and named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
-        return "It is a path in the container, and neither the script nor a library has made it there."
+    if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
+        missing = isinstance(error, FileNotFoundError)
+        return (
+            "It is a path in the container: neither the script nor a library has made it." if missing else ""
+        )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
