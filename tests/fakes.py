@@ -1,7 +1,7 @@
 """Fakes of the engine, telemetry source and progress interfaces.
 
 A fake container serves trials, each by a Script: each poll writes the next piece of its event file. After the last
-piece it waits for the next trial if that is an "end", else it exits or hangs. A lost engine stays lost: every call on
+piece it waits for the next trial if that is an "exit", else it exits or hangs. A lost engine stays lost: every call on
 its containers fails.
 """
 
@@ -49,7 +49,7 @@ def good_events(samples_per_s: float = 1000.0, variants: Sequence[str] = (BASELI
         line("variant", variant=name, params={"batch_size": 32}, changes=[]) for name in variants
     )
     windows = "".join(window_line(samples_per_s, index, name) for index in range(2) for name in variants)
-    return (begin, windows, line("end", code=0))
+    return (begin, windows, line("end") + line("exit", code=0))
 
 
 def error_line(kind: str = "ValueError", message: str = "boom") -> str:
@@ -107,13 +107,13 @@ class FakeContainer:
 
     def poll(self) -> Exit | None:
         self.engine.answer()
-        name = (self.spec.out / NEXT).read_text(encoding="utf-8") if self.serves else self.spec.trial_id
-        if name != self.trial and (self.out / "spec.json").exists():
+        name = (self.spec.out / NEXT).read_text(encoding="utf-8") if self.serves else ""
+        if not self.serves and (self.spec.out / "spec.json").exists():
+            name = self.spec.trial_id
+        if name != self.trial:
             self.trial, self.polls, self.script = name, 0, self.engine.next_script(name)
             if self.script.on_start is not None:
                 self.script.on_start(self.out)
-        elif name != self.trial:
-            return self.exit
         number, self.polls = self.polls, self.polls + 1
         if number in self.script.raises:
             error = self.script.raises[number]
@@ -134,7 +134,7 @@ class FakeContainer:
 
     @property
     def ended(self) -> bool:
-        return '"kind": "end"' in "".join(self.script.writes[-1:])
+        return '"kind": "exit"' in "".join(self.script.writes[-1:])
 
     def seen(self, text: str) -> str:
         return text

@@ -14,6 +14,7 @@ from harness.engines import DATA_DIR, WORKLOADS_DIR, ContainerSpec, Exit, GpuAcc
 from harness.engines.container_settings import init_source
 from harness.engines.local import LocalEngine
 from harness.errors import EngineError
+from harness.run.store import write_atomic
 from harness.system.doctor_checks import run_to_end
 from tests.builders import container_spec, image
 from tests.conftest import ROOT
@@ -103,7 +104,8 @@ def make_spec(tmp_path: Path) -> Callable[..., ContainerSpec]:
 def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_path, temporary):
     data = write_files(tmp_path / "data", {"x": "payload"})
     code = (
-        "import json, os, workloads.protocol\n"
+        "import json, os, time, workloads.protocol\n"
+        "while not os.path.exists('/tfbench/out/spec.json'):\n    time.sleep(0.01)\n"
         "spec = json.load(open('/tfbench/out/spec.json'))\n"
         "payload = open(spec['data_dir'] + '/x').read()\n"
         "open('/tfbench/out/events.jsonl', 'w').write(payload + os.environ['SAME'])\n"
@@ -112,8 +114,12 @@ def test_container_paths_are_replaced_with_host_paths(engine, make_spec, tmp_pat
     variables = {"PYTHONPATH": "/tfbench", "SAME": "/tfbenchmark:/x/tfbench"}
     mounts = (WORKLOADS, Mount(container=DATA_DIR, host=data), Mount(container=str(data), host=data))
     spec = make_spec("python3", "-c", code, environment=variables, mounts=mounts)
-    (spec.out / "spec.json").write_text(json.dumps({"data_dir": DATA_DIR, "steps": 3}))
-    exit_, log = run_to_end(engine, spec, 60)
+    started = engine.start(spec)
+    write_atomic(spec.out / "spec.json", started.seen(json.dumps({"data_dir": DATA_DIR, "steps": 3})))
+    while (exit_ := started.poll()) is None:
+        time.sleep(0.01)
+    log = started.log()
+    started.remove()
     assert exit_ == Exit(code=0, out_of_memory=False), log
     assert (spec.out / "events.jsonl").read_text() == "payload/tfbenchmark:/x/tfbench"
     assert "'steps': 3" in log

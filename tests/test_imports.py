@@ -80,7 +80,7 @@ def table() -> dict[str, Rule]:
     """Read the rules of DESIGN.md: a row is a folder, what it holds, what it may import."""
     text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
     rules = {}
-    for folder, cells in re.findall(r"^\| `([\w/]+)/` \|.*\| (.+) \|$", text, re.MULTILINE):
+    for folder, cells in re.findall(r"^\| `([\w/]+)(?:/|\.py)` \|.*\| (.+) \|$", text, re.MULTILINE):
         name = folder.replace("/", ".")
         cell, _, but = cells.partition("(not ")
         rules[name] = Rule(

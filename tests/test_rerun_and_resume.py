@@ -358,7 +358,7 @@ def interrupted(environment: Environment, opened: str | None) -> Path:
     home = write_files(environment.file.parent, NEIGHBOURS)
     prepared = environment.prepare()
     planned = next(job.planned for job in prepared.jobs if job.planned.workload == "good")
-    folder = prepared.folder.open_trial(planned, prepared.jobs[-1].spec)
+    folder = prepared.folder.open_trial(planned)
     measured = builders.cpu_run(trials=1).trials[0]
     events = ['{"kind":"start"}', '{"kind":"end"}', ""]
     folder.events.write_text("\n".join(events))

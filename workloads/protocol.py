@@ -186,8 +186,10 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,)},
-    # Last line of a trial: 0 for success, 1 after an error event, NO_GPU_EXIT.
-    "end": {"code": (int,)},
+    # All of a successful trial has been written.
+    "end": {},
+    # Last line of a trial: 0 after "end", 1 after an error, or NO_GPU_EXIT.
+    "exit": {"code": (int,)},
 }  # fmt: skip
 
 

@@ -174,11 +174,11 @@ class Runner:
             # Read afterwards: what it wrote before its end counts.
             events = tail.read()
             _note_progress(bar, label, events, job.spec.variants)
-            end = next((event for event in events if event["kind"] == "end"), None)
+            end = next((event for event in events if event["kind"] == "exit"), None)
             if end is not None:
                 exit_ = Exit(code=end["code"], out_of_memory=exit_.out_of_memory if exit_ else False)
             if exit_ is not None:
-                return exit_, _excess(folder.out, self.max_files)
+                return exit_, _excess(folder.out.resolve(), self.max_files)
             if notice := self.ending():
                 raise self._interrupted(f"The cloud announced that it ends this machine: {notice}.")
             now = time.monotonic()
@@ -187,7 +187,7 @@ class Runner:
             stopped = self._timeout(now - started_s, now - last_event_s)
             if stopped is None and now >= next_check_s:
                 next_check_s = now + SIZE_CHECK_S
-                stopped = _excess(folder.out, self.max_files)
+                stopped = _excess(folder.out.resolve(), self.max_files)
             if stopped is not None:
                 container.kill()
                 status, reason = stopped
@@ -216,7 +216,7 @@ class Runner:
 
     def _ended(self, folder: TrialFolder) -> bool:
         """Return whether the container has said that the trial has ended, and so waits for the next."""
-        return any(event["kind"] == "end" for event in EventTail(folder.events).read())
+        return any(event["kind"] == "exit" for event in EventTail(folder.events).read())
 
 
 def _label(number: int, required: int, stopping: Stopping) -> str:

@@ -63,7 +63,7 @@ class Stopping:
         return max(0.0, self._profile.budget_s - self._spent_s)
 
     def _required(self, key: _Key) -> bool:
-        if key in self._out_of_memory:
+        if key in self._out_of_memory and key[2]:
             return False
         chosen = self._profile.trials == self._profile.max_trials
         return chosen or self._last_s.get(key, 0.0) <= LONG_S or self._fits(key)

@@ -105,8 +105,10 @@ def run_trial(spec_path: Path, events_path: Path) -> int:
         except Exception as error:  # an image can lack anything
             report(events, error)
             errors = [type(error).__name__]
+        if not errors:
+            events.write("end")
         code = (NO_GPU_EXIT if "NoGpuError" in errors else 1) if errors else 0
-        events.write("end", code=code)
+        events.write("exit", code=code)
         return code
 
 
