@@ -340,6 +340,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
+        CaveatKind.NETWORK: "The containers had network access: what they download may differ in another run.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,

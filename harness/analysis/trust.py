@@ -159,6 +159,8 @@ def _setup(run: Run) -> Iterator[Caveat]:
     for data in run.manifest.data:
         if data.kind != "real":
             yield Caveat(kind=CaveatKind.DATA, workload=data.workload, text=data.kind)
+    if run.manifest.options.network:
+        yield Caveat(kind=CaveatKind.NETWORK)
     for trial in run.trials:
         for text in trial.warnings:
             kind = CaveatKind.WORKLOAD_WARNING

@@ -476,6 +476,7 @@ class CaveatKind(StrEnum):
     FAILED_TRIALS = "failed trials"
     SLOW_PERIOD = "slow period"
     DATA = "data"
+    NETWORK = "network"
     MISSED_TICKS = "missed ticks"
     TELEMETRY_GAP = "telemetry gap"
     WORKLOAD_WARNING = "workload warning"
@@ -484,7 +485,9 @@ class CaveatKind(StrEnum):
     THROTTLED = "throttled"
 
 
-_NOTES = frozenset({CaveatKind.DATA, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING})
+_NOTES = frozenset(
+    {CaveatKind.DATA, CaveatKind.NETWORK, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
