@@ -9,6 +9,12 @@ One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a
 returns its last states, and the loss makes the logits.
 """
 
+import os
+
+# On an H100, Triton's products and a longer search for the fastest ones triple the time to compile and gain nothing.
+XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # read when XLA starts
+
 import keras
 import numpy as np
 import tensorflow as tf
