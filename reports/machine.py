@@ -9,7 +9,7 @@ from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Cause, End
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
-from reports.text import device_name, devices_of
+from reports.text import device_name, devices_of, variant_name
 from workloads.protocol import CORE_SUFFIX
 
 
@@ -30,7 +30,9 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         what = "failing" if worst[0].level is Level.FAIL else "needs attention"
         yield f"{what} ({where}{health(worst[0])}{more})"
     elif analysis.health:
-        yield "healthy, but others used its CPUs" if _contended(analysis) else "healthy"
+        yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
+    if analysis.capabilities and not analysis.normality:
+        yield "no others of its kind known"
     yield from _able(analysis)
     # One link for all: another one would be a finding.
     links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
@@ -44,12 +46,13 @@ def _contended(analysis: Analysis) -> bool:
 
 
 def clock(analysis: Analysis) -> str:
-    """Return the lowest mean clock of a variant that something lowered: "1,755 of 1,980 MHz by power limit"."""
+    """Return the lowest mean clock of a variant that something lowered, with the variant and the cause."""
     slowed = [(each.share, each, cause) for each in analysis.clocks if each.share for cause in each.slowed]
     if not slowed:
         return ""
     _, each, cause = min(slowed, key=lambda one: one[0])
-    return f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz by {cause.value}"
+    mhz = f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz"
+    return f"{cause.value} lowered the clock of {each.workload} ({variant_name(each.variant)}) to {mhz}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:

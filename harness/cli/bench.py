@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import failure
-from harness.cli.console import Terminal, err, show_error, told
+from harness.cli.console import Terminal, best_effort, err, show_error
 from harness.cli.metrics_file import MetricsFile, live_metrics
 from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
 from harness.cli.shared_options import Resume, takes_options
@@ -116,7 +116,7 @@ def _write_report(folder: RunFolder) -> Analysis:
             "Interrupted while writing the report; the trials are kept.",
             hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
         ) from error
-    told().print(summary(analysis))
+    best_effort().print(summary(analysis))
     return analysis
 
 

@@ -52,7 +52,10 @@ def find_by_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Median of `n` independent values with a 95 % interval from harness.analysis.stats; none if n == 1."""
+    """Median of `n` independent values with a 95 % interval from harness.analysis.stats.
+
+    A single value has an interval, from the spread of others, or `low` and `high` equal it.
+    """
 
     median: float
     low: float
@@ -73,7 +76,12 @@ class Estimate:
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval / median; None without an interval."""
-        return (self.high - self.low) / 2 / abs(self.median) if self.n > 1 and self.median else None
+        return (self.high - self.low) / 2 / abs(self.median) if self.known and self.median else None
+
+    @property
+    def known(self) -> bool:
+        """Whether it has an interval."""
+        return self.n > 1 or self.high > self.low
 
 
 class Reading(NamedTuple):
@@ -474,6 +482,7 @@ class CaveatKind(StrEnum):
 
     PARAMETERS = "parameters"
     FAILED_TRIALS = "failed trials"
+    SKIPPED = "skipped"
     SLOW_PERIOD = "slow period"
     DATA = "data"
     NETWORK = "network"
@@ -486,7 +495,13 @@ class CaveatKind(StrEnum):
 
 
 _NOTES = frozenset(
-    {CaveatKind.DATA, CaveatKind.NETWORK, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING}
+    {
+        CaveatKind.DATA,
+        CaveatKind.NETWORK,
+        CaveatKind.SKIPPED,
+        CaveatKind.TELEMETRY_GAP,
+        CaveatKind.WORKLOAD_WARNING,
+    }
 )
 
 
