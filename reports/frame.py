@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.extract import facts
-from harness.wording import counted, scalar_word
+from harness.wording import counted, scalar_word, some
 from reports import charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
 from reports.overview import operating_point
@@ -32,7 +32,7 @@ _FILTERS: tuple[Callable[..., Any], ...] = (
     numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.spread, numbers.when, charts.part_colour, scalar_word,
-    operating_point, still, sweep_table, variant_name,
+    operating_point, some, still, sweep_table, variant_name,
 )  # fmt: skip
 
 

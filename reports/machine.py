@@ -73,7 +73,7 @@ def _able(analysis: Analysis) -> Iterator[str]:
 
 
 def capability(one: Capability) -> str:
-    """Return a measured capability beside its data sheet: "723 of 990 TFLOP/s (73 %)"."""
+    """Return a measured capability next to its data sheet: "723 of 990 TFLOP/s (73 %)"."""
     value = _rate(one)
     if one.sheet is None:
         return value

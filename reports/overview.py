@@ -44,6 +44,7 @@ class Step:
         safety: what it does to the numbers; "" if unknown.
         gain: speed over the baseline's.
         speed: samples/s, or requests/s.
+        fixes: the remedies in it, as variants; () for a script of its own.
         differences: what may change how the model learns, as "batch 8 → 32".
         diff: lines that begin with "+", "-", "@" or a space.
     """
@@ -56,6 +57,7 @@ class Step:
     diff: tuple[str, ...]
     speed: Estimate | None = None
     readings: int = 0
+    fixes: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
 
     @property
@@ -143,13 +145,16 @@ class Row:
     @property
     def path(self) -> tuple[tuple[str, float], ...]:
         """Names and factors that multiply to the best change's gain; () if it is a single one."""
-        if self.best is None or self.best.variant != TUNED or not self.others:
+        best = self.best
+        if best is None or best.variant != TUNED or len(best.fixes) == 1:
             return ()
-        first = self.others[0]
-        return (first.name, first.gain.median), (
-            "further changes in it",
-            self.best.gain.median / first.gain.median,
-        )
+        # The first remedy of a composed script, or the best one next to a script of its own.
+        wanted = best.fixes[:1]
+        first = next((step for step in self.others if not wanted or step.variant in wanted), None)
+        if first is None:
+            return ()
+        rest = " + ".join(map(variant_name, best.fixes[1:])) or "other changes"
+        return (first.name, first.gain.median), (rest, best.gain.median / first.gain.median)
 
 
 def description(run: Run) -> list[str]:
@@ -493,6 +498,7 @@ def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | 
         diff=tuple(script.diff.splitlines()[2:]) if script else (),
         speed=analysis.speed(key),
         readings=summary.readings if summary else 0,
+        fixes=script.fixes if script else (),
         differences=tuple(
             f"{_LEARNING[each.what]} {each.before} → {each.after}"
             for each in changes

@@ -48,7 +48,7 @@ def render_markdown(analysis: Analysis) -> str:
 
 
 def _context(analysis: Analysis) -> dict[str, Any]:
-    """Return the values that templates use besides filters."""
+    """Return the values that templates use in addition to filters."""
     overview, devices = rows(analysis), devices_of(analysis)
     return {
         "analysis": analysis,

@@ -1,4 +1,4 @@
-"""The summary of a run for the terminal, in under thirty lines."""
+"""The summary of a run for the terminal, in about thirty lines."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ RELIABLE_WIDTH = 0.05
 # Minimum share of time at a lowered clock: xprof calls a loss of 5 % moderate. Above FULL_CLOCK, as a share of the
 # maximum, the cost of a power limit is below what a 1 % interval can show.
 MIN_LOWERED, FULL_CLOCK = 0.05, 0.99
+# Unexplained time above this share of a step is a finding.
+MIN_UNEXPLAINED = 0.10
 
 
 class Key(NamedTuple):
@@ -244,6 +246,11 @@ class StepTime(Keyed):
         """Return the combined share of some parts in the step."""
         return sum(self.parts[part].median for part in parts if part in self.parts) / self.total.median
 
+    @property
+    def unexplained(self) -> bool:
+        """Whether a noticeable share of the step is not accounted for."""
+        return abs(self.share(Part.UNEXPLAINED)) > MIN_UNEXPLAINED
+
 
 class Cause(StrEnum):
     """The cause that a finding names; most correspond to one part of the step."""
@@ -444,7 +451,7 @@ class Endurance:
     Attributes:
         cold, sustained: at the beginning, and at the end.
         steady_s: seconds until the speed stayed within 2 % of the sustained one; None if it never did.
-        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, as far as known.
+        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known.
     """
 
     device: str
@@ -565,7 +572,7 @@ class Cost(Keyed):
 
     Attributes:
         training: cost of the published epochs, steady state only, as `Summary.training_s`.
-        electricity: cost of the energy for these epochs, as far as `Summary.energy_source` measures it.
+        electricity: cost of the energy for these epochs that `Summary.energy_source` measures.
     """
 
     per_hour: float | None

@@ -55,8 +55,8 @@ def count_values(run: Run) -> int:
 def downsample_run(run: Run, limit: int) -> Run:
     """Reduce telemetry, single steps and latencies of a run to about `limit` values; return `run` if it has fewer.
 
-    All series and lists of steps and latencies are reduced to the same length; shorter ones stay complete, as do windows,
-    phases and metrics, from which speeds are computed.
+    All series and lists of steps and latencies are reduced to the same length; shorter ones stay complete, as do
+    windows, phases and metrics, from which speeds are computed.
     """
     if count_values(run) <= limit:
         return run
