@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.fixes import note
 from harness.model.analysis import (
@@ -53,7 +53,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     cause = finding.cause.value
     if not finding.parts or finding.share is None:
         return cause
-    name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
+    name = _part_name(finding)
     if finding.cause is Cause.UPDATE and time:
         whole = numbers.percent(time.share(Part.COMPUTE))
         return (
@@ -61,7 +61,7 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
         )
     if finding.cause in (Cause.HEAT, Cause.POWER, Cause.HARDWARE):
         name = cause  # its share is the time lost, not all of compute
-    detail = ", ".join(finding.stages) if name == cause else cause
+    detail = "" if finding.cause is Cause.EPOCHS else ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     if time and limiting_part(finding, time) is not finding.parts[0]:
         return f"compute {numbers.percent(time.share(Part.COMPUTE))}, then {text}"
@@ -214,7 +214,19 @@ def advice(finding: Finding | None) -> str:
     """Return what to do before the code is changed, or where no change of it was measured; "" otherwise."""
     if finding is None:
         return ""
-    return fix(finding) if finding.cause in OF_THE_MACHINE or finding.remedy is None else ""
+    if finding.cause in OF_THE_MACHINE:
+        return f"first {fix(finding)}"
+    return "" if finding.remedy else f"untested: {fix(finding)}"
+
+
+def glossary(parts: Collection[Part], *, tuned: bool) -> Iterator[tuple[str, str]]:
+    """Yield the terms of a first screen that need a word, with their meaning; `parts` are those that limit."""
+    for part in (Part.LAUNCH, Part.FRAMEWORK, Part.EPOCHS, Part.HOST):
+        if part in parts:
+            yield part.value, PART_TEXTS[part]
+    if tuned:
+        yield "tuned", "a script with every change that helped"
+    yield "reading", "one measurement in a process of its own"
 
 
 def removed(finding: Finding) -> str:
@@ -229,6 +241,8 @@ def removed(finding: Finding) -> str:
 
 def _part_name(finding: Finding) -> str:
     first = next(iter(finding.parts), None)
+    if first is Part.EPOCHS:
+        return "time between epochs"
     return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
 
 
@@ -236,7 +250,7 @@ def further(finding: Finding, time: StepTime | None) -> str:
     """Return a further finding of a workload in one line."""
     share = numbers.percent(finding.share.median) if finding.share else ""
     name = _part_name(finding)
-    detail = finding.cause.value if finding.cause.value != name else ""
+    detail = "" if finding.cause is Cause.EPOCHS or finding.cause.value == name else finding.cause.value
     what = f"{name} {share}{f' ({detail})' if detail else ''}".strip()
     return " ".join(filter(None, (f"Then {what}: {fix(finding)}.", removed(finding))))
 

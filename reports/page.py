@@ -57,6 +57,7 @@ def _context(analysis: Analysis) -> dict[str, Any]:
         "verdict": verdict(analysis, overview),
         "devices": devices,
         "rows": overview,
+        "limiting": {part for row in overview if row.finding for part in row.finding.parts},
         "ladders": ladders(analysis, overview),
     }
 

@@ -105,7 +105,7 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
 def _changes(overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in overview:
         if advice := messages.advice(row.finding):
-            yield "First", f"{row.name}: {advice}"
+            yield "Advice", f"{row.name}: {advice}"
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
