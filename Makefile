@@ -7,6 +7,7 @@ WORKLOADS ?=
 OUT       ?= runs
 ARGS      ?=
 FAULTS    ?= 2000
+PICTURE   ?= docs/report.png
 
 VENV      := .venv
 BIN       := $(VENV)/bin
@@ -85,7 +86,7 @@ faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, hosti
 
 .PHONY: picture
 picture: $(VENV)/installed-dev ## draw README's picture from a recorded run; needs Chromium
-	@$(BIN)/python -m tests.picture docs/report.png
+	@$(BIN)/python -m tests.picture '$(PICTURE)'
 
 .PHONY: lint
 lint: $(VENV)/installed-dev ## check formatting, style and types

@@ -216,7 +216,7 @@ def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path,
 
 
 def test_make_picture_draws_the_first_screen(tmp_path: Path) -> None:
-    picture.draw(tmp_path / "drawn.png")
+    output_of("make", "--no-print-directory", "picture", f"PICTURE={tmp_path / 'drawn.png'}")
     sizes = {
         struct.unpack(">II", path.read_bytes()[16:24])
         for path in (tmp_path / "drawn.png", ROOT / "docs/report.png")
