@@ -128,6 +128,17 @@ def test_what_can_be_done_once_in_a_process_is_done_in_each_run(drive):
     assert done.of("left-out") == []
 
 
+def test_a_script_may_change_the_title_of_its_process(drive):
+    """As setproctitle does, which writes over the command line."""
+    titled = (
+        "import ctypes\nstart = int(open('/proc/self/stat').read().rpartition(')')[2].split()[45])\n"
+        "ctypes.memset(start, ord('x'), 6)\n"
+    )
+    done = drive(HEAD + titled + "made().fit(x[:96], y[:96], 8)\n")
+    assert done.of("left-out") == done.of("error") == []
+    assert len(done.of("window")) == 2
+
+
 def test_processes_that_a_script_leaves_are_killed(drive, tmp_path):
     pid = tmp_path / "pid"
     leaves = (
