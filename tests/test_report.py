@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import analyse
 from harness.cli.rendering import charts_code
 from harness.model.analysis import Analysis, Estimate
-from harness.model.run import Run
+from harness.model.run import Run, Status
 from harness.run.recording import pack_for_page
 from reports import numbers
 from reports.charts import still
@@ -108,7 +108,7 @@ def texts(result: Analysis) -> set[str]:
     trials = (each for summary in result.summaries for each in summary.trial_throughputs)
     gains = [each.gain for each in result.findings if each.gain]
     predicted = [each.ablation.predicted for each in result.findings if each.ablation]
-    gains += [value for each in predicted for value in (each.median, each.low, each.high)]
+    gains += [value for each in predicted if each for value in (each.median, each.low, each.high)]
     return {
         *(numbers.speed(each) for each in estimates(result)),
         *(numbers.factor(each.median) for each in estimates(result) if each.unit == "ratio"),
@@ -185,7 +185,7 @@ def test_banners_come_first_and_every_section_appears_in_some_report():
 @pytest.mark.parametrize(
     ("name", "words", "absent"),
     [
-        ("failed", ("no-gpu", "TensorFlow registered 0 of 1 GPUs."), ()),
+        ("failed", (Status.NO_GPU.told, "TensorFlow registered 0 of 1 GPUs."), ()),
         ("bare", ("NVML is not installed",), ("figure-telemetry-1",)),
         ("gpu", ("host_processor_model_name", "sha256:" + "ab" * 32, "Power limit",
                  "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),
