@@ -103,6 +103,21 @@ Resume = Annotated[
 ]
 
 
+Accept = Annotated[
+    Path | None,
+    typer.Option(
+        "--accept",
+        help="Limits that the machine has to meet, e.g. limits.toml; see docs/limits.md. Exit code 13 if one is "
+        "missed, 14 if none is missed but some are undecided or not measured.",
+    ),
+]
+References = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--reference", help="File of a known machine to compare with, or a folder of such files; repeatable."
+    ),
+]
+
 # For commands that read finished runs.
 Formats = Annotated[
     str | None,
