@@ -41,7 +41,7 @@ def known_machine(analysis: Analysis) -> KnownMachine:
             power_limit_w=gpu.power_limit_w if gpu else None,
             values={each.name: _rounded(each.estimate.median) for each in found if each.device == device},
             mhz={
-                f"capability.{each.name}": round(each.mhz)
+                f"capability.{each.name}": float(round(each.mhz))
                 for each in analysis.capabilities
                 if each.device == device and each.mhz
             },

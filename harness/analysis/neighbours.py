@@ -8,8 +8,9 @@ GPUs' values). A GPU is named if its deviation is
   moderated by the usual one (Smyth 2004, "Linear models and empirical Bayes methods", Stat. Appl. Genet. Mol. Biol. 3):
   PRIOR_DEGREES degrees of freedom with a standard deviation of PRIOR, about that of GPUs in one host. The level of 5 %
   is shared by all GPUs and families (Bonferroni);
-- beyond WITHIN standard errors of its own readings, which matters where trials scatter widely. Without several
-  readings, the standard error is that of the deviations within the family, and a family of one or two cannot name one.
+- beyond the error of its own readings, which matters where trials scatter widely: t at WITHIN, four standard errors of
+  many readings. Without several readings, the standard error is that of the deviations within the family, and a family
+  of one or two cannot name a GPU.
 
 tests/test_neighbours.py has the rates: 100 draws of equal GPUs name none, and a GPU that is 6 % slow is named.
 """
@@ -32,7 +33,7 @@ from workloads.protocol import COPIES, PRECISIONS
 MIN_GPUS = 3
 MIN_LOSS = 0.03
 PRIOR, PRIOR_DEGREES = 0.01, 4
-LEVEL, WITHIN = 0.05, 4.0
+LEVEL, WITHIN = 0.05, 3e-5
 
 _FAMILIES: Mapping[str, tuple[str, ...]] = {
     "compute": tuple(f"capability.{each}" for each in PRECISIONS),
@@ -80,7 +81,7 @@ def _families(analysis: Analysis, gpus: Sequence[str]) -> dict[str, Table]:
 def _named(family: str, table: Table, level: float) -> Iterator[Outlier]:
     gpus = list(next(iter(table.values())))
     logs = np.log([[row[gpu].median for gpu in gpus] for row in table.values()])
-    errors = np.array([[_error(row[gpu]) for gpu in gpus] for row in table.values()])
+    errors = [_error(row[gpu]) for row in table.values() for gpu in gpus]
     for position, gpu in enumerate(gpus):
         k = len(gpus) - 1
         # Against each other: the one that may be slow has no say in their scatter.
@@ -90,7 +91,7 @@ def _named(family: str, table: Table, level: float) -> Iterator[Outlier]:
         degrees = k - 1 + PRIOR_DEGREES
         deviation = math.sqrt((scatter + PRIOR_DEGREES * PRIOR**2) / degrees)
         chance = t_quantile(degrees, level) * deviation * math.sqrt(1 + 1 / k)
-        noise = WITHIN * _noise(logs, errors, position)
+        noise = _noise(logs, errors, position)
         loss = -_deviation(logs, position)
         if loss >= -math.log(1 - MIN_LOSS) and loss > chance and loss > noise:
             yield Outlier(device=gpu, family=family, ratio=math.exp(-loss), others=k)
@@ -101,23 +102,24 @@ def _deviation(logs: NDArray[np.float64], position: int) -> float:
     return float(np.median(logs[:, position] - np.median(others, axis=1)))
 
 
-def _error(value: Estimate) -> float:
-    """Return the standard error of a logarithm; NaN for a single reading."""
+def _error(value: Estimate) -> tuple[float, int]:
+    """Return the standard error of a logarithm and its degrees of freedom, which are 0 for a single reading."""
     if value.n < 2 or min(value.low, value.high) <= 0:
-        return math.nan
-    return math.log(value.high / value.low) / 2 / t_quantile(value.n - 1)
+        return 0.0, 0
+    return math.log(value.high / value.low) / 2 / t_quantile(value.n - 1), value.n - 1
 
 
-def _noise(logs: NDArray[np.float64], errors: NDArray[np.float64], position: int) -> float:
-    """Return the standard error of a deviation, from readings, or else from the scatter within the family."""
+def _noise(logs: NDArray[np.float64], errors: Sequence[tuple[float, int]], position: int) -> float:
+    """Return what the error of a deviation does not exceed, from readings, or else from the scatter in the family."""
     count, k = len(logs), logs.shape[1] - 1
     median_costs = math.sqrt(math.pi / 2) if count > 2 else 1.0
-    if np.isfinite(errors).all():
+    degrees = sum(each for _, each in errors)
+    if all(each for _, each in errors):
         # Errors of so few readings are uncertain; those of all GPUs are alike.
-        pooled = math.sqrt(float((errors**2).mean()))
-        return pooled * math.sqrt((1 + 1 / k) / count) * median_costs
-    if count <= 2:
+        error = math.sqrt(sum(each**2 for each, _ in errors) / len(errors) * (1 + 1 / k))
+    elif count > 2:
+        own = logs[:, position] - np.median(np.delete(logs, position, axis=1), axis=1)
+        error, degrees = 1.4826 * median(np.abs(own - np.median(own)).tolist()), count - 1
+    else:
         return math.inf
-    own = logs[:, position] - np.median(np.delete(logs, position, axis=1), axis=1)
-    spread = 1.4826 * median(np.abs(own - np.median(own)).tolist())
-    return float(spread * median_costs / math.sqrt(count))
+    return t_quantile(degrees, WITHIN) * error * median_costs / math.sqrt(count)

@@ -201,7 +201,7 @@ def _scale(unit: str, units: Sequence[str]) -> float | None:
             return 1.0
         if base in _PREFIXED and unit.removesuffix(base) in _PREFIXES and unit.endswith(base):
             return _PREFIXES[unit.removesuffix(base)]
-        if base in ("s", "J") and unit.endswith(base) and unit.removesuffix(base) in _SMALL:
+        if base in ("s", "J/sample") and unit.endswith(base) and unit.removesuffix(base) in _SMALL:
             return _SMALL[unit.removesuffix(base)]
         if base == "B" and unit == "GiB":
             return float(1 << 30)

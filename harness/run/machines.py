@@ -27,14 +27,15 @@ MAX_BYTES = 64 << 10
 class MachineFile:
     """Content of a file of a known machine."""
 
-    schema: Literal["tfbench-machine"] = "tfbench-machine"
-    schema_version: Literal[1] = 1
+    schema: Literal["tfbench-machine"]
+    schema_version: Literal[1]
     machine: KnownMachine
 
 
 def machine_json(machine: KnownMachine) -> str:
     """Return the file of a machine, without its name."""
-    content = msgspec.json.encode(MachineFile(machine=replace(machine, name="")))
+    file = MachineFile(schema="tfbench-machine", schema_version=1, machine=replace(machine, name=""))
+    content = msgspec.json.encode(file)
     return msgspec.json.format(content, indent=1).decode() + "\n"
 
 
