@@ -71,12 +71,13 @@ PROFILES: Mapping[str, Profile] = {
             windows=2, window_s=0.1, warmup_s=0.2, variant_s=5.0, analysis_window_s=0.1, analysis_windows=2,
             analysis_warmup_s=0.2, analysis_variant_s=2.0, steps=8, full=False, stall_s=180, limit_s=600,
         ),
-        # Minutes: steady-state speed from repeated trials; training times are projected.
+        # Minutes: steady-state speed from repeated trials; training times are projected. The parts of a step and the
+        # remedies are read briefly, and again.
         Profile(
             name="quick",
-            trials=3, max_trials=7, target_interval=0.03, budget_s=300,
-            windows=3, window_s=0.7, warmup_s=1.5, variant_s=10.0, analysis_window_s=0.3, analysis_windows=3,
-            analysis_warmup_s=0.8, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
+            trials=3, max_trials=30, target_interval=0.045, budget_s=285,
+            windows=3, window_s=0.5, warmup_s=1.2, variant_s=10.0, analysis_window_s=0.25, analysis_windows=2,
+            analysis_warmup_s=0.6, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         # Hours: trains the published number of epochs if time allows, else like quick.
         Profile(

@@ -210,11 +210,13 @@ def gain_alone(finding: Finding | None) -> str:
 
 
 def _prediction(ablation: Ablation) -> str:
-    """Return a predicted gain; its interval if the measured gain lies outside."""
+    """Return a predicted gain in parentheses, its interval if the measured gain lies outside; "" without one."""
     predicted, gain = ablation.predicted, ablation.gain
+    if predicted is None:
+        return ""
     if gain.low <= predicted.high and predicted.low <= gain.high:
-        return numbers.factor(predicted.median)
-    return f"{numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed"
+        return f" (predicted {numbers.factor(predicted.median)})"
+    return f" (predicted {numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed)"
 
 
 def gain(finding: Finding, tuned: Estimate | None) -> str:
@@ -225,7 +227,7 @@ def gain(finding: Finding, tuned: Estimate | None) -> str:
     """
     parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
     if ablation:
-        predicted = f" (predicted {_prediction(ablation)})"
+        predicted = _prediction(ablation)
         if not remedy or remedy.variant != ablation.variant:
             measured = numbers.factor(ablation.gain.median)
             parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")
@@ -338,6 +340,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
+        CaveatKind.NETWORK: "The containers had network access: what they download may differ in another run.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,

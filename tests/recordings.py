@@ -62,7 +62,7 @@ def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
     for number, finding in enumerate(analysis.findings):
         yield f"finding {number}", [
             finding.workload, finding.device, finding.cause.value, list(finding.stages), _ends(finding.share),
-            finding.ablation and finding.ablation.predicted.median, finding.remedy and finding.remedy.variant,
+            _ends(finding.ablation.predicted) if finding.ablation else None, finding.remedy and finding.remedy.variant,
         ]  # fmt: skip
     for capacity in analysis.capacities:
         name = f"{' '.join(capacity.key)} within {capacity.bound_s:g} s"

@@ -239,6 +239,10 @@ def test_options_contain_only_supported_limits():
     }  # fmt: skip
     identity = identity_for(DAEMON, 1000, 1000)
     assert limits.items() <= host_options(SPEC, DAEMON, identity, ()).items()
+    modes = [
+        host_options(replace(SPEC, network=on), DAEMON, identity, ())["network_mode"] for on in (False, True)
+    ]
+    assert modes == ["none", None], "the engine's default"
     unlimited = host_options(SPEC, replace(DAEMON, limits=frozenset(), selinux=True), identity, ())
     assert not limits.keys() & unlimited.keys()
     assert unlimited["security_opt"] == ["no-new-privileges", "label=disable"], "needed to read mounts"

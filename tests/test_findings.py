@@ -117,17 +117,23 @@ def test_a_copy_faster_than_the_link_is_impossible() -> None:
 def test_several_steps_per_call_still_fetch_their_batches_save_and_run_their_python(
     input_ms: float, python_s: float, rare_s: float, left_ms: float
 ) -> None:
-    idle = replace(taking(10), load=GpuLoad(util=5, power_w=120))
-    speeds = {BASELINE: idle, MODEL_ONLY: idle, CUSTOM_LOOP: replace(idle, wait_share=0.0),
-              INPUT_ONLY: taking(input_ms), "batch:4": replace(idle, batch=128),
-              "calls:10": taking(2 + python_s * 1e3), WITHOUT_LAUNCH: taking(5)}  # fmt: skip
-    played = with_metrics(
-        run({"gpu0": speeds}, noise=0.001, min_accuracy=0),
-        **{PYTHON_IN_STEP: python_s, RARE_CALLBACKS: rare_s},
-    )
-    findings = analyse(played).findings
-    ablation = next(each.ablation for each in findings if each.cause is Cause.LAUNCH)
-    assert ablation.predicted.median == pytest.approx(10 / left_ms, rel=0.03)
+    for device, load in (("cpu", None), ("gpu0", GpuLoad(util=5, power_w=120))):
+        idle = replace(taking(10), load=load)
+        speeds = {BASELINE: idle, MODEL_ONLY: idle, CUSTOM_LOOP: replace(idle, wait_share=0.0),
+                  INPUT_ONLY: taking(input_ms), "batch:4": replace(idle, batch=128),
+                  "calls:10": taking(2 + python_s * 1e3), WITHOUT_LAUNCH: taking(5)}  # fmt: skip
+        played = with_metrics(
+            run({device: speeds}, noise=0.001, min_accuracy=0),
+            **{PYTHON_IN_STEP: python_s, RARE_CALLBACKS: rare_s},
+        )
+        causes = {each.cause: each.ablation for each in analyse(played).findings}
+        ablation = causes.get(Cause.LAUNCH)
+        if device == "cpu" and python_s:
+            assert ablation is None, "Python in the step is none of its launches"
+        elif device == "cpu":
+            assert ablation.predicted.median == pytest.approx(10 / left_ms, rel=0.03)
+        else:
+            assert ablation.predicted is None, "a GPU's calls fetch their batches while it computes"
 
 
 def test_the_remedy_is_the_change_with_the_largest_gain_or_tuned() -> None:
@@ -154,7 +160,7 @@ BUSY: Mapping[str, VariantSpeed] = {
 @pytest.mark.parametrize(
     ("device", "bits", "gain", "cause"),
     [
-        ("cpu", 16, 4.0, Cause.PRECISION), ("cpu", 16, None, Cause.PRECISION), ("cpu", 32, None, Cause.COMPUTE),
+        ("cpu", 16, 4.0, Cause.PRECISION), ("cpu", 16, None, Cause.COMPUTE), ("cpu", 32, None, Cause.COMPUTE),
         # A CPU with matrix units for it.
         ("cpu", 16, 0.5, Cause.COMPUTE), ("gpu0", 16, None, Cause.COMPUTE), ("gpu0", 64, 2.0, Cause.PRECISION),
     ],

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.errors import ImageError
+from harness.errors import ImageError, UsageError
 from harness.images.builder import ImageBuilder, image_contents
+from harness.images.extra import check_packages
 from harness.images.local_environment import ensure_environment, library_variables
 from harness.images.recipes import TARGETS, Recipes
 from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock, sbom
@@ -368,3 +369,39 @@ def test_wheels_and_packages_are_listed() -> None:
     again, other = (sbom(IMAGE, {ALPHA: each * 32, BETA: ""}, STATUS, "debian") for each in ("ab", "ac"))
     assert again == DOCUMENTS["small"]
     assert json.loads(other)["serialNumber"] != json.loads(again)["serialNumber"]
+
+
+def test_added_libraries_are_resolved_beside_the_pins_and_pinned_by_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    index = cache / "wheels"
+    wheels = [make_wheel(index, "base"), make_wheel(index, "more"), make_wheel(index, "more", "2.0")]
+    use_only(index, monkeypatch)
+    checkout = make_checkout(tmp_path / "checkout", wheels[:1])
+    plain = Recipes(checkout / "images")
+    recipes = Recipes(checkout / "images", packages=["more", "Base"])
+    recipes.resolve("cpu", cache, Silent())
+    assert recipes.added("cpu") == ["more==2.0"]
+    assert [pin.text for pin in recipes.pins("cpu")][1:] == [f"more==2.0 --hash=sha256:{sha256(wheels[2])}"]
+    assert recipes.tag("cpu", BASE) != plain.tag("cpu", BASE)
+    assert recipes.tag("cuda", BASE) == plain.tag("cuda", BASE), "only what is resolved"
+    context = recipes.write_context("cpu", tmp_path / "context", cache, Silent())
+    assert {path.name for path in (context / "wheels").iterdir()} >= {wheels[0].name, wheels[2].name}
+    assert "more==2.0" in (context / "requirements.lock").read_text()
+    (index / wheels[2].name).unlink()  # a later resolution would find another version
+    again = Recipes(checkout / "images", packages=["more", "Base"])
+    again.resolve("cpu", cache, Silent())
+    assert again.tag("cpu", BASE) == recipes.tag("cpu", BASE)
+    exact = Recipes(checkout / "images", packages=["more==1.0"])
+    exact.resolve("cpu", cache, Silent())
+    assert exact.added("cpu") == ["more==1.0"]
+    with pytest.raises(ImageError, match="no wheel of absent") as error:
+        Recipes(checkout / "images", packages=["absent"]).resolve("cpu", cache, Silent())
+    assert "--image cpu=NAME" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["a b", "-r x", "x @ file:///x.whl", "../x"])
+def test_what_is_no_library(name: str) -> None:
+    with pytest.raises(UsageError, match="not the name of a library"):
+        check_packages([name])

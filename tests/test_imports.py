@@ -49,7 +49,17 @@ WITHOUT_TENSORFLOW = (
     "workloads.readings",
     *(
         f"workloads.driver.{name}"
-        for name in ("advice", "ladder", "processes", "remedies", "results", "script", "shell", "sites")
+        for name in (
+            "advice",
+            "ladder",
+            "preparation",
+            "processes",
+            "remedies",
+            "results",
+            "script",
+            "shell",
+            "sites",
+        )
     ),
     "workloads.driver.timing",
     "workloads.driver.trial",

@@ -11,10 +11,12 @@ import pytest
 from harness.analysis import analyse
 from harness.cli.rerun import differences_between
 from harness.defaults import PROFILES
+from harness.engines import DOWNLOADS_DIR
 from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
+from harness.model.analysis import CaveatKind
 from harness.model.run import DataInfo, Options, Run, Status
-from harness.model.workload import FileState
+from harness.model.workload import BESIDE, FileState
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session
@@ -31,6 +33,7 @@ from tests.conftest import ROOT
 from tests.endtoend import script
 from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
+from tests.wheelhouse import make_wheel, use_only
 from workloads.protocol import PRIVATE
 
 OPTIONS = Options(
@@ -301,6 +304,41 @@ def test_resume_is_rejected_if_inputs_changed(environment, change, named):
     change(environment)
     with pytest.raises(StoreError, match=f": {named}[.] .*start a new run"):
         session.resume(path, environment.paths, Silent())
+
+
+def test_what_scripts_download_is_kept_for_runs_without_network(environment):
+    def prepared(**changes: object) -> Prepared:
+        options = replace(environment.options, machine=False, **changes)
+        return session.prepare(resolve(options), environment.paths, Silent())
+
+    def seen(made: Prepared) -> tuple[bool, list[Path], list[str]]:
+        container = made.jobs[0].container
+        folders = [each.host for each in container.mounts if each.container == DOWNLOADS_DIR]
+        assert all(each in dict(container.environment) for each in ("KERAS_HOME", "HF_HOME")) == bool(folders)
+        return container.network, folders, [name for name in made.manifest.sources if "downloaded" in name]
+
+    assert seen(prepared()) == (False, [], [])
+    online = prepared(network=True)
+    folder = environment.paths.cache / "downloads" / "good"
+    assert seen(online) == (True, [folder], [])
+    assert [each.kind for each in analyse(online.run).caveats if each.kind is CaveatKind.NETWORK]
+    (folder / "digits.npz").write_text("1")
+    offline = prepared()
+    name = f"{BESIDE}good, downloaded"
+    assert seen(offline) == (False, [folder], [name])
+    (folder / "digits.npz").write_text("2")
+    assert prepared().manifest.sources[name] != offline.manifest.sources[name]
+
+
+def test_the_scripts_imports_are_added_with_their_versions(environment, tmp_path, monkeypatch):
+    index = tmp_path / "index"
+    make_wheel(index, "frames", "1.2")
+    use_only(index, monkeypatch)
+    environment.file.write_text(f"{environment.file.read_text()}\nimport frames, numpy, matplotlib\n")
+    options = replace(environment.options, packages=("auto",))
+    made = session.prepare(resolve(options), environment.paths, Silent())
+    assert made.manifest.options.packages == ("frames==1.2",)
+    assert "--with" in requested_resources(made.run, made.manifest.options)
 
 
 NEIGHBOURS = {

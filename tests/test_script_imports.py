@@ -11,7 +11,7 @@ LOOP = "import tensorflow as tf\nfor batch in data:\n    with tf.GradientTape() 
 
 def is_refused(path: Path, text: str) -> bool:
     try:
-        check_trains(path, text)
+        check_trains(path.parent, path, text)
     except UsageError as error:
         assert "# tfbench: step BATCH_SIZE" in error.hint
         return True
@@ -52,7 +52,7 @@ def test_neighbours_are_those_that_the_script_imports(tmp_path: Path) -> None:
     write_files(
         tmp_path, {"a.py": "import b\n", "b.py": "import a\n", "c.py": "", "p/__init__.py": "", "p/d.py": ""}
     )
-    found = neighbours(tmp_path / "train.py", "import a\nfrom p.d import x\n")
+    found = neighbours(tmp_path, tmp_path / "train.py", "import a\nfrom p.d import x\n")
     assert {str(path.relative_to(tmp_path)) for path in found} == {"a.py", "b.py", "p/__init__.py", "p/d.py"}
 
 
@@ -62,5 +62,5 @@ def test_distributions_of_what_is_imported(tmp_path: Path) -> None:
         "import os, pandas as pd, mine\nfrom sklearn.model_selection import train_test_split\nimport keras\n"
         "import matplotlib.pyplot as plt\nimport cv2\nimport tensorflow_datasets as tfds\n"
     )
-    assert distributions(tmp_path / "train.py", text) == [
+    assert distributions(tmp_path, tmp_path / "train.py", text) == [
         "opencv-python-headless", "pandas", "pyyaml", "scikit-learn", "tensorflow-datasets"]  # fmt: skip

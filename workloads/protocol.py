@@ -107,6 +107,12 @@ KERAS = {"KERAS_BACKEND": "tensorflow", "TF_USE_LEGACY_KERAS": "0"}
 # Packages that stand-ins replace if they are missing.
 PLOTTING = ("matplotlib", "seaborn", "IPython", "plotly")
 
+# Modules whose distribution has another name.
+_DISTRIBUTIONS: Mapping[str, str] = {
+    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv", "hydra": "hydra-core", "skimage": "scikit-image", "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}  # fmt: skip
 # Files of an array dataset, with suffix .npy: samples and labels of both splits.
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -214,10 +220,22 @@ class Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A script to run: its path inside the container, and its text with parameter values and fixes applied."""
+    """A script to run.
+
+    Attributes:
+        path: where it is inside the container.
+        text: what runs, with parameter values and fixes applied.
+        module: its dotted name if it runs as a module of a package; "" if it does not.
+    """
 
     path: str
     text: str
+    module: str = ""
+
+    @property
+    def depth(self) -> int:
+        """How many folders it is below the one that it runs in, which is that of its top package."""
+        return self.module.count(".")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +337,11 @@ class Spec(Measuring):
     stall_s: float = 0.0
     seed: int = 1
     image: str = TENSORFLOW
+
+
+def distribution(module: str) -> str:
+    """Return the name by which pip installs a module."""
+    return _DISTRIBUTIONS.get(module, module.replace("_", "-").lower())
 
 
 class NoGpuError(RuntimeError):

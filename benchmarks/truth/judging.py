@@ -76,7 +76,9 @@ def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
         share=first.share.median if first and first.share else None,
         planted=planted_loss(case, analysis, analyse(read_run(control)) if control else None),
         unexplained=time.share(Part.UNEXPLAINED) if time else None,
-        prediction=ablation.predicted.median / ablation.gain.median if ablation else None,
+        prediction=ablation.predicted.median / ablation.gain.median
+        if ablation and ablation.predicted
+        else None,
         utilisation=utilisation(case, analysis),
     )
 

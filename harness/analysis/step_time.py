@@ -76,6 +76,8 @@ from workloads.protocol import (
 _MOST_NOISE = 10.0
 DRAWS = 1000
 SEED = 20_240_229
+# xprof calls a step that waits this share of its time highly input-bound.
+HIGHLY_BOUND = 0.2
 # Smaller shares of a step are rounding errors of its sums and differences.
 ROUNDING = 1e-12
 
@@ -155,7 +157,10 @@ def _around_loop(
     retracing = np.minimum(_array(times.retracing, fed), slowed)
     slowed = np.minimum(slowed - retracing, feed)
     if times.from_memory is not None:  # 5
-        most = np.minimum(baseline - times.from_memory, feed)
+        # An input is slower beside the step than alone. Where the step waits for it anyway, all that goes away with it
+        # is the input's; else no more than it takes alone.
+        bound = np.where(waited + slowed >= HIGHLY_BOUND * baseline, np.inf, feed)
+        most = np.minimum(baseline - times.from_memory, bound)
         excess = np.minimum(
             _clipped(framework - _clipped(times.from_memory - fed)), _clipped(most - waited - slowed)
         )
@@ -265,23 +270,24 @@ def _without_epochs(case: Case, draws: _Draws, variant: str) -> Floats | None:
 
 
 def tuned_time(case: Case) -> StepTime | None:
-    """Return the breakdown of tuned from its wait and the GPU's activity; None if neither is known."""
+    """Return the breakdown of tuned from its wait and the GPU's activity; None if it does not tell its wait."""
     if BASELINE not in case.variants or TUNED not in case.variants:
         return None
     draws = _Draws(case, TUNED)
     total = draws.step(TUNED)
     assert total is not None  # it has a summary
     waits = draws.wait_share(TUNED)
-    wait = total * waits if waits is not None else None
-    busy = device_activity(case, TUNED) if case.on_gpu else None
-    if wait is None and busy is None:
+    if waits is None:
         return None
-    running = total if wait is None else total - wait
-    parts = {Part.COMPUTE: running if busy is None else np.minimum(total * busy, running)}
-    if wait is not None:
-        parts[Part.INPUT_WAIT] = wait
-        if busy is not None:
-            parts[Part.LAUNCH] = running - parts[Part.COMPUTE]
+    wait = total * waits
+    busy = device_activity(case, TUNED) if case.on_gpu else None
+    running = total - wait
+    parts = {
+        Part.COMPUTE: running if busy is None else np.minimum(total * busy, running),
+        Part.INPUT_WAIT: wait,
+    }
+    if busy is not None:
+        parts[Part.LAUNCH] = running - parts[Part.COMPUTE]
     _move_host_share(parts, total * _host_share(case, TUNED), on_gpu=case.on_gpu)
     parts[Part.UNEXPLAINED] = total - np.sum(list(parts.values()), axis=0)
     return _step_time(case, TUNED, total, parts)

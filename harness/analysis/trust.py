@@ -95,7 +95,7 @@ def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
         lower, upper = case.variants.get(variant), case.variants.get(ceiling)
         if lower is None or upper is None:
             continue
-        slowest, fastest = min(_window_speeds(case, variant)), max(_window_speeds(case, ceiling))
+        slowest, fastest = min(_speeds(case, variant)), max(_speeds(case, ceiling))
         if slowest > fastest * (1 + TOLERANCE) and time.share(Part.HOST) <= MOST_TAKEN:
             yield _impossible_finding(
                 case, lower.throughput.median / upper.throughput.median - 1.0, variant, ceiling
@@ -107,9 +107,12 @@ def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
         yield _impossible_finding(case, 1.0)
 
 
-def _window_speeds(case: Case, variant: str) -> list[float]:
-    """Return samples/s of all windows, since a single trial has no interval."""
-    return [speed for measure in case.measures[variant] for speed in measure.window_throughputs]
+def _speeds(case: Case, variant: str) -> list[float]:
+    """Return samples/s of all readings and windows, all of which must agree that a measurement is impossible."""
+    measures = case.measures[variant]
+    return [each.throughput for each in measures] + [
+        speed for measure in measures for speed in measure.window_throughputs
+    ]
 
 
 def _impossible_finding(case: Case, excess: float, *variants: str, **facts: float) -> Finding:
@@ -156,6 +159,8 @@ def _setup(run: Run) -> Iterator[Caveat]:
     for data in run.manifest.data:
         if data.kind != "real":
             yield Caveat(kind=CaveatKind.DATA, workload=data.workload, text=data.kind)
+    if run.manifest.options.network:
+        yield Caveat(kind=CaveatKind.NETWORK)
     for trial in run.trials:
         for text in trial.warnings:
             kind = CaveatKind.WORKLOAD_WARNING

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, out
+from harness.cli.shared_options import split
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError, check_names
+from harness.errors import EngineError, UsageError, check_names
 from harness.images.builder import ImageBuilder
+from harness.images.extra import IMPORTED, check_packages
 from harness.images.recipes import TARGETS
 from harness.paths import paths_here
 
@@ -17,6 +19,12 @@ from harness.paths import paths_here
 def command(
     target: Annotated[
         list[str] | None, typer.Argument(help="cpu, cuda (default: both), trees-cpu, trees-cuda.")
+    ] = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", help="Libraries to add, e.g. pandas,scikit-learn. Use the image by the same --with."
+        ),
     ] = None,
     fetch_only: Annotated[
         bool,
@@ -34,10 +42,18 @@ def command(
             raise
         client = None
     paths = paths_here()
-    builder = ImageBuilder(paths.checkout, paths.cache, client, progress)
+    names = split(packages or ())
+    check_packages(names)
+    if IMPORTED in names:
+        raise UsageError(
+            "--with auto needs a script.", hint="Name the libraries, or use: tfbench bench SCRIPT --with auto"
+        )
+    builder = ImageBuilder(paths.checkout, paths.cache, client, progress, names)
     # The default suite needs these; the others are built when a workload first needs them.
     targets = target or [name for name in ("cpu", "cuda") if builder.recipes.supports(name)]
     check_names("image target", targets, TARGETS)
+    if fetch_only and names:
+        raise UsageError("--with has no effect on docker-compose build.", hint="Leave out --fetch-only.")
     if fetch_only:
         for name in targets:
             out().print(f"{name}: {builder.fetch(name)}", soft_wrap=True)
@@ -45,3 +61,5 @@ def command(
     for name in targets:
         image = builder.ensure(name)
         out().print(f"{image.target}: {image.reference}  {image.digest}", soft_wrap=True)
+        if added := builder.recipes.added(name):
+            out().print(f"  with {', '.join(added)}", soft_wrap=True)

@@ -131,7 +131,8 @@ def _existing_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping
     targets = [image.target for image in recorded.manifest.images if image.contents and image.lock_sha256]
     try:
         with closing(DockerEngine.connect()) as engine:
-            builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+            packages = recorded.manifest.options.packages
+            builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, packages)
             return {target: image for target in targets if (image := builder.existing(target))}
     except EngineError:
         return {}

@@ -18,7 +18,7 @@ import typer
 
 from harness.errors import UsageError, on_disk
 from harness.model.run import Options
-from harness.model.workload import SCRIPTS
+from harness.model.workload import INSIDE, SCRIPTS
 
 Command = Callable[..., None]
 
@@ -41,6 +41,20 @@ def _workloads(values: Sequence[str]) -> tuple[str, ...]:
     scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(SCRIPTS)}
     return tuple(
         each for value in values for each in ([scripts[value]] if value in scripts else split([value]))
+    )
+
+
+def _module(name: str, folders: Sequence[Path]) -> str:
+    """Return the path of a module of a package, with the folder that has the package marked in it."""
+    parts = name.split(".")
+    files = [f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"]
+    for folder in (Path.cwd(), *folders):
+        for file in files if all(part.isidentifier() for part in parts) else []:
+            if (folder / file).is_file():
+                return f"{folder}{INSIDE}{file}"
+    raise UsageError(
+        f"There is no module {name} here.",
+        hint="Give the name as for python3 -m, in the folder that has its package, or name that folder with --mount.",
     )
 
 
@@ -132,6 +146,10 @@ Target = Annotated[
     typer.Option("--out", "-o", help="Folder, or one file such as x.html; - prints to standard output."),
 ]
 
+# Adds to the workloads.
+_MODULES = "modules"
+_MODULE = _what("-m", help="Module of a package to run, as in python3 -m PACKAGE.MODULE; repeatable.")
+
 OPTIONS: Mapping[str, Any] = {
     "workloads": typer.Argument(
         metavar="[WORKLOAD]...",
@@ -160,6 +178,13 @@ OPTIONS: Mapping[str, Any] = {
     "gpus": _where(help="GPUs to use: indices, UUIDs or MIG UUIDs, comma-separated, or all."),
     "engine": _where("--engine", "-e", help="auto, docker (Podman too) or local (no isolation)."),
     "images": _where("--image", help="cpu=REF or cuda=REF: your own image with TensorFlow 2.16 or newer."),
+    "packages": _where(
+        "--with",
+        help="Libraries to add to the image, e.g. pandas,scikit-learn, or auto: what the scripts import.",
+    ),
+    "network": _where(
+        "--network", help="Let the scripts download; what libraries fetch is kept for runs without."
+    ),
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
     "memory_gib": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
@@ -182,6 +207,7 @@ _PARSERS: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "mounts": (list[str], _mounts),
     "params": (list[str], partial(_pairs, "--param")),
     "images": (list[str], partial(_pairs, "--image")),
+    "packages": (list[str], split),
     "soak_s": (str, _seconds),
 }
 
@@ -206,6 +232,9 @@ def takes_options(only: Collection[str] = OPTIONS) -> Callable[[Command], Comman
                 name: _PARSERS[name][1](value) if name in _PARSERS else value
                 for name, value in values.items()
             }
+            if modules := arguments.pop(_MODULES, None):
+                found = [_module(name, fields.get("mounts", ())) for name in modules]
+                fields["workloads"] = (*fields.get("workloads", ()), *found)
             command(options=replace(defaults, **fields), **arguments)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -218,6 +247,9 @@ def takes_options(only: Collection[str] = OPTIONS) -> Callable[[Command], Comman
             )
             for name in names
         ]
+        if "workloads" in names:
+            module = Annotated[list[str] | None, _MODULE]
+            options.append(inspect.Parameter(_MODULES, keyword, default=None, annotation=module))
         own = inspect.signature(command, eval_str=True).parameters.values()
         others = [parameter.replace(kind=keyword) for parameter in own if parameter.name != "options"]
         parsed.__signature__ = inspect.Signature([*options, *others])  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ DATA_DIR = "/tfbench/data"
 OUT_DIR = "/tfbench/out"
 FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
+DOWNLOADS_DIR = "/tfbench/downloads"
 
 # Names of engines: any with Docker's API; Podman is used if no Docker answers.
 AUTO, DOCKER, LOCAL = ENGINES = ("auto", "docker", "local")
@@ -62,6 +63,7 @@ class ContainerSpec:
         memory_bytes, pids: limits; None for the engine's default.
         tmp_bytes: size limit of the container's /tmp, which is in memory.
         trial_id, run_id: used as labels.
+        network: whether it has network access.
     """
 
     image: ImageInfo
@@ -78,6 +80,7 @@ class ContainerSpec:
     pids: int | None = 4096
     tmp_bytes: int = TMP_BYTES
     gpu: GpuAccess | None = None
+    network: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

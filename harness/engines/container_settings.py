@@ -77,7 +77,7 @@ def host_options(
     }
     settable = {name: value for kind in limits.keys() & daemon.limits for name, value in limits[kind].items()}
     return {
-        "network_mode": "none",
+        "network_mode": None if spec.network else "none",
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": security,

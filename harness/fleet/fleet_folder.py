@@ -145,9 +145,9 @@ def read_files(folder: Path, *patterns: str) -> dict[str, bytes]:
     """Return relative path -> content of a folder's regular files, sorted; symbolic links are skipped.
 
     Args:
-        patterns: for Path.glob; default: all files.
+        patterns: for Path.glob; default: all files, also in `out`, which is a link while a container serves trials.
     """
-    paths = sorted({path for pattern in patterns or ("**/*",) for path in folder.glob(pattern)})
+    paths = sorted({path for pattern in patterns or ("**/*", "out/**/*") for path in folder.glob(pattern)})
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in paths

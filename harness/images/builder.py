@@ -10,6 +10,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,19 +40,26 @@ class ImageBuilder:
 
     Args:
         client: the engine's client; may be None for `fetch`.
+        packages: libraries to add to the images.
     """
 
     def __init__(
-        self, checkout: Path, cache: Path, client: docker.DockerClient | None, progress: Progress
+        self,
+        checkout: Path,
+        cache: Path,
+        client: docker.DockerClient | None,
+        progress: Progress,
+        packages: Sequence[str] = (),
     ) -> None:
         self._checkout = checkout
-        self.recipes = Recipes(checkout / "images")
+        self.recipes = Recipes(checkout / "images", packages=packages)
         self._cache = cache
         self._client = client
         self._progress = progress
 
     def existing(self, target: str) -> ImageInfo | None:
         """Return `target`'s image if the engine has an up-to-date one."""
+        self.recipes.resolve(target, self._cache, self._progress)
         with engine_call("look for images"):
             for base in (self.recipes.pinned_base(), self.recipes.bootstrapped_base()):
                 with suppress(ImageNotFound):
@@ -105,6 +113,7 @@ class ImageBuilder:
         path = self._cache / "sboms" / f"{image.digest.rpartition(':')[2]}.cdx.json"
         with suppress(OSError):
             return path.read_bytes()
+        self.recipes.resolve(image.target, self._cache, self._progress)
         pins = self.recipes.pins(image.target)
         wheels = dict.fromkeys(pins, "")
         with suppress(OSError):

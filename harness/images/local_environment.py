@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import ImageError, last_lines
@@ -19,17 +20,23 @@ from harness.system.shared_files import replacing
 SUPPORTED = ("3.13", "3.12", "3.11")
 
 
-def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progress) -> ImageInfo:
+def ensure_environment(
+    target: str, checkout: Path, cache: Path, progress: Progress, packages: Sequence[str] = ()
+) -> ImageInfo:
     """Return `target`'s virtual environment, created if necessary; `reference` is the path of its Python.
 
     There is one environment per lock and interpreter, in `<cache>/environments/`.
 
+    Args:
+        packages: libraries to add; see harness.images.extra.
+
     Raises:
         ImageError: there is no supported Python, or wheels cannot be downloaded or installed.
     """
-    recipes = Recipes(checkout / "images")
-    lock_sha256 = recipes.lock_sha256(target)
+    recipes = Recipes(checkout / "images", packages=packages)
     interpreter, version = _interpreter()
+    recipes.resolve(target, cache, progress, version)
+    lock_sha256 = recipes.lock_sha256(target)
     key = hashlib.sha256(f"{lock_sha256} {interpreter} {version}".encode()).hexdigest()
     folder = cache / "environments" / key[:16]
     python = folder / "bin" / "python"
@@ -48,6 +55,11 @@ def ensure_environment(target: str, checkout: Path, cache: Path, progress: Progr
         base=f"{interpreter} ({version})",
         lock_sha256=lock_sha256,
     )
+
+
+def local_version() -> str:
+    """Return the version of the Python that local environments have."""
+    return _interpreter()[1]
 
 
 def library_variables(python: Path) -> dict[str, str]:

@@ -6,11 +6,12 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from harness.errors import ImageError, writing_hint
+from harness.images.extra import extra_lock, missing_from
 from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
 from harness.progress import Progress
@@ -27,11 +28,29 @@ _FILES = ("Dockerfile", "image.sh", "install.sh")
 
 
 class Recipes:
-    """The image recipes in `folder`, a checkout's images/."""
+    """The image recipes in `folder`, a checkout's images/.
 
-    def __init__(self, folder: Path, machine: str = MACHINE) -> None:
+    Args:
+        packages: libraries to add to the images; see harness.images.extra.
+    """
+
+    def __init__(self, folder: Path, machine: str = MACHINE, packages: Sequence[str] = ()) -> None:
         self._folder = folder
         self._machine = machine
+        self._packages = packages
+        self._extra: dict[str, str] = {}
+
+    def resolve(self, target: str, cache: Path, progress: Progress, version: str = PYTHON_VERSION) -> None:
+        """Find the versions of the added libraries for a target; they are part of its lock from then on."""
+        if target not in self._extra:
+            pins = self.pins(target)
+            names = missing_from(self._packages, pins)
+            with building(cache, progress) if names else nullcontext():
+                self._extra[target] = extra_lock(names, pins, cache, version, progress)
+
+    def added(self, target: str) -> list[str]:
+        """Return what was added to a target's image, such as "pandas==2.3.3"."""
+        return [f"{pin.name}=={pin.version}" for pin in read_lock(self._extra.get(target, ""))]
 
     def supports(self, target: str) -> bool:
         """Return whether there is a lock of `target` for this machine's architecture."""
@@ -53,15 +72,20 @@ class Recipes:
 
     def lock_sha256(self, target: str) -> str:
         """Return the hash of `target`'s lock."""
-        return hashlib.sha256(self._read(self._lock(target))).hexdigest()
+        return hashlib.sha256(self._text(target)).hexdigest()
 
     def pins(self, target: str) -> tuple[Pin, ...]:
         """Return what `target`'s lock pins."""
-        return read_lock(self._read(self._lock(target)).decode())
+        return read_lock(self._text(target).decode())
 
     def tag(self, target: str, base: str) -> str:
         """Return the image name, which contains a hash of all inputs of `target` on `base`."""
-        digest = self._digest(self._lock(target), "installer.lock", *_FILES, also=f"{target} {base}")
+        digest = self._digest(
+            self._lock(target),
+            "installer.lock",
+            *_FILES,
+            also=f"{target} {base}{self._extra.get(target, '')}",
+        )
         return f"tfbench:{target}-{digest}"
 
     def write_context(
@@ -77,7 +101,7 @@ class Recipes:
         (folder / "wheels").mkdir(parents=True)
         for name in _FILES:
             shutil.copyfile(self._folder / name, folder / name)
-        shutil.copyfile(self._folder / self._lock(target), folder / "requirements.lock")
+        (folder / "requirements.lock").write_bytes(self._text(target))
         for wheel in wheels:
             try:
                 os.link(wheel, folder / "wheels" / wheel.name)
@@ -101,6 +125,9 @@ class Recipes:
                 hint=f"Use --device cpu, or your own image: --image {target}=REF.",
             )
         return f"{target}-{ARM}.lock" if self._machine == ARM and target != "installer" else f"{target}.lock"
+
+    def _text(self, target: str) -> bytes:
+        return self._read(self._lock(target)) + self._extra.get(target, "").encode()
 
     def _digest(self, *names: str, also: str = "") -> str:
         digest = hashlib.sha256(also.encode())

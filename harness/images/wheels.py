@@ -166,7 +166,7 @@ def _download(pins: Sequence[Pin], scratch: Path, folder: Path, python_version: 
             wheel.replace(folder / wheel.name)
     for out, process in processes.items():
         if process.returncode > 0:
-            raise _pip_error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
+            raise pip_error((out / "pip.log").read_text(encoding="utf-8", errors="replace"))
 
 
 def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subprocess.Popen[bytes]:
@@ -178,13 +178,20 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
     # pip's cache would keep a second copy of gigabytes.
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check",
-        "--no-input", "--progress-bar=off", "--require-hashes", "--only-binary=:all:",
-        f"--python-version={python_version}", "--implementation=cp",
-        f"--abi=cp{python_version.replace('.', '')}", "--abi=abi3", "--abi=none",
-        *(f"--platform={tag}_{MACHINE}" for tag in _TAGS), f"--dest={out}", f"--requirement={requirements}",
+        "--no-input", "--progress-bar=off", "--require-hashes", *wheel_options(python_version),
+        f"--dest={out}", f"--requirement={requirements}",
     ]  # fmt: skip
     with (out / "pip.log").open("wb") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+
+def wheel_options(python_version: str) -> list[str]:
+    """Return pip's options for wheels of CPython `python_version` on this machine's Linux."""
+    return [
+        "--only-binary=:all:", f"--python-version={python_version}", "--implementation=cp",
+        f"--abi=cp{python_version.replace('.', '')}", "--abi=abi3", "--abi=none",
+        *(f"--platform={tag}_{MACHINE}" for tag in _TAGS),
+    ]  # fmt: skip
 
 
 def _downloaded_bytes(scratch: Path) -> int:
@@ -194,7 +201,8 @@ def _downloaded_bytes(scratch: Path) -> int:
     return 0
 
 
-def _pip_error(log: str) -> ImageError:
+def pip_error(log: str) -> ImageError:
+    """Return the error of which pip's output tells."""
     network_errors = ("Retrying (", "Failed to establish a new connection", "ERROR: HTTP error")
     errors = [line.removeprefix("ERROR: ") for line in log.splitlines() if line.startswith("ERROR")]
     # Of an exception in pip, the last line is the reason.

@@ -280,11 +280,11 @@ class Ablation:
     """The measured speedup of the baseline without some parts of its step.
 
     Attributes:
-        predicted: the speedup that the breakdown predicts, 1 / (1 - share of these parts).
+        predicted: the speedup that the breakdown predicts, 1 / (1 - share of these parts); None if it cannot tell.
     """
 
     variant: str
-    predicted: Estimate
+    predicted: Estimate | None
     gain: Estimate
 
 
@@ -592,6 +592,7 @@ class CaveatKind(StrEnum):
     FAILED_TRIALS = "failed trials"
     SLOW_PERIOD = "slow period"
     DATA = "data"
+    NETWORK = "network"
     MISSED_TICKS = "missed ticks"
     TELEMETRY_GAP = "telemetry gap"
     WORKLOAD_WARNING = "workload warning"
@@ -600,7 +601,9 @@ class CaveatKind(StrEnum):
     THROTTLED = "throttled"
 
 
-_NOTES = frozenset({CaveatKind.DATA, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING})
+_NOTES = frozenset(
+    {CaveatKind.DATA, CaveatKind.NETWORK, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -300,6 +300,7 @@ class Options:
         environment: variables of the scripts; runs do not record the values of most, see harness.secrets.
         public_environment: likewise, whose values are recorded.
         params: parameter -> value as text; comma-separated values form a sweep axis.
+        packages: libraries to add to the images; a run records their versions and those of what they need.
     """
 
     profile: str = PROFILE
@@ -313,6 +314,8 @@ class Options:
     mounts: tuple[Path, ...] = ()
     call: int = 1
     images: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    network: bool = False
     variants: str = ""
     soak_s: float = 0.0
     analysis: bool = True

@@ -15,6 +15,9 @@ UNITS = ("s", "samples/s", "ratio", "requests ratio", "gain", "accuracy", "utili
 # How the names of files end that are workloads.
 SCRIPTS = (".py", ".ipynb")
 
+# Between the folder of a package and the path of a module in it that is run, as in rsync.
+INSIDE = "/./"
+
 # Before the name of a workload: the files beside its script that are not Python, as one hash of a run's sources.
 BESIDE = "files beside "
 

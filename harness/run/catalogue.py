@@ -9,13 +9,13 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import workloads
 from harness.errors import UsageError, unknown
-from harness.model.workload import BESIDE, SCRIPTS, Beside, FileState, Workload
+from harness.model.workload import BESIDE, INSIDE, SCRIPTS, Beside, FileState, Workload
 from harness.run.scripts import MAX_NAME, RESERVED, read_workloads
 from harness.system.shared_files import file_sha256
 from workloads.cells import NOTEBOOK
@@ -28,10 +28,20 @@ MAX_FILES, MAX_BYTES = 10_000, 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and its script's path."""
+    """A workload and its script's path.
+
+    Attributes:
+        module: its dotted name if the script runs as a module of a package; else "".
+    """
 
     workload: Workload
     path: Path
+    module: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that it runs in: its own, or that of its top package."""
+        return self.path.parents[self.module.count(".")]
 
     @property
     def is_own(self) -> bool:
@@ -65,7 +75,10 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             path = Path(name).absolute()
             # A path may have any characters; names of trials and folders may not.
             plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
-            chosen += _entries(path, plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-"))
+            plain = plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-")
+            _, inside, below = name.rpartition(INSIDE)
+            module = ".".join(Path(below).with_suffix("").parts) if inside else ""
+            chosen += (replace(entry, module=module) for entry in _entries(path, plain))
         elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
             chosen += found
         elif {"/", "."} & set(name):
@@ -90,7 +103,7 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
 def beside(entries: Iterable[Entry]) -> Beside:
     """Return the files in the folders of the user's scripts."""
     users = (entry for entry in entries if entry.is_own)
-    return Beside(scripts={entry.workload.name: _states(entry.path.parent) for entry in users})
+    return Beside(scripts={entry.workload.name: _states(entry.folder) for entry in users})
 
 
 def sources(
@@ -112,13 +125,14 @@ def sources(
     own: dict[str, str] = {}
     for entry in entries:
         name = entry.workload.name
-        states = known[name] if name in known else _states(entry.path.parent)
+        states = known[name] if name in known else _states(entry.folder)
         own[name] = _digest({each: state for each, state in states.items() if each.endswith(".py")})
         if entry.path.suffix == NOTEBOOK:  # saving it with other outputs does not change what runs
             text = entry.workload.scripts[entry.workload.file]
             own[name] = hashlib.sha256(f"{own[name]} {text}".encode()).hexdigest()
         if name in known:
-            others = (each for each in states if not each.endswith(".py") and each != entry.path.name)
+            notebook = str(entry.path.relative_to(entry.folder))
+            others = (each for each in states if not each.endswith(".py") and each != notebook)
             own[f"{BESIDE}{name}"] = _digest({each: states[each] for each in others})
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 

@@ -11,14 +11,8 @@ from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.untrusted import read_file
-from workloads.protocol import PLOTTING
+from workloads.protocol import PLOTTING, distribution
 
-# Modules whose distribution has another name.
-_DISTRIBUTIONS: Mapping[str, str] = {
-    "PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv", "hydra": "hydra-core", "skimage": "scikit-image", "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}  # fmt: skip
 # Packages that come along with another one, and are asked for by its name.
 _PARTS = {"google", "mpl_toolkits", "tensorflow"}
 # Packages that call no fit by themselves.
@@ -44,14 +38,18 @@ _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 _MOST, _MOST_BYTES = 200, 1 << 20
 
 
-def neighbours(path: Path, text: str) -> Mapping[Path, str]:
-    """Return the texts of the modules beside a script that it imports, also through each other."""
+def neighbours(root: Path, path: Path, text: str) -> Mapping[Path, str]:
+    """Return the texts of the modules beside a script that it imports, also through each other.
+
+    Args:
+        root: the folder from which the script imports.
+    """
     result: dict[Path, str] = {}
     waiting = [(path.parent, text)]
     while waiting and len(result) < _MOST:
         folder, current = waiting.pop()
         for module in _modules(current):
-            for file in _files(path.parent, folder, module):
+            for file in _files(root, folder, module):
                 if file not in result and file != path and (found := _text(file)) is not None:
                     result[file] = found
                     waiting.append((file.parent, found))
@@ -94,11 +92,11 @@ def _parsed(text: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def foreign(path: Path, text: str) -> set[str]:
+def foreign(root: Path, path: Path, text: str) -> set[str]:
     """Return the packages that a script and its neighbours import, and which are neither theirs nor Python's."""
-    texts = (text, *neighbours(path, text).values())
+    texts = (text, *neighbours(root, path, text).values())
     names = {name.partition(".")[0] for each in texts for level, name in _modules(each) if not level}
-    own = {name for name in names if _is_beside(path.parent, name)}
+    own = {name for name in names if _is_beside(root, name)}
     return names - own - {"", *sys.stdlib_module_names}
 
 
@@ -106,16 +104,16 @@ def _is_beside(folder: Path, name: str) -> bool:
     return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
-def distributions(path: Path, text: str) -> list[str]:
+def distributions(root: Path, path: Path, text: str) -> list[str]:
     """Return the distributions of what a script and its neighbours import, without those of plots."""
-    names = foreign(path, text) - {*PLOTTING, *_PARTS, "keras"}
-    return sorted(_DISTRIBUTIONS.get(name, name.replace("_", "-").lower()) for name in names)
+    names = foreign(root, path, text) - {*PLOTTING, *_PARTS, "keras"}
+    return sorted(map(distribution, names))
 
 
-def check_trains(path: Path, text: str) -> None:
+def check_trains(root: Path, path: Path, text: str) -> None:
     """Raise UsageError if a script certainly makes no call that can be measured, and marks no steps."""
-    texts = (text, *neighbours(path, text).values())
-    if _MARK.search(text) or foreign(path, text) - _PASSIVE or any(map(_may_train, texts)):
+    texts = (text, *neighbours(root, path, text).values())
+    if _MARK.search(text) or foreign(root, path, text) - _PASSIVE or any(map(_may_train, texts)):
         return
     raise UsageError(
         f"{path.name} has no call of fit, evaluate or predict, and marks no step.",

@@ -101,7 +101,7 @@ def _failed(end: End) -> tuple[Status, str] | None:
     if exit_.code == NO_GPU_EXIT:
         result = text or "TensorFlow did not find the GPU."
         return Status.NO_GPU, f"{result} Run `tfbench doctor` to see what is missing."
-    if exit_.code and exit_.out_of_memory and (kind == OUT_OF_MEMORY or not text):
+    if kind == OUT_OF_MEMORY or (exit_.code and exit_.out_of_memory and not text):
         limit = f" of {end.memory_bytes / 2**30:.1f} GiB" if end.memory_bytes else ""
         result = f"The trial exceeded its memory limit{limit}. Raise --memory or lower the batch size."
         return Status.OUT_OF_MEMORY, result

@@ -9,6 +9,7 @@ import secrets
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -22,7 +23,9 @@ from harness.engines.gpu_access import choose_access
 from harness.engines.local import UNPROTECTED, WARNING, LocalEngine
 from harness.errors import EngineError, StoreError, UsageError
 from harness.images.builder import ImageBuilder
-from harness.images.local_environment import ensure_environment
+from harness.images.extra import IMPORTED
+from harness.images.local_environment import ensure_environment, local_version
+from harness.images.recipes import PYTHON_VERSION, Recipes
 from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Manifest, Run, Status, Trial
 from harness.model.workload import BESIDE, Beside, FileState
@@ -30,11 +33,11 @@ from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, beside, sources
-from harness.run.imports import check_trains
+from harness.run.imports import check_trains, distributions
 from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
-from harness.run.trial_container import Inputs, make_job
+from harness.run.trial_container import Inputs, downloads_sources, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
 from harness.system.health_readings import HealthWatch, watching
@@ -102,10 +105,11 @@ def prepare(
     engine = _connect(resolved.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)
+    resolved = _with_packages(resolved, paths, progress, local=not isinstance(engine, DockerEngine))
     inputs = _inputs(resolved, engine, paths, progress)
     files = beside(resolved.entries)
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id, files)
-    sboms = _sboms(manifest.images, engine, paths, progress)
+    sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
     images = (replace(each, sbom_sha256=hashes.get(each.target, "")) for each in manifest.images)
     return Prepared(
@@ -129,7 +133,33 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     if lines := left_out(text):
         progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
     if entry.workload.image == TENSORFLOW:
-        check_trains(entry.path, text)
+        check_trains(entry.folder, entry.path, text)
+
+
+def _with_packages(resolved: Resolved, paths: Paths, progress: Progress, *, local: bool) -> Resolved:
+    """Return what will be run with the versions of all libraries that are added to its images."""
+    names = resolved.options.packages
+    if IMPORTED in names:
+        found = [
+            distributions(entry.folder, entry.path, entry.workload.scripts[entry.workload.file])
+            for entry in resolved.entries
+            if entry.is_own
+        ]
+        names = tuple(
+            dict.fromkeys([*(name for name in names if name != IMPORTED), *chain.from_iterable(found)])
+        )
+    if not names and IMPORTED not in resolved.options.packages:
+        return resolved
+    version = local_version() if local else PYTHON_VERSION
+    recipes = Recipes(paths.checkout / "images", packages=names)
+    added: list[str] = []
+    for target in [each for each in resolved.targets if each not in resolved.options.images]:
+        recipes.resolve(target, paths.cache, progress, version)
+        added += recipes.added(target)
+    progress.line(
+        f"Added to the image: {', '.join(dict.fromkeys(added)) or 'nothing, it has what is imported'}"
+    )
+    return replace(resolved, options=replace(resolved.options, packages=tuple(dict.fromkeys(added))))
 
 
 def _connect(name: str, progress: Progress) -> Engine:
@@ -191,7 +221,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         changed = [
             each
             for each in changed_files(before.scripts[name], prepared.beside.scripts[name])
-            if each not in (*now, entry.path.name)
+            if each not in (*now, str(entry.path.relative_to(entry.folder)))
         ]
         changes += [each for each in changed if read is None or each in read]
         if others := [each for each in changed if read is not None and each not in read]:
@@ -325,24 +355,27 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
                 hint=f"Use --engine docker with {option}.",
             )
         if isinstance(engine, LocalEngine):
-            engine.require_safe({entry.path.parent for entry in resolved.entries}, resolved.options.mounts)
+            engine.require_safe({entry.folder for entry in resolved.entries}, resolved.options.mounts)
         targets = resolved.targets
-        return {each: ensure_environment(each, paths.checkout, paths.cache, progress) for each in targets}
+        return {
+            each: ensure_environment(each, paths.checkout, paths.cache, progress, resolved.options.packages)
+            for each in targets
+        }
     for target in custom.keys() - set(resolved.targets):
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
-    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
+    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, resolved.options.packages)
     return {
         target: builder.custom(target, custom[target]) if target in custom else builder.ensure(target)
         for target in resolved.targets
     }
 
 
-def _sboms(images: Sequence[ImageInfo], engine: Engine, paths: Paths, progress: Progress) -> dict[str, bytes]:
+def _sboms(manifest: Manifest, engine: Engine, paths: Paths, progress: Progress) -> dict[str, bytes]:
     """Return target -> bill of materials of the images that tfbench built."""
     if not isinstance(engine, DockerEngine):
         return {}
-    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
-    return {each.target: builder.sbom(each) for each in images if each.lock_sha256}
+    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, manifest.options.packages)
+    return {each.target: builder.sbom(each) for each in manifest.images if each.lock_sha256}
 
 
 def _manifest(
@@ -372,7 +405,10 @@ def _manifest(
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
         prices=read_prices(options.price),
-        sources=sources(resolved.entries, options.mounts, files),
+        sources={
+            **sources(resolved.entries, options.mounts, files),
+            **downloads_sources(resolved, paths.cache),
+        },
     )
 
 

@@ -14,6 +14,7 @@ from harness.model.platform import EngineInfo, ImageInfo
 from harness.model.run import Options, Run, Status
 from harness.model.workload import SCRIPTS
 from harness.paths import Paths
+from harness.progress import Silent
 from harness.run.catalogue import select, sources
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit
@@ -103,6 +104,8 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     requested = {
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
+        "--with": ", ".join(options.packages),
+        "--network": "on" if options.network else "",
         "the scripts": ", ".join(scripts),
         "--mount": ", ".join(map(str, options.mounts)),
         "--gpus": "" if options.gpus == Options().gpus else options.gpus,
@@ -122,7 +125,9 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
-    recipes = Recipes(paths.checkout / "images")
+    recipes = Recipes(paths.checkout / "images", packages=options.packages)
+    for each in run.manifest.images if options.packages else ():
+        recipes.resolve(each.target, paths.cache, Silent())
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,

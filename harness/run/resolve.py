@@ -16,6 +16,7 @@ from harness.data.datasets import MODES
 from harness.defaults import MAX_PLANNED, PROFILES, Profile
 from harness.engines import ENGINES
 from harness.errors import UsageError, check_names, unknown
+from harness.images.extra import check_packages
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
 from harness.model.platform import Gpu, target_for
@@ -214,6 +215,7 @@ def _check(options: Options) -> None:
     check_names("profile", (options.profile,), PROFILES)
     check_names("data mode", (options.data,), MODES)
     check_names("image target", options.images, TARGETS)
+    check_packages(options.packages)
     read_prices(options.price)
     _check_cpus(options.cpus)
     _check_keras(options.variables)

@@ -15,6 +15,7 @@ from harness.defaults import TMP_BYTES, Profile
 from harness.engines import (
     CUDA_CACHE_DIR,
     DATA_DIR,
+    DOWNLOADS_DIR,
     FILE_DIR,
     OUT_DIR,
     WORKLOADS_DIR,
@@ -27,8 +28,9 @@ from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
 from harness.model.platform import ImageInfo
 from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
-from harness.model.workload import Data, Workload
+from harness.model.workload import BESIDE, Data, Workload
 from harness.paths import Paths
+from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Resolved, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
@@ -48,6 +50,17 @@ from workloads.protocol import (
 
 # Entries below a script's folder among which links are looked for, and links that are followed.
 _MOST_ENTRIES, _MOST_LINKS = 5_000, 50
+
+# Variable of a library -> the folder that it downloads to.
+_DOWNLOADS: Mapping[str, str] = {
+    "KERAS_HOME": f"{DOWNLOADS_DIR}/keras",
+    "TFDS_DATA_DIR": f"{DOWNLOADS_DIR}/tensorflow_datasets",
+    "TFHUB_CACHE_DIR": f"{DOWNLOADS_DIR}/tensorflow_hub",
+    "KAGGLEHUB_CACHE": f"{DOWNLOADS_DIR}/kagglehub",
+    "HF_HOME": f"{DOWNLOADS_DIR}/huggingface",
+    "SCIKIT_LEARN_DATA": f"{DOWNLOADS_DIR}/scikit-learn",
+    "XDG_CACHE_HOME": f"{DOWNLOADS_DIR}/other",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +82,19 @@ def make_job(
     data = {each.name: inputs.data[each] for each in entry.workload.datasets}
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
-        Mount(container=FILE_DIR, host=entry.path.parent),
+        Mount(container=FILE_DIR, host=entry.folder),
         *(Mount(container=f"{DATA_DIR}/{name}", host=folder) for name, (folder, _) in data.items()),
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
     places = {Path(mount.container) for mount in mounts}
-    mounts += (each for each in linked(entry.path.parent) if Path(each.container) not in places)
+    mounts += (each for each in linked(entry.folder) if Path(each.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
     environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
+    if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
+        mounts.append(
+            Mount(container=DOWNLOADS_DIR, host=_downloads(paths.cache, trial.workload), read_only=False)
+        )
+        environment = {**_DOWNLOADS, **environment}
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
         # Images configure their library path; the local environment does not.
@@ -102,6 +120,7 @@ def make_job(
         memory_bytes=manifest.memory_limit_bytes,
         tmp_bytes=TMP_BYTES,
         gpu=inputs.access.get(trial.device),
+        network=options.network and trial.workload != MACHINE,
     )
     return Job(
         planned=trial,
@@ -110,7 +129,8 @@ def make_job(
             entry.workload,
             resolved.profile,
             options,
-            folder=FILE_DIR,
+            folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
+            module=entry.module,
             data={name: f"{DATA_DIR}/{name}" for name in data},
         ),
         container=container,
@@ -162,11 +182,13 @@ def spec_for(
     *,
     folder: str,
     data: Mapping[str, str],
+    module: str = "",
 ) -> Spec:
     """Return the specification for the container of `trial`.
 
     Args:
         folder: the script's folder in the container.
+        module: see Script.
         data: data set -> its folder in the container.
     """
     device = device_kind(trial.device)
@@ -184,7 +206,7 @@ def spec_for(
     own = (variant for variant in measured if variant != TUNED or workload.tuned)
     for variant in dict.fromkeys((BASELINE, *own)):
         file, text = script_text(workload, variant, device, {**places, **trial.params})
-        scripts[variant] = Script(path=f"{folder}/{file}", text=text)
+        scripts[variant] = Script(path=f"{folder}/{file}", text=text, module=module)
     measuring["full"] = profile.full and trial.index == 0
     tries_fixes = FIXES in trial.variants or (TUNED in trial.variants and not workload.tuned)
     return Spec(
@@ -207,6 +229,29 @@ def spec_for(
         image=workload.image,
         **measuring,
     )
+
+
+def downloads_sources(resolved: Resolved, cache: Path) -> Mapping[str, str]:
+    """Return the hashes of what scripts find downloaded; while they may download, it is not known."""
+    names = [] if resolved.options.network else [each.name for each in resolved.workloads]
+    return {
+        f"{BESIDE}{name}, downloaded": folder_sha256(_downloads(cache, name))
+        for name in names
+        if has_downloads(cache, name)
+    }
+
+
+def has_downloads(cache: Path, name: str) -> bool:
+    """Return whether a workload has downloaded anything in an earlier run."""
+    folder = cache / "downloads" / name
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _downloads(cache: Path, name: str) -> Path:
+    """Create the folder for what a workload downloads."""
+    folder = cache / "downloads" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _cuda_cache(image: ImageInfo, paths: Paths) -> Path:

@@ -1,13 +1,17 @@
 """Where scripts call fit, predict or neither, and what they do around it."""
 
+from dataclasses import asdict
+
 import pytest
 
+from harness.fixes import fixes_for
 from tests.folders import write_files
 from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
     BASELINE,
     BETWEEN_EPOCHS,
     CUSTOM_LOOP,
+    FIXES,
     INPUT_ONLY,
     MODEL_ONLY,
     TUNED,
@@ -264,7 +268,7 @@ def test_another_backend_is_refused(drive):
     [
         ("SystemExit(0)", "SystemExit(0)"),
         ("KeyboardInterrupt()", "KeyboardInterrupt()"),
-        ("ModuleNotFoundError('No module named tb', name='tb')", "pip install tb"),
+        ("ModuleNotFoundError('No module named tb', name='tb')", "--with tb"),
         ("IndexError(7)", "train.py:17: IndexError: 7"),
     ],
 )
@@ -482,3 +486,68 @@ def test_what_one_script_sets_does_not_reach_the_next(drive):
     assert "count 1 float32" in done.log
     precisions = {each["variant"]: each["params"]["precision"] for each in done.of("variant")}
     assert precisions == {BASELINE: "mixed_float16", TUNED: "float32"}
+
+
+OWN = """
+class Scaler:
+    def fit(self, x):
+        return x
+class Own(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.layers.Dense(2)
+    def call(self, x):
+        return self.inner(x)
+    def compile(self, special):
+        super().compile(special, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+other = made()
+model = Own()
+model.compile("sgd")
+model.fit(Scaler().fit(x), y, 8,
+          verbose=0)
+other.fit(x, y)
+"""
+
+
+def test_remedies_change_the_calls_that_the_script_made(drive):
+    text = HEAD + OWN
+    chosen = ("fix:xla", "fix:steps-per-execution")
+    made = {name: fix for name, fix in fixes_for(text, "cpu").items() if name in chosen}
+    spec = {"variants": [BASELINE, FIXES], "fixes": {name: asdict(fix) for name, fix in made.items()}}
+    done = drive(text, **spec)
+    diffs = {each["variant"]: each["diff"] for each in done.of("script")}
+    assert diffs.keys() == set(chosen)
+    for name, argument in (
+        ("fix:xla", "jit_compile=True"),
+        ("fix:steps-per-execution", "steps_per_execution=10"),
+    ):
+        (added,) = [line for line in diffs[name].splitlines() if line.startswith("+ ")]
+        assert added.strip("+ ").startswith("super().compile(special, ") and argument in added
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import subprocess\nsubprocess.run(['no-such-program'])", "train.py:{}: FileNotFoundError"),
+        (
+            "import os\nos.environ['SEED_X'] = '1'\nimport sys\nos.execv(sys.executable, ['x'])",
+            "Use --env SEED_X=1",
+        ),
+        ("tf.config.list_physical_devices('GPU')[0]", "use --device gpu"),
+        ("made().fit(zip([x], [y]), steps_per_epoch=1)", "train.py:{}: ValueError: Unrecognized data type"),
+        (
+            "import multiprocessing as m\n"
+            "def work():\n    import time\n    while time.process_time() < 5:\n        pass\n"
+            "p = m.get_context('fork').Process(target=work)\np.start()\np.join()",
+            "trains in processes that it starts",
+        ),
+    ],
+)
+def test_advice_names_what_happened(drive, text, told):
+    message = drive(HEAD + text, code=1).message
+    assert told.format((HEAD + text).count("\n") + 1) in message
+
+
+def test_names_of_ipython_are_there(drive):
+    text = "get_ipython().run_line_magic('matplotlib', 'inline')\nassert 'colab' not in str(get_ipython())\n"
+    drive(HEAD + text + "display(made().fit(x, y, 8))\nget_ipython().getoutput('ls')[:1]\n")

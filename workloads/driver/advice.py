@@ -14,10 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_IMAGE_WITH = "build an image FROM ours with `pip install {}` and pass it with --image cpu=NAME."
+from workloads.protocol import distribution
+
+_WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
-    "Containers have no network. Download the file first and pass it with --mount PATH; "
-    "keras.utils.get_file finds it there by its name."
+    "Containers have no network. Run once with --network, which keeps what libraries download, or pass the file "
+    "with --mount PATH: keras.utils.get_file finds it there by its name."
 )
 
 
@@ -43,14 +45,16 @@ def _of_import(error: Exception, text: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         return (
             f"If {error.name} is yours, put it beside the script, or use --mount and --env PYTHONPATH=FOLDER. Else "
-            + _IMAGE_WITH.format(error.name)
+            + _WITH.format(
+                f"{distribution(str(error.name).partition('.')[0])} (or auto: what the script imports)"
+            )
         )
     if isinstance(error, ImportError) and text.startswith("sklearn needs"):
-        return f"Use xgboost.train, or {_IMAGE_WITH.format('scikit-learn')}"
+        return f"Use xgboost.train, or {_WITH.format('scikit-learn')}"
     if isinstance(error, ImportError) and "attempted relative import" in text:
         return "Run it as a module of its package: -m PACKAGE.MODULE, from the folder that has the package."
     if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_IMAGE_WITH.format('tensorboard')}"
+        return f"Leave its callback out, or {_WITH.format('tensorboard')}"
     return ""
 
 
@@ -90,6 +94,12 @@ def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
         )
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
+    named = str(error.filename or "") if isinstance(error, OSError) else ""
+    if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
+        missing = isinstance(error, FileNotFoundError)
+        return (
+            "It is a path in the container: neither the script nor a library has made it." if missing else ""
+        )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):

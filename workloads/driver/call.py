@@ -97,6 +97,8 @@ class Call:
             self.arguments["validation_data"] = held_out
         # One training step on a batch from outside, compiled once for all variants of the breakdown.
         self.step: Callable[[Any], Any] | None = None
+        # Whether such variants follow, which begin with the weights of the first step.
+        self.is_broken_down = False
         # The pipeline before its batches were put together for several devices.
         self._as_given: Any = None
         if replicas > 1:

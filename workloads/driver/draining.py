@@ -25,6 +25,8 @@ from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX, number_
 
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
+# Between the words of a class's name, of which an abbreviation is one.
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BATCHING = re.compile(r"Batch|Ragged")
 # Stages without work of their own: their time belongs to what they are applied to.
 _PLAIN = re.compile(r"Options|Restructured|Take|Skip|Repeat|Model|Prefetch|Shard|AssertCardinality")
@@ -163,9 +165,7 @@ def _name(dataset: Any, *, first: bool) -> str:
     kind = (
         type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2").removeprefix("Parallel")
     )
-    plain = (
-        "cache" if "Cache" in kind else "read" if first else re.sub(r"(?<!^)([A-Z])", r" \1", kind).lower()
-    )
+    plain = "cache" if "Cache" in kind else "read" if first else _WORDS.sub(" ", kind).lower()
     if code is None or _inside_library(dataset):
         return plain
     name = plain if function.__name__ == "<lambda>" else function.__name__

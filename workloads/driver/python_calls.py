@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import pstats
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -185,7 +186,11 @@ def _split(
         node, whole = largest, others[largest]
         seen.add(node)
     parts = {key: value for key, value in callees.get(node, {}).items() if value >= LISTED * total[root]}
-    listed = sorted(((_label(key), value) for key, value in parts.items()), key=lambda each: -each[1])
+    # What a method spends in built-in functions is its own: nobody wrote those.
+    named: defaultdict[str, float] = defaultdict(float)
+    for key, value in parts.items():
+        named[_label(node if key[0] == "~" and node[0] != "~" else key)] += value
+    listed = sorted(named.items(), key=lambda each: -each[1])
     rest = total[root] - sum(parts.values())
     return [*listed, *([(f"rest of {_label(node)}", rest)] if rest >= LISTED * total[root] else [])]
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -57,9 +58,10 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
         ScriptError: it failed by itself.
     """
     process, path = os.getpid(), _scratch(script)
-    module = _main(path, arguments)
+    module = _main(path, script, arguments)
     module.__dict__.update({**shell.NAMES, **names})
     os.execv, os.execve = _replaced({**os.environ}), _replaced({**os.environ})  # type: ignore[assignment]
+    ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     try:
         exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
     except SystemExit as error:
@@ -104,7 +106,7 @@ def explained(error: Exception, path: Path, place: str = "") -> str:
         found = error.filename, error.lineno
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
     if isinstance(error, ScriptError):
-        return f"{where}: {error}"
+        return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     first = reason_of(str(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
@@ -124,13 +126,28 @@ def _replaced(before: Mapping[str, str]) -> Callable[..., None]:
     return replaced
 
 
+def _refused(name: str) -> Callable[[Any, str], None]:
+    """Return what argparse calls for arguments that are missing or wrong: it says how to give them."""
+
+    def refused(parser: Any, message: str) -> None:
+        missing = message.partition("are required: ")[2].split(", ")
+        names = [each.partition("/")[0] for each in missing] if missing[0] else ["--NAME"]
+        given = (f"--arg={each} --arg=VALUE" if each[0] == "-" else "--arg=VALUE" for each in names)
+        raise ScriptError(
+            f"{name}: {message.rstrip('.')}. Pass command-line arguments with --arg: {' '.join(given)}."
+        )
+
+    return refused
+
+
 def _scratch(script: Script) -> Path:
     """Enter a folder with the script and its neighbours; return the script's path there."""
     source = Path(script.path)
     folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
-    links = _mirror(source.parent, folder, most=20_000)
-    (folder / source.name).unlink(missing_ok=True)
-    path = folder / source.name
+    root = source.parents[script.depth]
+    links = _mirror(root, folder, most=20_000)
+    path = folder / source.relative_to(root)
+    path.unlink(missing_ok=True)
     path.write_text(script.text, encoding="utf-8")
     _folders.add(folder)
     _copy_small(links)
@@ -326,12 +343,14 @@ def _own(path: Any, *, whole: bool) -> None:
         return
 
 
-def _main(path: Path, arguments: Sequence[str]) -> ModuleType:
+def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     """Make a module `__main__` of this process, as if Python had been started with the script."""
     module = ModuleType("__main__")
     module.__file__ = str(path)
+    if script.depth:
+        module.__package__ = script.module.rpartition(".")[0]
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
-    sys.path[:0] = [str(path.parent)]
+    sys.path[:0] = [str(path.parents[script.depth])]
     sys.path.append(str(COMPONENTS))
     return module

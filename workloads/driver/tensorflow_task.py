@@ -29,6 +29,7 @@ from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
 from workloads.driver.ladder import Needless, changes, measure_each, report
+from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
@@ -79,7 +80,12 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
 
 def do(task: Task, spec: Spec, events: EventWriter, results: Results, end: End, names: Sequence[str]) -> None:
     """Do a task on the devices of these names."""
-    run = ScriptRun(task, spec, events, results, end, names)
+    try:
+        run = ScriptRun(task, spec, events, results, end, names)
+    except ValueError as error:  # remedies that do not go together
+        for variant in task.variants:
+            events.left_out(variant, f"{str(error).capitalize()}.")
+        return
     if run.measured:
         events.write("reading", variant=task.script)
     try:
@@ -109,6 +115,7 @@ class ScriptRun:
         self._text = _script_of(task, spec, results)
         self._began = 0
         self._place = ""
+        self._preparation = Preparation()
         self.measured = task.script in task.variants
 
     def run(self) -> None:
@@ -141,6 +148,7 @@ class ScriptRun:
             mounted(spec.data, spec.mounts),
             plotting(self._without_plots if self._first else lambda _: None),
             self._strategy.scope() if self._strategy else nullcontext(),
+            self._preparation,
         ):
             try:
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names())
@@ -204,9 +212,11 @@ class ScriptRun:
 
     def _take(self, job: Job, call: Call) -> Any:
         """Measure everything in the script's call; return its result if the script has to go on."""
+        self._preparation.end()
         if self._first:
             self._warn(call)
         own, result = self._task.script, None
+        call.is_broken_down = len(self._task.variants) > 1
         self._place = call.place
         if self.measured:
             self._events.write(
@@ -272,6 +282,10 @@ class ScriptRun:
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
         measure = training.as_written if self._spec.requests is None else inference.as_written
         result = measure(job, call)
+        if self._first and job.meter.samples and job.meter.whole_samples and not self._spec.steps:
+            call_s = job.meter.step_ns * job.meter.steps / job.meter.samples * job.meter.whole_samples / 1e9
+            if said := self._preparation.described(Path(self._text.path).name, call_s):
+                self._events.warning(said)
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
         if self._evaluates:

@@ -17,7 +17,7 @@ from typing import Any
 from workloads.protocol import FIRST_STEP, STEADY, WARM_UP, EventWriter, Spec
 
 # The step time has settled if blocks of this length agree; long enough that a scheduling delay (about 10 ms)
-# stays within the tolerance.
+# stays within the tolerance. Brief readings, which are repeated, are content with half of it.
 BLOCK_NS = 200_000_000
 SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
@@ -51,7 +51,7 @@ class Meter:
         spec: window_s, windows, warmup_s, steps.
         events: receives windows and phases.
         synchronise: waits until the devices are idle.
-        brief: whether a step time that does not settle is no matter.
+        brief: whether to settle faster, and not to warn of a step time that does not.
         full: measure windows until `finish`, unless the projected time is too long.
         whole_samples: samples of the whole training; 0 if unknown.
         clock: CLOCK_MONOTONIC in nanoseconds.
@@ -171,11 +171,11 @@ class Meter:
         blocks: list[float] = []
         # (time, steps) of the last blocks, because a single step may have used a buffered batch.
         recent: deque[tuple[int, int]] = deque(maxlen=SETTLED_BLOCKS)
-        calls, total_calls = 1, 0
+        calls, total_calls, block_ns = 1, 0, BLOCK_NS // 2 if self.brief else BLOCK_NS
         while True:
             start = now = self.clock()
             steps = block_calls = 0
-            while block_calls < calls and not self._long_enough(now - start, BLOCK_NS):
+            while block_calls < calls and not self._long_enough(now - start, block_ns):
                 now, more, _, _ = yield
                 start += self._take_pause()
                 steps += more
@@ -186,9 +186,9 @@ class Meter:
             elapsed, spent = now - start, now - began
             recent.append((elapsed, steps))
             self.step_ns = sum(block_ns for block_ns, _ in recent) / sum(count for _, count in recent)
-            if elapsed >= BLOCK_NS / 2:
+            if elapsed >= block_ns / 2:
                 blocks.append(elapsed / steps)
-            calls = max(1, min(2 * block_calls, round(BLOCK_NS * block_calls / elapsed)))
+            calls = max(1, min(2 * block_calls, round(block_ns * block_calls / elapsed)))
             if (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
                 break
         self.phase(WARM_UP, began)

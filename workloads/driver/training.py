@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
+    FIX_PREFIX,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RUN_EAGERLY,
@@ -112,16 +114,47 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._early = early
         self._last = -1
         self._steps = 0
+        self._begun_ns = 0
+        self._epochs_ended = 0
+        self._starts_epoch = True
+        # Of steps inside an epoch.
+        self._usual_ns: deque[int] = deque(maxlen=64)
         self._pauses_ns: list[int] = []
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Report the steps since the last boundary."""
+        now = time.monotonic_ns()
         if self._last >= 0:
-            if batch <= self._last:
-                self._pauses_ns.append(time.monotonic_ns() - self._ends.ended_ns)
-                self._meter.pause(self._pauses_ns[-1])
+            ended = batch <= self._last
+            if ended:
+                self._end_epoch(now)
+            elif self._starts_epoch:
+                # A new iterator fills its buffers in the first step.
+                self._pause(self._beyond_usual(now), recurs=self._epochs_ended > 1)
+            else:
+                self._usual_ns.append(now - self._begun_ns)
+            self._starts_epoch = ended
             self._report(batch)
-        self._last = batch
+        self._begun_ns, self._last = now, batch
+
+    def _end_epoch(self, now: int) -> None:
+        self._epochs_ended += 1
+        length = now - self._ends.ended_ns
+        if self._epochs_ended == 1:
+            # Once only: Keras traces, and compiles for a last batch that is short.
+            self._meter.pause(length + self._beyond_usual(self._ends.ended_ns))
+        else:
+            self._pauses_ns.append(0)
+            self._pause(length, recurs=True)
+
+    def _beyond_usual(self, end_ns: int) -> int:
+        """Return by how much the last step is longer than most; 0 if there are no others."""
+        return max(0, round(end_ns - self._begun_ns - median(self._usual_ns))) if self._usual_ns else 0
+
+    def _pause(self, length_ns: int, *, recurs: bool) -> None:
+        self._meter.pause(length_ns)
+        if recurs and self._pauses_ns:
+            self._pauses_ns[-1] += length_ns
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Go on after callbacks such as EarlyStopping, until all is measured."""
@@ -135,10 +168,8 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def between_epochs_s(self) -> float | None:
-        """Mean seconds of an end of an epoch, since some take much longer than most; None if none ended."""
-        # The first one traces.
-        pauses = self._pauses_ns[1:] or self._pauses_ns
-        return fmean(pauses) / 1e9 if pauses else None
+        """Mean seconds of an end of an epoch, as some take much longer than most; None if none came again."""
+        return fmean(self._pauses_ns) / 1e9 if self._pauses_ns else None
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
@@ -150,7 +181,7 @@ class Boundaries(tf.keras.callbacks.Callback):
             if not self._meter.going:
                 # Keras would validate once more, which can take longer than everything measured.
                 self.model.__dict__["_should_eval"] = lambda *unused: False
-        elif first:
+        elif first and self._call.is_broken_down:
             self._call.keep_state()
         if 0 < self._early <= self._meter.samples and not self._call.early_samples:
             began = time.monotonic_ns()
@@ -200,6 +231,7 @@ def as_written(job: Job, call: Call) -> Any:
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
+    if job.variant == BASELINE or job.variant.startswith(FIX_PREFIX):
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())

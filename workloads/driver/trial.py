@@ -166,7 +166,9 @@ class Trial:
         for larger in (False, True):
             if not candidates(fixes, self._file.read()):
                 self._compare([(each,) for each in worth if (fixes[each].answers == "batch") == larger])
-        self._compare(self._contenders(self._file.read()))
+        if TUNED not in self._spec.scripts:
+            # Tuned will be made of them.
+            self._compare(self._contenders(self._file.read()))
 
     def _contenders(self, results: Results) -> list[Fixes]:
         """Return the remedies that may be the best, by what they gain alone."""
