@@ -113,12 +113,14 @@ def _able(analysis: Analysis) -> Iterator[str]:
         own = [each for each in _capability_standings(analysis) if each.kind == kind]
         devices = dict.fromkeys(each.value.device for each in own)
         compared |= set(devices)
-        means = sorted(
+        means = [
             geometric_mean(each.ratio for each in own if each.value.device == device) for device in devices
-        )
-        ratios = dict.fromkeys(map(numbers.percent, means))
+        ]
+        ratios = dict.fromkeys(map(numbers.percent, (min(means), max(means))))
         others = counted(max(len(each.others) for each in own), "other")
-        yield f"{' and '.join(ratios)} of the median speed of {others} of its kind, {kind}"
+        names = [device_name(device) for device in devices]
+        which = " and ".join(names) if len(names) < 3 else f"{len(names)} GPUs"
+        yield f"{which} at {' to '.join(ratios)} of {others} like it"
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
             at = f" at {load(one)}" if load(one) else ""

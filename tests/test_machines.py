@@ -156,7 +156,7 @@ def test_only_the_same_kind_is_compared_and_drawn() -> None:
     analysis, standing = among(others(4), 0.95)
     assert standing.kind == "NVIDIA H200"
     assert standing.ratio == pytest.approx(0.95 / 1.015, rel=0.01)
-    assert "of the median speed of 4 others of its kind, NVIDIA H200" in machine.verdict(analysis)[0]
+    assert "GPU 0 at 94\u202f% of 4 others like it" in machine.verdict(analysis)[0]
     rows = figures_of(analysis)["figure-kind"].table.rows
     assert {row[1] for row in rows} >= {"BF16", "cifar100-mlp.tuned"}
     assert "reading the data" not in {row[1] for row in rows}, "which is not of the kind"

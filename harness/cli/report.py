@@ -58,12 +58,12 @@ def command(
         suffixes = {name: Path(file).suffix for name, file in files.items()}
         files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
         folder = run.parent
+    analysis, renderers = report_renderers(run, price, standards)
     paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     if "junit" in paths and accept is None:
         raise UsageError(
             "The format junit needs limits.", hint="Give them with --accept limits.toml; see docs/limits.md."
         )
-    analysis, renderers = report_renderers(run, price, standards)
     write_outputs(renderers, paths)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
