@@ -145,9 +145,10 @@ def summary(results: Sequence[LimitResult]) -> Iterator[tuple[str, str]]:
         if check.outcome is LimitOutcome.MISSED:
             yield "Missed", f"{subject(result.limit, check)}: {action(result.limit, check)}"
     if open_ := [check for _, check in pairs if check.outcome is LimitOutcome.UNDECIDED]:
-        needed = sorted(check.more for check in open_ if check.more)
-        middle = f", half of them by {counted(needed[len(needed) // 2], 'more reading')}" if needed else ""
-        yield "Undecided", f"{counted(len(open_), 'value')}{middle}; see the section Acceptance"
+        needed = sorted({check.more for check in open_ if check.more})
+        more = f"{needed[0]} to {needed[-1]}" if needed[1:] else "".join(map(str, needed))
+        decide = f"; {more} more readings would decide" if more else ""
+        yield "Undecided", f"{counted(len(open_), 'value')}{decide}: see the section Acceptance"
     if missing := [
         result.limit.text for result, check in pairs if check.outcome is LimitOutcome.NOT_MEASURED
     ]:

@@ -284,7 +284,7 @@ def render_acceptance(analysis: Analysis) -> str:
     for result, check in acceptance.rows(analysis.acceptance):
         limit = result.limit
         parts = (
-            acceptance.short(limit, check),
+            acceptance.short(limit, check) if check.value else "",
             check.outcome.value,
             acceptance.action(limit, check),
         )

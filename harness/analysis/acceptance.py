@@ -125,8 +125,10 @@ def _advice(analysis: Analysis, value: Value) -> tuple[Advice, HealthItem | None
     }
     if slowed & {Cause.HEAT, Cause.HARDWARE}:
         return Advice.COOL, None
-    disturbed = any(each.cause in _DISTURBED for each in analysis.findings)
-    if disturbed or any(each.kind is CaveatKind.SLOW_PERIOD for each in analysis.caveats):
+    # What a GPU computes does not depend on its host's other work; trials on the CPU are no witnesses of it.
+    disturbed = {each.device for each in analysis.findings if each.cause in _DISTURBED}
+    disturbed |= {each.device for each in analysis.caveats if each.kind is CaveatKind.SLOW_PERIOD}
+    if value.device in disturbed:
         return Advice.REPEAT, None
     if value.name.removeprefix("capability.") in COPIES:
         return Advice.OTHER_SLOT, None

@@ -185,7 +185,8 @@ QUANTITIES = (
     ),
     Quantity(
         "capability.CAPABILITY", lambda name: (unit_of(name.partition(".")[2]),), "what a device can do at best",
-        "--machine, the default", "capability.bf16 >= 650 TFLOP/s", _capabilities, _planned_capabilities, kept=True,
+        "--machine, the default, and a device that has it", "capability.bf16 >= 650 TFLOP/s",
+        _capabilities, _planned_capabilities, kept=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT", _always("samples/s", "requests/s"),

@@ -65,7 +65,8 @@ def command(
     with stop_on_signals():
         standards = read_standards(reference, accept)
         if resume_run:
-            _check_planned(standards, open_run(resume_run).planned)
+            if standards.limits:
+                _check_planned(standards, open_run(resume_run).planned)
             prepared = resume(resume_run, paths_here(), progress)
         else:
             resolved = resolve(options)

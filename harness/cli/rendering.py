@@ -272,12 +272,12 @@ def raise_for_limits(analysis: Analysis) -> None:
     outcomes = {each.outcome for each in analysis.acceptance}
     if LimitOutcome.MISSED in outcomes:
         raise MissedError(
-            f"The machine is not accepted: {sentence(analysis.acceptance)}",
+            f"The machine is not accepted. {sentence(analysis.acceptance)}",
             hint="The section Acceptance of the report says what to do about each.",
         )
     if outcomes - {LimitOutcome.MET}:
         raise UndecidedError(
-            f"Not every limit is decided: {sentence(analysis.acceptance)}",
+            f"Not every limit is decided. {sentence(analysis.acceptance)}",
             hint="Repeat with more --trials; the section Acceptance of the report says how many.",
         )
 
