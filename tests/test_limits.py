@@ -216,7 +216,7 @@ class TestWritten:
         ("health >= 1", "'>=' does not go with health", "health = ok"),
         ("health = great", "'great' is not a level of health", "health = attention"),
         ("soak.sustained / resnet50.tuned >= 0.9", "is not a ratio", "docs/limits.md"),
-        ("capability.bf16 on tpu0 >= 1", "'tpu0' is not a device", "on gpu0"),
+        ("capability.bf16 on gpux >= 1", "'gpux' is not a device", "on gpu0"),
         ("capability.bf16 >= 0.97 of H900", "No known machine is called 'H900'", "two-h100"),
         ("gpt2.tuned.mfu >= 0.97 of H200", "H200 has no value of gpt2.tuned.mfu", "--reference"),
     ],
@@ -418,6 +418,8 @@ class TestCommands:
             ("bench cifar10-mlp -d cpu --accept {limits}", 2, "--soak 10m"),
             ("compare --write-limits {good} -o x.html", 2, "End its name with .toml"),
             ("compare --write-limits {good} --margin 5", 2, "Write it as 5% or 0.05"),
+            ("compare --write-limits {good} --baseline {good}", 2, "--baseline would have no effect"),
+            ("compare {good} {good} --margin 5%", 2, "--margin would have no effect"),
         ],
     )
     def test_bad_input_is_refused_before_anything_runs(

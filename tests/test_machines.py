@@ -152,6 +152,12 @@ def test_the_place_is_said_as_exactly_as_the_others_allow(count: int, scale: flo
     assert len(standing.others) == count
 
 
+def test_a_machine_is_not_compared_with_its_own_file() -> None:
+    own = replace(known_machine(analyse(special_runs.measured_machine_run())), name="this one")
+    _, standing = among([*others(4, scale=1.001), own])
+    assert len(standing.others) == 4
+
+
 def test_only_the_same_kind_is_compared_and_drawn() -> None:
     analysis, standing = among(others(4), 0.95)
     assert standing.kind == "NVIDIA H200"

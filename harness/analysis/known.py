@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 from harness.analysis.capabilities import gpu_of, kind_of
@@ -64,6 +65,8 @@ def _rounded(value: float) -> float:
 def standings(analysis: Analysis, machines: Sequence[KnownMachine]) -> tuple[Standing, ...]:
     """Return each value beside those of the known devices of its kind; without any, it is left out."""
     own = known_machine(analysis)
+    # A folder of all machines has this one too.
+    machines = [each for each in machines if replace(each, name="") != own]
     result = []
     for value in values(analysis, kept=True):
         here = own.devices.get(value.device)

@@ -80,8 +80,8 @@ def _families(analysis: Analysis, gpus: Sequence[str]) -> dict[str, Table]:
 
 def _named(family: str, table: Table, level: float) -> Iterator[Outlier]:
     gpus = list(next(iter(table.values())))
-    logs = np.log([[row[gpu].median for gpu in gpus] for row in table.values()])
-    errors = [_error(row[gpu]) for row in table.values() for gpu in gpus]
+    rows = [[row[gpu] for gpu in gpus] for row in table.values()]
+    logs = np.log([[each.median for each in row] for row in rows])
     for position, gpu in enumerate(gpus):
         k = len(gpus) - 1
         # Against each other: the one that may be slow has no say in their scatter.
@@ -91,7 +91,7 @@ def _named(family: str, table: Table, level: float) -> Iterator[Outlier]:
         degrees = k - 1 + PRIOR_DEGREES
         deviation = math.sqrt((scatter + PRIOR_DEGREES * PRIOR**2) / degrees)
         chance = t_quantile(degrees, level) * deviation * math.sqrt(1 + 1 / k)
-        noise = _noise(logs, errors, position)
+        noise = _noise(logs, rows, position)
         loss = -_deviation(logs, position)
         if loss >= -math.log(1 - MIN_LOSS) and loss > chance and loss > noise:
             yield Outlier(device=gpu, family=family, ratio=math.exp(-loss), others=k)
@@ -102,24 +102,34 @@ def _deviation(logs: NDArray[np.float64], position: int) -> float:
     return float(np.median(logs[:, position] - np.median(others, axis=1)))
 
 
-def _error(value: Estimate) -> tuple[float, int]:
-    """Return the standard error of a logarithm and its degrees of freedom, which are 0 for a single reading."""
-    if value.n < 2 or min(value.low, value.high) <= 0:
-        return 0.0, 0
-    return math.log(value.high / value.low) / 2 / t_quantile(value.n - 1), value.n - 1
-
-
-def _noise(logs: NDArray[np.float64], errors: Sequence[tuple[float, int]], position: int) -> float:
+def _noise(logs: NDArray[np.float64], rows: Sequence[Sequence[Estimate]], position: int) -> float:
     """Return what the error of a deviation does not exceed, from readings, or else from the scatter in the family."""
     count, k = len(logs), logs.shape[1] - 1
     median_costs = math.sqrt(math.pi / 2) if count > 2 else 1.0
-    degrees = sum(each for _, each in errors)
-    if all(each for _, each in errors):
-        # Errors of so few readings are uncertain; those of all GPUs are alike.
-        error = math.sqrt(sum(each**2 for each, _ in errors) / len(errors) * (1 + 1 / k))
+    spreads = [_spread(row) for row in rows]
+    degrees = sum(each for _, each in spreads)
+    if degrees:
+        # Single readings scatter as others do.
+        usual = median(deviation for deviation, each in spreads if each)
+        squares = (
+            (deviation if each else usual) ** 2 / min(value.n for value in row)
+            for (deviation, each), row in zip(spreads, rows, strict=True)
+        )
+        error = math.sqrt(median(squares) * (1 + 1 / k))
     elif count > 2:
         own = logs[:, position] - np.median(np.delete(logs, position, axis=1), axis=1)
         error, degrees = 1.4826 * median(np.abs(own - np.median(own)).tolist()), count - 1
     else:
         return math.inf
     return t_quantile(degrees, WITHIN) * error * median_costs / math.sqrt(count)
+
+
+def _spread(row: Sequence[Estimate]) -> tuple[float, int]:
+    """Return the deviation of a reading's logarithm and its degrees of freedom, pooled over the GPUs; 0 if unknown."""
+    squares, degrees = 0.0, 0
+    for value in row:
+        if value.n > 1 and value.low > 0:
+            error = math.log(value.high / value.low) / 2 / t_quantile(value.n - 1)
+            squares += error**2 * value.n * (value.n - 1)
+            degrees += value.n - 1
+    return (math.sqrt(squares / degrees), degrees) if degrees else (0.0, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -56,9 +56,11 @@ def command(
         ),
     ] = False,
     margin: Annotated[
-        str,
-        typer.Option(help="With --write-limits: how much worse than the worst of them is still accepted."),
-    ] = "5%",
+        str | None,
+        typer.Option(
+            help="With --write-limits: how much worse than the worst of them is accepted. Default: 5%."
+        ),
+    ] = None,
     formats: Formats = None,
     target: Target = None,
     workload: Annotated[
@@ -82,8 +84,16 @@ def command(
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
     if write_limits:
-        _write_limits([_parse_run(text).path for text in runs], _share("--margin", margin), target)
+        others = {
+            "--baseline": baseline,
+            "--fail-if-slower": fail_if_slower,
+            "--format": formats,
+            "--price": price,
+        }
+        _refuse("With --write-limits", {**others, "--workload": workload, "--device": device})
+        _write_limits([_parse_run(text).path for text in runs], _share("--margin", margin or "5%"), target)
         return
+    _refuse("Without --write-limits", {"--margin": margin})
     if fail_if_slower is not None and baseline is None:
         raise UsageError(
             "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
@@ -189,6 +199,13 @@ def _parse_run(text: str) -> NamedRun:
     return NamedRun(path=references().get(text, Path(text)))
 
 
+def _refuse(when: str, options: Mapping[str, object]) -> None:
+    """Raise UsageError for the first of some options that was given."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{when}, {name} would have no effect.", hint=f"Leave out {name}.")
+
+
 def _share(option: str, text: str) -> float:
     """Parse "5%", "5 %" or "0.05"; a bare "5" is ambiguous and rejected.
 
@@ -222,6 +239,7 @@ def _write_limits(runs: Sequence[Path], margin: float, target: Path | None) -> N
     text = limits_text(measured, margin, [run.manifest.run_id for run in recorded])
     if text is None:
         raise UsageError(
-            "These runs have no measured value in common.", hint="Give complete runs of the same plan."
+            "These runs have no value in common that all of them would meet for certain.",
+            hint="Give complete runs of the same plan with --trials 5 or more, or a larger --margin.",
         )
     write_outputs({"limits": lambda: text}, {"limits": path})

@@ -123,8 +123,8 @@ Accept = Annotated[
         "--accept",
         help="A file of limits for the machine, such as limits = ['health = ok', 'capability.bf16 >= 650 TFLOP/s', "
         "'resnet50.tuned >= 0.97 of H100']. `tfbench compare --write-limits RUN` writes one; docs/limits.md and the "
-        "details of a report have all names. Exit code 13 if one is missed, 14 if none is missed but some are undecided "
-        "or not measured.",
+        "details of a report have all names. Exit code 13 if one is missed, else 14 if some are undecided or not "
+        "measured.",
     ),
 ]
 References = Annotated[

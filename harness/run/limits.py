@@ -31,7 +31,7 @@ from harness.analysis.quantities import (
 from harness.errors import UsageError
 from harness.model.analysis import Limit, LimitOutcome, Value
 from harness.model.comparison import KnownMachine
-from harness.model.device import CPU, is_gpu
+from harness.model.device import CPU, positions
 from harness.model.platform import HOST
 from harness.model.run import PlannedTrial
 from harness.run.catalogue import built_in
@@ -112,7 +112,7 @@ def parse_limit(text: str, known: Sequence[KnownMachine] = ()) -> Limit:
                 hint=_HINT,
             )
         units = ("ratio",)
-    if device and device not in (CPU, HOST) and not is_gpu(device):
+    if device and device not in (CPU, HOST) and not positions(device):
         raise UsageError(
             f"{device!r} is not a device.", hint="Write it as `on cpu`, `on gpu0` or `on gpu0+gpu1`."
         )
