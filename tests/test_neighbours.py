@@ -121,7 +121,7 @@ def test_single_readings_are_judged_by_their_scatter_within_a_family() -> None:
 
 def test_the_first_screen_names_it() -> None:
     slow = drawn([1, 1, 0.9, 1], noise=0.005)
-    shown = replace(slow, outliers=outliers(slow))
+    shown = replace(slow, outliers=analyse(slow.run).outliers)
     text, level = machine.verdict(shown)
     assert "GPU 2 is 10" in text and "slower than the other 3 GPUs here" in text
     assert level == "notice"
