@@ -9,6 +9,8 @@ One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a
 returns its last states, and the loss makes the logits.
 """
 
+import os
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,10 @@ from causal_attention import CausalAttention
 from chunked_cross_entropy import chunked_cross_entropy
 from keras import layers, ops
 from many_steps import ManySteps, shuffled
+
+# On an H100, Triton's products and a longer search for the fastest ones triple the time to compile and gain nothing.
+XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # read when XLA starts
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 32 if GPU else 2
