@@ -101,8 +101,16 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the file."""
-    return json.dumps(schema(), indent=1) + "\n"
+    """Return the file, with a line for each field and definition, so that differences are read easily."""
+    whole = schema()
+    lines = []
+    for name, value in whole.items():
+        if name in ("properties", "$defs"):
+            inner = ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items())
+            lines.append(f" {json.dumps(name)}: {{\n{inner}\n }}")
+        else:
+            lines.append(f" {json.dumps(name)}: {json.dumps(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":
