@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
-from reports import machine, messages, numbers
+from reports import acceptance, machine, messages, numbers
 from reports.overview import Row, description, first_fix, rows, verdict
 from reports.speed_charts import sweep_table
 from reports.text import device_name, devices_of, harmless, variant_name
@@ -69,6 +69,7 @@ def _plain(text: str) -> str:
 
 
 def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    yield from _accepted(analysis)
     if sentence := verdict(analysis, overview):
         yield "Verdict", sentence
     for banner in messages.banners(analysis.run):
@@ -94,6 +95,12 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "Trust", messages.trust(analysis)[0]
     for text, _ in messages.caveat_lines(analysis.caveats, notes=False):
         yield "Caveat", text
+
+
+def _accepted(analysis: Analysis) -> Iterator[tuple[str, str]]:
+    if analysis.acceptance:
+        yield "Limits", acceptance.sentence(analysis.acceptance)
+        yield from acceptance.summary(analysis.acceptance)
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
