@@ -83,6 +83,14 @@ class UnhealthyError(TfbenchError, exit_code=12):
     """A health check of the machine failed; the report is kept."""
 
 
+class MissedError(TfbenchError, exit_code=13):
+    """A limit of --accept was missed; the report is kept."""
+
+
+class UndecidedError(TfbenchError, exit_code=14):
+    """No limit of --accept was missed, but some are undecided or were not measured; the report is kept."""
+
+
 class Interrupted(TfbenchError, exit_code=130):  # noqa: N818 - caused by the user, not an error
     """The user pressed Ctrl-C, or the process received a termination signal."""
 

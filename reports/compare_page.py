@@ -9,7 +9,7 @@ from importlib.metadata import version
 from statistics import geometric_mean, median
 from typing import Any
 
-from harness.model.analysis import NORMAL_BAND, Key, find_by_key
+from harness.model.analysis import Key, find_by_key
 from harness.model.comparison import Difference, Extract, Gate, Outcome, Versus
 from harness.wording import short_digests, some
 from reports import charts, compare_messages, machine, numbers
@@ -20,6 +20,9 @@ from reports.messages import caveat_lines, limit
 from reports.step_time_charts import breakdown_figure
 from reports.text import device_name, variant_name
 from workloads.protocol import BASELINE, COPIES, PRECISIONS, TUNED
+
+# Speeds within this much of what the machines can do are explained by that.
+EXPLAINED = 0.08
 
 
 def render_html(versus: Versus, *, gate: Gate | None = None, code: str) -> str:
@@ -215,7 +218,7 @@ def _machine_note(versus: Versus, run: Extract, device: str, able: float, speeds
     if not speeds:
         return f"{text}."
     measured = median(speeds)
-    if abs(math.log(measured / able)) <= NORMAL_BAND:
+    if abs(math.log(measured / able)) <= EXPLAINED:
         return f"{text}, which explains its speeds, {numbers.ratio(measured)} in the median."
     return f"{text}; its speeds, {numbers.ratio(measured)} in the median, have other causes."
 

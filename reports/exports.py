@@ -11,15 +11,25 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from statistics import median
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import msgspec
 
-from harness.model.analysis import Analysis, Capability, Estimate, Part, RatioKind, Summary, find_by_key
+from harness.analysis.quantities import values
+from harness.model.analysis import (
+    Analysis,
+    Capability,
+    Estimate,
+    LimitOutcome,
+    Part,
+    RatioKind,
+    Summary,
+    find_by_key,
+)
 from harness.model.comparison import Gate, Outcome, Result, Versus
-from reports import compare_messages, numbers
+from reports import acceptance, compare_messages, machine, numbers
 from reports.compare_messages import reference_name
 from reports.text import harmless, printable_xml
 from workloads.protocol import BASELINE, MACHINE
@@ -35,6 +45,10 @@ _MLPERF = (
     "accelerator_interconnect_topology cooling hw_notes framework other_software_stack operating_system sw_notes"
 )
 
+# Of docs/results.schema.json: raised when a field is renamed or removed, or its meaning changes.
+RESULTS_VERSION = 3
+# Large arrays of a trial, which stay in the run folder.
+LEFT_OUT = ("telemetry", "steps", "requests")
 # Name, labels and value of a gauge.
 Sample = tuple[str, Mapping[str, str], float]
 
@@ -152,8 +166,8 @@ def _json(document: Any) -> str:
 
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
-    machine = (dict(_capability_row(analysis, each)) for each in analysis.capabilities)
-    return _written([*(dict(_summary_row(analysis, summary)) for summary in analysis.summaries), *machine])
+    able = (dict(_capability_row(analysis, each)) for each in analysis.capabilities)
+    return _written([*(dict(_summary_row(analysis, summary)) for summary in analysis.summaries), *able])
 
 
 def comparison_csv(versus: Versus) -> str:
@@ -223,7 +237,8 @@ def _capability_row(analysis: Analysis, each: Capability) -> Iterator[tuple[str,
     yield from _estimate("capability", each.value)
     yield "capability_unit", each.value.unit
     yield "data_sheet", each.sheet
-    yield "share_of_kind", each.value.median / median(each.references) if each.references else None
+    standing = machine.standing_of(analysis, f"capability.{each.name}", each.device)
+    yield "share_of_kind", standing.ratio if standing else None
     yield "sm_clock_mhz", each.mhz
     yield "power_w", each.power_w
 
@@ -262,6 +277,23 @@ def _estimate(name: str, value: Estimate | None) -> Iterator[tuple[str, Any]]:
     yield f"{name}_high", value.high if value and has_interval else None
 
 
+def render_acceptance(analysis: Analysis) -> str:
+    """Return a test case for each limit and device: a missed one fails, one that is not decided is skipped."""
+    manifest = analysis.run.manifest
+    suite = ET.Element("testsuite", name="tfbench acceptance", timestamp=manifest.created)
+    for result, check in acceptance.rows(analysis.acceptance):
+        limit = result.limit
+        parts = (
+            acceptance.short(limit, check) if check.value else "",
+            check.outcome.value,
+            acceptance.action(limit, check),
+        )
+        tag = {LimitOutcome.MISSED: "failure", LimitOutcome.MET: ""}.get(check.outcome, "skipped")
+        label = f"{manifest.run_id}.{check.device}" if check.device else manifest.run_id
+        _add_case(suite, tag, label, limit.text, "; ".join(filter(None, parts)))
+    return _junit_text(suite)
+
+
 def render_junit(versus: Versus, gate: Gate) -> str:
     """Return a test case for each comparison: a regression fails, an undecided one is skipped."""
     suite = ET.Element("testsuite", name="tfbench compare", timestamp=versus.runs[versus.reference].created)
@@ -274,6 +306,10 @@ def render_junit(versus: Versus, gate: Gate) -> str:
         _add_case(suite, "failure", versus.runs[run].label, "recording", "the same recording as the baseline")
     if gate.is_empty:
         _add_case(suite, "error", "all runs", "comparisons", "nothing could be compared")
+    return _junit_text(suite)
+
+
+def _junit_text(suite: ET.Element) -> str:
     for name, tag in (
         ("tests", "testcase"),
         ("failures", "failure"),
@@ -313,16 +349,20 @@ def _add_case(suite: ET.Element, tag: str, label: str, name: str, text: str) -> 
 
 
 def results_document(analysis: Analysis) -> dict[str, Any]:
-    """Return an analysis as a JSON-serialisable document with the fields of harness.model.analysis."""
+    """Return an analysis as a JSON-serialisable document with the fields of harness.model.analysis.
+
+    "values" has every number that has a name in docs/limits.md.
+    """
     bare = tuple(replace(each, telemetry={}) for each in analysis.summaries)
     plain = _plain(replace(analysis, summaries=bare))
     for summary, each in zip(plain["summaries"], analysis.summaries, strict=True):
         # JSON has no other names than text.
         summary["telemetry"] = {".".join(reading): value for reading, value in each.telemetry.items()}
     for trial in plain["run"]["trials"]:
-        for name in ("telemetry", "steps", "requests"):  # large arrays, which stay in the run folder
+        for name in LEFT_OUT:
             del trial[name]
-    return {"schema": "tfbench-results", "schema_version": 2, **plain}
+    named = _plain(values(analysis))
+    return {"schema": "tfbench-results", "schema_version": RESULTS_VERSION, "values": named, **plain}
 
 
 def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
@@ -336,4 +376,5 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON types, with null for arrays, NaN and infinity."""
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda array: None))
+    other = msgspec.json.encode(value, enc_hook=lambda each: str(each) if isinstance(each, Path) else None)
+    return msgspec.json.decode(other)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from harness.analysis.extract import facts
 from harness.wording import counted, scalar_word, some
-from reports import charts, compare_messages, machine, messages, numbers, text
+from reports import acceptance, charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
 from reports.overview import operating_point
 from reports.speed_charts import sweep_table
@@ -52,7 +52,12 @@ def environment(*, html: bool) -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {each.__name__: each for each in _FILTERS}
-    env.globals |= {"messages": messages, "compare_messages": compare_messages, "machine": machine}
+    env.globals |= {
+        "acceptance": acceptance,
+        "messages": messages,
+        "compare_messages": compare_messages,
+        "machine": machine,
+    }
     env.globals["m"] = env.get_template("macros.html").module
     return env
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import geometric_mean
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
-from harness.model.analysis import NORMAL_BAND, Analysis, Capability, Cause, Endurance, PeakUse
+from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, PeakUse, Standing
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
@@ -17,7 +18,7 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
     """Return the machine's card and its level: "good", "notice" or "alert"; "" without anything to say."""
     parts = list(_verdict(analysis))
     levels = {item.level for item in analysis.health}
-    attention = Level.ATTENTION in levels or _contended(analysis)
+    attention = Level.ATTENTION in levels or _contended(analysis) or bool(analysis.outliers)
     level = "alert" if Level.FAIL in levels else "notice" if attention else "good"
     return ("Machine: " + "; ".join(parts) if parts else ""), level
 
@@ -31,14 +32,67 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         yield f"{what} ({where}{health(worst[0])}{more})"
     elif analysis.health:
         yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
-    if analysis.capabilities and not analysis.normality:
-        yield "no others of its kind known"
+    yield from map(odd_one, analysis.outliers)
     yield from _able(analysis)
+    if analysis.capabilities and not _capability_standings(analysis):
+        yield "no others of its kind known"
     # One link for all: another one would be a finding.
     links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
     yield from dict.fromkeys(map(health, links))
     if slow := clock(analysis):
         yield slow
+
+
+def odd_one(each: Outlier) -> str:
+    """Return the sentence about a GPU that differs from its neighbours."""
+    what = "" if each.family == "all" else f" in {each.family}"
+    slower = numbers.percent(1 - each.ratio)
+    return f"{device_name(each.device)} is {slower} slower{what} than the other {counted(each.others, 'GPU')} here"
+
+
+def _capability_standings(analysis: Analysis) -> list[Standing]:
+    return [each for each in analysis.standings if each.value.name.startswith("capability.")]
+
+
+def standing_of(analysis: Analysis, name: str, device: str) -> Standing | None:
+    """Return where a value stands among its kind; None if nothing of its kind is known."""
+    return next(
+        (each for each in analysis.standings if (each.value.name, each.value.device) == (name, device)), None
+    )
+
+
+# From so many others on, places are percentiles; below FEW, between which two a value lies is all there is to say.
+MANY, FEW = 20, 5
+
+
+def place(each: Standing) -> str:
+    """Return where a value stands: "between the 2nd and 3rd of 4", "better than 7 of 12", "37th percentile of 39"."""
+    count, better = len(each.others), each.better
+    if count >= MANY:
+        return f"{_ordinal(round(100 * (count - better) / count))} percentile of {count}"
+    if count >= FEW:
+        return f"better than {count - better} of {count}"
+    if count == 1:
+        return "below the only other" if better else "above the only other"
+    if not better:
+        return f"above all {count}"
+    return (
+        f"below all {count}"
+        if better == count
+        else f"between the {_ordinal(better)} and {_ordinal(better + 1)} of {count}"
+    )
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def why(each: Standing) -> str:
+    """Return what tells the difference from others apart: "explained by the clock"; "" if nothing does."""
+    if each.explained:
+        return f"explained by the {' and the '.join(each.explained)}"
+    return f"no other has this {' or '.join(each.unshared)}" if each.unshared else ""
 
 
 def _contended(analysis: Analysis) -> bool:
@@ -57,15 +111,19 @@ def clock(analysis: Analysis) -> str:
 
 def _able(analysis: Analysis) -> Iterator[str]:
     """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
-    for kind in dict.fromkeys(each.kind for each in analysis.normality):
-        own = [each for each in analysis.normality if each.kind == kind]
-        usual = f" (within {100 * NORMAL_BAND:.0f}{numbers.SPACE}% is normal)"
-        ratios = dict.fromkeys(numbers.percent(each.ratio) for each in sorted(own, key=lambda one: one.ratio))
-        beside = (
-            f"{' and '.join(ratios)} of the speed of {counted(own[0].others, 'other')} of its kind, {kind}"
-        )
-        yield beside if all(each.normal for each in own) else beside + usual
-    compared = {each.device for each in analysis.normality}
+    compared = set()
+    for kind in dict.fromkeys(each.kind for each in _capability_standings(analysis)):
+        own = [each for each in _capability_standings(analysis) if each.kind == kind]
+        devices = dict.fromkeys(each.value.device for each in own)
+        compared |= set(devices)
+        means = [
+            geometric_mean(each.ratio for each in own if each.value.device == device) for device in devices
+        ]
+        ratios = dict.fromkeys(map(numbers.percent, (min(means), max(means))))
+        others = counted(max(len(each.others) for each in own), "other")
+        names = [device_name(device) for device in devices]
+        which = " and ".join(names) if len(names) < 3 else f"{len(names)} GPUs"
+        yield f"{which} at {' to '.join(ratios)} of {others} like it"
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
             at = f" at {load(one)}" if load(one) else ""
@@ -108,7 +166,7 @@ def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, 
     """Yield each device and all that it can do in one line; without what the chart draws if not `drawn`."""
     for device_, name in devices_of(analysis).items():
         own = [each for each in analysis.capabilities if each.device == device_]
-        if line := abilities_line([each for each in own if drawn or not (each.sheet or each.references)]):
+        if line := abilities_line([each for each in own if drawn or not each.sheet]):
             yield name, line
 
 

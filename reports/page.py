@@ -16,6 +16,7 @@ from reports.exports import results_document
 from reports.frame import environment, framed
 from reports.overview import description, ladders, rows, verdict
 from reports.speed_charts import (
+    kind_figure,
     latency_figure,
     machine_figure,
     published_figure,
@@ -74,6 +75,7 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     built = [
         *(sweep_figure(each, titles[each.workload], number) for number, each in sweeps),
         machine_figure(analysis),
+        kind_figure(analysis),
         step_time_figure(analysis),
         pipeline_figure(analysis),
         speeds_figure(analysis),

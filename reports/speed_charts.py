@@ -13,6 +13,7 @@ from harness.model.analysis import (
     Latency,
     PublishedComparison,
     RatioKind,
+    Standing,
     Summary,
     Sweep,
     SweepPoint,
@@ -380,12 +381,12 @@ def _outcome(sweep: Sweep, point: SweepPoint) -> str:
 
 
 def machine_figure(analysis: Analysis) -> Figure | None:
-    """Draw a bar for each capability that has something to be compared with; None without any."""
+    """Draw a bar for each capability that a data sheet has; None without any."""
     devices = devices_of(analysis)
     panels: dict[str, list[dict[str, Any]]] = {}
     for each in analysis.capabilities:
-        if each.sheet or each.references:
-            panels.setdefault(devices[each.device], []).append(_bar(each))
+        if each.sheet:
+            panels.setdefault(devices[each.device], []).append(_bar(each, each.sheet))
     if not panels:
         return None
     most = max(1.0, *(record["share"] for records in panels.values() for record in records))
@@ -397,8 +398,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
     )
 
     def layers(number: int, base: alt.Chart) -> list[alt.Chart]:
-        marks = base.mark_tick(thickness=2, size=14, color=INK_2).encode(x=alt.X("kind:Q"))
-        return [base.mark_bar(height=9).encode(x=x, color=COLOUR), marks, whole]
+        return [base.mark_bar(height=9).encode(x=x, color=COLOUR), whole]
 
     columns = {
         "Device": "heading",
@@ -408,29 +408,74 @@ def machine_figure(analysis: Analysis) -> Figure | None:
         "At": "at",
     }
     return row_figure(
-        "figure-machine",
-        "Share of the data sheet (dashed line); ticks: other machines of this kind"
-        if any(each.sheet for each in analysis.capabilities)
-        else "Speed over that of other machines of this kind (dashed line)",
-        panels,
-        layers,
-        table=columns,
+        "figure-machine", "Share of the data sheet (dashed line)", panels, layers, table=columns
     )
 
 
-def _bar(each: Capability) -> dict[str, Any]:
-    whole = each.sheet or median(each.references)
-    text = machine.capability(each)
+def _bar(each: Capability, sheet: float) -> dict[str, Any]:
     ends = " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))
-    if each.references:
-        share = numbers.percent(each.value.median / median(each.references))
-        text = f"{text}, {share} of its kind"
     return {
         "row": machine.capability_name(each.name),
-        "share": each.value.median / whole,
-        "kind": median(each.references) / whole if each.references else None,
-        "text": text,
+        "share": each.value.median / sheet,
+        "text": machine.capability(each),
         "interval": ends if each.value.known else numbers.ONE,
         "at": machine.load(each) or numbers.MISSING,
         "colour": device_colour(each.device),
     }
+
+
+def kind_figure(analysis: Analysis) -> Figure | None:
+    """Draw each value as a dot among those of all known devices of its kind; None without any."""
+    devices = devices_of(analysis)
+    panels: dict[str, list[dict[str, Any]]] = {}
+    cells: list[tuple[str, ...]] = []
+    for each in analysis.standings:
+        device = devices.get(each.value.device, device_name(each.value.device))
+        heading = f"{device}, {each.kind}"
+        row = _quantity_name(each.value.name)
+        place = ", ".join(filter(None, (machine.place(each), machine.why(each))))
+        panels.setdefault(heading, []).extend(_dots(each, row, place))
+        low, middle, high = (min(each.others), median(each.others), max(each.others))
+        unit = each.value.estimate.unit
+        texts = (numbers.rate(value, unit) for value in (each.value.estimate.median, low, middle, high))
+        cells.append((heading, row, *texts, place))
+    if not panels:
+        return None
+    header = ("Device", "Quantity", "Here", "Lowest", "Median", "Highest", "Place")
+    return dot_plot(
+        "figure-kind",
+        "Over the median of known machines of its kind: this one in colour",
+        panels,
+        table=Table(header=header, rows=tuple(cells)),
+        around=1.05,
+    )
+
+
+def _dots(each: Standing, row: str, place: str) -> list[dict[str, Any]]:
+    middle = median(each.others)
+    estimate = each.value.estimate
+    others = [
+        {
+            "value": other / middle,
+            "low": other / middle,
+            "high": other / middle,
+            "text": "",
+            "name": "another",
+            "colour": INK_2,
+        }
+        for other in each.others
+    ]
+    own = {
+        **span(estimate, 1 / middle),
+        "text": f"{numbers.percent(each.ratio)}, {place}",
+        "name": "this machine",
+    }
+    return [
+        *({"row": row, **other} for other in others),
+        {"row": row, **own, "colour": device_colour(each.value.device)},
+    ]
+
+
+def _quantity_name(name: str) -> str:
+    kind, _, rest = name.partition(".")
+    return machine.capability_name(rest) if kind == "capability" else name

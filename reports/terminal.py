@@ -10,7 +10,7 @@ from rich.text import Text
 
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
-from reports import machine, messages, numbers
+from reports import acceptance, machine, messages, numbers
 from reports.overview import Row, Step, description, rows, verdict
 from reports.speed_charts import sweep_table
 from reports.text import device_name, devices_of, harmless, variant_name
@@ -76,6 +76,7 @@ def _plain(text: str) -> str:
 
 
 def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    yield from _accepted(analysis)
     if sentence := verdict(analysis, overview):
         yield "Verdict", sentence
     for banner in messages.banners(analysis.run):
@@ -106,6 +107,12 @@ def _changes(overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in overview:
         if advice := messages.advice(row.finding):
             yield "Advice", f"{row.name}: {advice}"
+
+
+def _accepted(analysis: Analysis) -> Iterator[tuple[str, str]]:
+    if analysis.acceptance:
+        yield "Limits", acceptance.sentence(analysis.acceptance)
+        yield from acceptance.summary(analysis.acceptance)
 
 
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:

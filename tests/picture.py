@@ -7,14 +7,17 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tests.report_pages import page
+from harness.analysis import analyse
+from reports.page import render_html
+from tests.recordings import PROCESSES
+from tests.report_pages import javascript, recorded
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-RECORDING, WIDTH_PX = "suite", 1280
+WIDTH_PX = 1280
 
 
 def executable() -> str:
@@ -28,7 +31,7 @@ def draw(picture: Path) -> None:
     """Draw everything above the table of contents of the recording's page."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(folder, "report.html")
-        path.write_text(page(RECORDING), encoding="utf-8")
+        path.write_text(render_html(analyse(recorded(PROCESSES)), code=javascript()), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
         tab = browser.new_page(viewport={"width": WIDTH_PX, "height": 1000}, color_scheme="light")
         tab.goto(path.as_uri())

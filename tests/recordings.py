@@ -28,7 +28,9 @@ SEVERAL = "h200-four-gpus"
 PUBLISHED = "h200-cats-dogs"
 # The default suite with remedies and the machine's own trials, on a GPU alone.
 MACHINE_RUN = "h200-machine"
-ALL = (*NAMES, SUITE, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN)
+# The default suite with a process for each run of a script, readings in rounds, and remedies between baselines.
+PROCESSES = "h100-processes"
+ALL = (*NAMES, SUITE, PROCESSES, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN)
 
 
 def unpack(archive: Path, into: Path) -> Path:

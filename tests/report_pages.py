@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from harness.analysis import analyse
+from harness.analysis import analyse, judged
 from harness.cli.rendering import charts_code
 from harness.model.analysis import Analysis
 from harness.model.run import Prices, Run
+from harness.run.limits import parse_limit
+from harness.run.machines import shipped_machines
 from harness.run.recording import pack_for_page
 from harness.run.store import read_run
 from reports.page import render_html
@@ -59,9 +61,16 @@ RUNS = {
 }
 
 
+# Those of the run that is also held against limits.
+LIMITS = {
+    "machine": ("health = ok", "capability.to-device-pinned >= 60 GB/s", "soak.cold >= 1 TFLOP/s",
+                "cifar100-mlp.tuned >= 100000 samples/s"),
+}  # fmt: skip
+
+
 @cache
 def analysis(name: str) -> Analysis:
-    return analyse(RUNS[name]())
+    return judged(analyse(RUNS[name]()), shipped_machines(), map(parse_limit, LIMITS.get(name, ())))
 
 
 @cache

@@ -53,7 +53,7 @@ class TestHelp:
 
     def test_fleet_has_the_options_of_bench_that_concern_every_node(self):
         ours, others = ({item.opts[0] for item in command_named(each).params} for each in ("bench", "fleet"))
-        assert ours - others == {"--fail-if-unhealthy", "--metrics-file"}
+        assert ours - others == {"--fail-if-unhealthy", "--accept", "--reference", "--metrics-file"}
 
     def test_help_lists_every_exit_code(self, tfbench):
         assert tfbench("--version").out == "tfbench 0.1.0\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.analysis import analyse, compared
+from harness.analysis import analyse
 from harness.analysis.capabilities import data_sheet
 from harness.analysis.extract import extract
 from harness.analysis.trial_measures import slow_trials
@@ -68,25 +68,6 @@ def test_values_are_medians_over_trials_beside_the_data_sheet():
     assert gpu["to-device-pinned"].sheet == pytest.approx(63e9, rel=0.01), "PCIe 5.0 x16 in one direction"
     assert gpu["launch"].sheet is None
     assert (half.mhz, half.power_w) == (pytest.approx(1980), pytest.approx(698, abs=5))
-
-
-def test_normal_is_said_of_machines_of_the_same_kind_only():
-    others = [extract(analyse(special_runs.measured_machine_run(scale=scale))) for scale in (0.99, 1.01)]
-    (gpu, cpu) = sorted(
-        compared(analyse(special_runs.measured_machine_run(scale=0.85)), others).normality,
-        key=lambda each: each.device == "cpu",
-    )
-    assert (gpu.others, gpu.kind) == (2, "NVIDIA H200")
-    assert gpu.ratio == pytest.approx(0.85, rel=0.001)
-    assert not gpu.normal
-    assert cpu.kind == "AMD EPYC 9354, 16 vCPU"
-    same = compared(analyse(special_runs.measured_machine_run(scale=0.95)), others)
-    assert all(each.normal for each in same.normality)
-    assert "95\u202f% of the speed of 2 others of its kind, NVIDIA H200" in machine.verdict(same)[0]
-    foreign = [
-        replace(each, capabilities=[replace(one, kind="x") for one in each.capabilities]) for each in others
-    ]
-    assert compared(analyse(special_runs.measured_machine_run()), foreign).normality == ()
 
 
 def test_csv_and_markdown_have_it():

@@ -106,7 +106,7 @@ def each(path):
     attempt(database, path)
     attempt(saved, path)
     attempt(tensors, path)
-    if "part-" in path:
+    if "part-" in path or "/workloads/" in path:  # many, and alike
         return
     for text in ('echo "!" > "$1"', 'echo "!" >> "$1"', 'dd if=/dev/zero of="$1" bs=1 count=1 conv=notrunc',
                  'cp /etc/hostname "$1"', 'truncate -s 3 "$1"', 'touch "$1"', 'chmod 777 "$1"', 'ln "$1" "$1.hard"',

@@ -246,8 +246,8 @@ class Measuring:
         window_s: minimum length of a measured window, seconds.
         windows: consecutive measured windows per variant.
         warmup_s: maximum time for the step time to settle, seconds.
-        variant_s: time limit from a variant's first step, after which it starts no further window (but always
-            measures one); 0 for no limit.
+        variant_s: time limit from the end of a variant's first step, which compiles; after it, no further window starts
+            (but one is always measured); 0 for no limit.
         analysis_window_s, analysis_windows, analysis_warmup_s, analysis_variant_s: the same for variants of
             the step-time breakdown; 0 for the values above.
         steps: if > 0, steps per window instead of window_s, limited to ten times window_s (smoke runs,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from harness.analysis.capabilities import capabilities, compared, endurance, peak_use
+from harness.analysis.acceptance import accepted
+from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
+from harness.analysis.known import standings
+from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import comparisons
@@ -17,10 +21,11 @@ from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import measures
 from harness.analysis.trust import caveats
 from harness.analysis.utilisation import clocks, pipelines
-from harness.model.analysis import Analysis
+from harness.model.analysis import Analysis, Limit
+from harness.model.comparison import KnownMachine
 from harness.model.run import Run
 
-__all__ = ["analyse", "compared", "priced"]
+__all__ = ["analyse", "judged", "priced"]
 
 
 def analyse(run: Run) -> Analysis:
@@ -55,9 +60,14 @@ def analyse(run: Run) -> Analysis:
         peak_use=used,
         endurance=endurance(run),
     )
-    return priced(analysis, run)
+    return priced(replace(analysis, outliers=outliers(analysis)), run)
 
 
 def priced(analysis: Analysis, run: Run) -> Analysis:
     """Recompute the costs for a run that differs from the analysed one only in its prices."""
     return replace(analysis, run=run, costs=costs(run, analysis.summaries))
+
+
+def judged(analysis: Analysis, machines: Sequence[KnownMachine], limits: Iterable[Limit] = ()) -> Analysis:
+    """Return an analysis beside known machines of its kind, held against limits."""
+    return replace(analysis, standings=standings(analysis, machines), acceptance=accepted(analysis, limits))

@@ -1,4 +1,4 @@
-"""What a machine can do, beside data sheets and reference machines of its kind; how much of it workloads use.
+"""What a machine can do, beside data sheets; how much of it workloads use.
 
 The use of the peak is model FLOPs utilisation (MFU) as Chowdhery et al. 2022 ("PaLM", appendix B) define it: the
 operations that the model needs, not those that ran, over the peak of the precision that it computes in.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import geometric_mean, median
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,7 @@ from harness.analysis.case import Case
 from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.intervals import estimate
-from harness.model.analysis import Analysis, Capability, Endurance, Normality, PeakUse, Reading
-from harness.model.comparison import Extract
+from harness.model.analysis import Capability, Endurance, PeakUse, Reading
 from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Manifest, Run, Trial
@@ -49,7 +48,7 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
                     measured.setdefault((trial.device, metric.variant), []).append((metric.value, readings))
     result = []
     for (device, name), each in measured.items():
-        kind, gpu = _kind(run.manifest, device), _gpu(run.manifest, device)
+        kind, gpu = kind_of(run.manifest, device), gpu_of(run.manifest, device)
         if found := capability(device, name, [value for value, _ in each], kind, gpu):
             mhz, power_w = (
                 [
@@ -66,61 +65,33 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
     return tuple(result)
 
 
-def compared(analysis: Analysis, references: Sequence[Extract]) -> Analysis:
-    """Return an analysis with its machine set beside reference machines of the same kind."""
-    known = [one for extract in references for one in extract.capabilities]
-
-    def same(each: Capability) -> tuple[float, ...]:
-        return tuple(one.value.median for one in known if (one.kind, one.name) == (each.kind, each.name))
-
-    measured = tuple(replace(each, references=same(each)) for each in analysis.capabilities)
-    return replace(analysis, capabilities=measured, normality=normality(measured))
-
-
 def capability(
     device: str, name: str, values: Sequence[float], kind: str, gpu: Gpu | None
 ) -> Capability | None:
     """Return a capability measured in several trials beside the GPU's data sheet; None without a positive value."""
-    value = estimate(values, _unit(name))
+    value = estimate(values, unit_of(name))
     if value is None or value.median <= 0:
         return None
     return Capability(device=device, name=name, kind=kind, value=value, sheet=_sheet(gpu, name))
 
 
-def normality(measured: Sequence[Capability]) -> tuple[Normality, ...]:
-    """Compare each device that has references with them."""
-    result = []
-    for device in dict.fromkeys(each.device for each in measured):
-        own = [each for each in measured if each.device == device and each.references]
-        # Reading depends on the disk and on what is mounted, not on the kind of machine.
-        own = [each for each in own if each.name != "read"]
-        if own:
-            result.append(
-                Normality(
-                    device=device,
-                    kind=own[0].kind,
-                    ratio=geometric_mean(each.value.median / median(each.references) for each in own),
-                    others=max(len(each.references) for each in own),
-                )
-            )
-    return tuple(result)
-
-
-def _unit(name: str) -> str:
+def unit_of(name: str) -> str:
+    """Return the unit of a capability's values."""
     kind = name.removesuffix(CORE_SUFFIX)
     if kind in PRECISIONS:
         return "FLOP/s"
     return {"jpeg": "pictures/s", "launch": "kernels/s"}.get(kind, "B/s")
 
 
-def _gpu(manifest: Manifest, device: str) -> Gpu | None:
+def gpu_of(manifest: Manifest, device: str) -> Gpu | None:
+    """Return the GPU that a device consists of; None for several, for a CPU and if it is not known."""
     known = [manifest.gpus[each] for each in positions(device) if each < len(manifest.gpus)]
     return known[0] if len(known) == 1 else None
 
 
-def _kind(manifest: Manifest, device: str) -> str:
+def kind_of(manifest: Manifest, device: str) -> str:
     """Return what values are comparable among: a GPU's model, or a CPU's with the number of its CPUs in use."""
-    gpu = _gpu(manifest, device)
+    gpu = gpu_of(manifest, device)
     if gpu:
         return gpu.name
     if is_gpu(device):

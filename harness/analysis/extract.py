@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from harness.model.analysis import Analysis, find_by_key
@@ -41,7 +41,7 @@ def extract(analysis: Analysis) -> Extract:
         findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
         health=analysis.problems,
-        capabilities=tuple(replace(each, references=()) for each in analysis.capabilities),
+        capabilities=analysis.capabilities,
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
         duration_s=run.duration_s,

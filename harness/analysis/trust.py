@@ -37,7 +37,7 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
     if workload is None or workload.min_accuracy <= 0 or workload.requests is not None:
         return None
     kinds = {data.kind for data in run.manifest.data if data.workload == workload.name}
-    if kinds != {"real"}:
+    if kinds != {"real"} or not workload.datasets:
         return workload.min_accuracy
     data = workload.datasets[0]
     chance = 1.0 / data.classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,14 +16,23 @@ import typer
 from harness.cli import failure
 from harness.cli.console import Terminal, best_effort, err, show_error
 from harness.cli.metrics_file import MetricsFile, live_metrics
-from harness.cli.rendering import REPORT_FILES, report_renderers, write_outputs
-from harness.cli.shared_options import Resume, takes_options
+from harness.cli.rendering import (
+    NO_STANDARDS,
+    REPORT_FILES,
+    Standards,
+    raise_for_limits,
+    read_standards,
+    report_renderers,
+    write_outputs,
+)
+from harness.cli.shared_options import Accept, References, Resume, takes_options
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
-from harness.model.run import Options, Trial
+from harness.model.run import Options, PlannedTrial, Trial
 from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
+from harness.run.recording import open_run
 from harness.run.resolve import resolve
 from harness.run.store import RunFolder
 from harness.secrets import recorded_command
@@ -42,20 +51,42 @@ def command(
     options: Options,
     resume_run: Resume = None,
     fail_if_unhealthy: Unhealthy = False,
+    accept: Accept = None,
+    reference: References = None,
     metrics_file: MetricsFile = None,
 ) -> None:
     """Run workloads in containers, sample the host, and write one report.
 
     Finished trials and their report are always kept. Exit codes: 0 success, 2 usage, 3 engine, 4 image,
-    5 a trial failed, 6 disk, 7 another run is active, 8 GPU, 9 data, 12 unhealthy, 130 interrupted.
+    5 a trial failed, 6 disk, 7 another run is active, 8 GPU, 9 data, 12 unhealthy, 13 a limit of --accept
+    is missed, 14 one is undecided, 130 interrupted.
     """  # fmt: skip
     progress = Terminal(err())
     with stop_on_signals():
+        standards = read_standards(reference, accept)
         if resume_run:
+            if standards.limits:
+                _check_planned(standards, open_run(resume_run).planned)
             prepared = resume(resume_run, paths_here(), progress)
         else:
-            prepared = prepare(resolve(options), paths_here(), progress, command=command_line())
-        measure(prepared, progress, fail_if_unhealthy=fail_if_unhealthy, metrics_file=metrics_file)
+            resolved = resolve(options)
+            _check_planned(standards, resolved.planned)
+            prepared = prepare(resolved, paths_here(), progress, command=command_line())
+        measure(
+            prepared,
+            progress,
+            fail_if_unhealthy=fail_if_unhealthy,
+            standards=standards,
+            metrics_file=metrics_file,
+        )
+
+
+def _check_planned(standards: Standards, planned: Sequence[PlannedTrial]) -> None:
+    if standards.limits:
+        # Imported late, because it brings in the analysis.
+        from harness.run.limits import check_planned  # noqa: PLC0415
+
+        check_planned(standards.limits, planned)
 
 
 def command_line() -> str:
@@ -68,12 +99,13 @@ def measure(
     progress: Terminal,
     *,
     fail_if_unhealthy: bool = False,
+    standards: Standards = NO_STANDARDS,
     metrics_file: Path | None = None,
 ) -> None:
     """Run the trials, then write and print the report, even if the run ends early.
 
     Raises:
-        TfbenchError: the run ended early, a trial failed, or (if asked) a health check did.
+        TfbenchError: the run ended early, a trial failed, or (if asked) a health check did or a limit is not met.
     """
     progress.line(f"Run folder: {prepared.folder.path}")
     try:
@@ -82,16 +114,17 @@ def measure(
     except TfbenchError:
         try:
             if prepared.folder.exists():
-                _write_report(prepared.folder)
+                _write_report(prepared.folder, standards)
         except Exception as error:  # must not hide why the run ended
             show_error(failure(error))
         raise
     if not trials:
         progress.line("All trials had already finished; regenerating the report.")
-    analysis = _write_report(prepared.folder)
+    analysis = _write_report(prepared.folder, standards)
     raise_for_trials({trial.id: trial for trial in trials})
     if fail_if_unhealthy:
         raise_for_health(analysis)
+    raise_for_limits(analysis)
 
 
 def raise_for_health(analysis: Analysis) -> None:
@@ -104,12 +137,12 @@ def raise_for_health(analysis: Analysis) -> None:
         )
 
 
-def _write_report(folder: RunFolder) -> Analysis:
+def _write_report(folder: RunFolder, standards: Standards) -> Analysis:
     """Write the report of all finished trials, and print its summary."""
     from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
     try:
-        analysis, renderers = report_renderers(folder.path)
+        analysis, renderers = report_renderers(folder.path, standards=standards)
         write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
     except KeyboardInterrupt as error:
         raise Interrupted(

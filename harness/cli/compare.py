@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,8 @@ from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
 from harness.model.device import single_devices
 from harness.model.platform import HOST
-from harness.run.recording import references
+from harness.run.recording import open_run, references
+from harness.run.store import newest_run
 from harness.untrusted import printable
 
 
@@ -47,6 +48,19 @@ def command(
             help="Exit with code 10 if a run is slower than the baseline by at least this, e.g. 5%."
         ),
     ] = None,
+    write_limits: Annotated[
+        bool,
+        typer.Option(
+            "--write-limits",
+            help="Write limits that these good runs meet, for `bench --accept`, into --out (default: limits.toml).",
+        ),
+    ] = False,
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            help="With --write-limits: how much worse than the worst of them is accepted. Default: 5%."
+        ),
+    ] = None,
     formats: Formats = None,
     target: Target = None,
     workload: Annotated[
@@ -63,12 +77,28 @@ def command(
 
     Ratios are relative to --baseline, else to the first run. With --fail-if-slower the exit code is 10 if the whole
     interval of a speed is at or beyond that limit, if a speed was measured in the baseline only, or if nothing could
-    be compared. Undecided speeds are named, but do not fail.
+    be compared. Undecided speeds are named, but do not fail. With --write-limits the runs are good ones, and only a
+    limits file is written.
     """  # fmt: skip
     from harness.analysis.versus import gate, versus  # noqa: PLC0415 - kept off the start of commands
     from reports.compare_messages import failures, headline, notes, warnings  # noqa: PLC0415
 
-    limit = None if fail_if_slower is None else _parse_limit(fail_if_slower, baseline)
+    if write_limits:
+        others = {
+            "--baseline": baseline,
+            "--fail-if-slower": fail_if_slower,
+            "--format": formats,
+            "--price": price,
+        }
+        _refuse("With --write-limits", {**others, "--workload": workload, "--device": device})
+        _write_limits([_parse_run(text).path for text in runs], _share("--margin", margin or "5%"), target)
+        return
+    _refuse("Without --write-limits", {"--margin": margin})
+    if fail_if_slower is not None and baseline is None:
+        raise UsageError(
+            "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
+        )
+    limit = None if fail_if_slower is None else _share("--fail-if-slower", fail_if_slower)
     requested = _runs_to_compare(runs, baseline)
     inputs = [run.path for run in requested]
     paths = output_paths(formats, target, Path(), COMPARISON_FILES, inputs=inputs)
@@ -169,19 +199,47 @@ def _parse_run(text: str) -> NamedRun:
     return NamedRun(path=references().get(text, Path(text)))
 
 
-def _parse_limit(text: str, baseline: str | None) -> float:
+def _refuse(when: str, options: Mapping[str, object]) -> None:
+    """Raise UsageError for the first of some options that was given."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{when}, {name} would have no effect.", hint=f"Leave out {name}.")
+
+
+def _share(option: str, text: str) -> float:
     """Parse "5%", "5 %" or "0.05"; a bare "5" is ambiguous and rejected.
 
     Raises:
-        UsageError: not a share between 0 and 1, or there is no baseline.
+        UsageError: not a share between 0 and 1.
     """
-    if baseline is None:
-        raise UsageError(
-            "--fail-if-slower needs a baseline.", hint="Set the reference run with --baseline RUN."
-        )
     number, percent, rest = text.strip().partition("%")
     with suppress(ValueError):
         share = float(number) / (100 if percent else 1)
         if 0 < share < 1 and not rest:
             return share
-    raise UsageError(f"--fail-if-slower {text} is not between 0 and 100 %.", hint="Write it as 5% or 0.05.")
+    raise UsageError(f"{option} {text} is not between 0 and 100 %.", hint="Write it as 5% or 0.05.")
+
+
+def _write_limits(runs: Sequence[Path], margin: float, target: Path | None) -> None:
+    """Write a limits file that good runs meet.
+
+    Raises:
+        StoreError: a run cannot be read, or the file cannot be written.
+        UsageError: nothing was measured, or --out is no file for limits.
+    """
+    from harness.analysis import analyse  # noqa: PLC0415 - kept off the start of commands
+    from harness.analysis.quantities import values  # noqa: PLC0415
+    from harness.run.limits import limits_text  # noqa: PLC0415
+
+    path = target or Path("limits.toml")
+    if path != STDOUT and path.suffix != ".toml":
+        raise UsageError(f"--out {path} is no limits file.", hint="End its name with .toml.")
+    recorded = [open_run(newest_run(run)) for run in runs]
+    measured = [values(analyse(run), kept=True) for run in recorded]
+    text = limits_text(measured, margin, [run.manifest.run_id for run in recorded])
+    if text is None:
+        raise UsageError(
+            "These runs have no value in common that all of them would meet for certain.",
+            hint="Give complete runs of the same plan with --trials 5 or more, or a larger --margin.",
+        )
+    write_outputs({"limits": lambda: text}, {"limits": path})

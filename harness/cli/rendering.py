@@ -13,13 +13,14 @@ import typer
 
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.shared_options import split
-from harness.errors import TfbenchError, UsageError, check_names, on_disk
-from harness.model.analysis import Analysis
-from harness.model.comparison import Extract, Gate, Versus
+from harness.errors import MissedError, TfbenchError, UndecidedError, UsageError, check_names, on_disk
+from harness.model.analysis import Analysis, Limit, LimitOutcome
+from harness.model.comparison import Extract, Gate, KnownMachine, Versus
 from harness.model.run import Prices
 from harness.paths import paths_here
 from harness.progress import Progress
-from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file, references
+from harness.run.machines import added_machines, machine_json, shipped_machines
+from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file
 from harness.run.resolve import read_prices
 from harness.run.store import is_recorded, write_atomic
 from harness.system.shared_files import keep
@@ -38,6 +39,8 @@ REPORT_FILES: Mapping[str, str] = {
     "bencher": "bencher.json",
     "openmetrics": "metrics.prom",
     "mlperf": "mlperf-system.json",
+    "junit": "acceptance.xml",
+    "machine": "own.machine.json",
 }
 COMPARISON_FILES: Mapping[str, str] = {
     "html": "comparison.html",
@@ -165,27 +168,59 @@ def charts_code(cache: Path) -> str:
         return frame.charts_code()
 
 
-def read_analysis(path: Path, prices: Prices | None, added: Sequence[Extract] = ()) -> tuple[Analysis, bool]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standards:
+    """What a run is held against: known machines besides those that ship with tfbench, and limits."""
+
+    machines: tuple[KnownMachine, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+NO_STANDARDS = Standards()
+
+
+def read_standards(references: Sequence[Path] | None, accept: Path | None) -> Standards:
+    """Read files of known machines and of limits.
+
+    Raises:
+        StoreError, UsageError: one cannot be read or is not valid.
+    """
+    added = added_machines(references or ())
+    if accept is None:
+        return Standards(machines=added)
+    # Imported late, because it brings in the analysis.
+    from harness.run.limits import read_limits  # noqa: PLC0415
+
+    return Standards(machines=added, limits=read_limits(accept, (*shipped_machines(), *added)))
+
+
+def read_analysis(
+    path: Path, prices: Prices | None, standards: Standards = NO_STANDARDS
+) -> tuple[Analysis, bool]:
     """Read a run folder or report file; return its analysis, and whether the analysed run is complete.
 
-    Prices replace those stored in the run; `added` are more reference machines.
+    Prices replace those stored in the run.
 
     Raises:
         StoreError: not a run folder or report file.
     """
     # Imported late, so that the imports do not delay the first training step.
-    from harness.analysis import analyse, compared, priced  # noqa: PLC0415
+    from harness.analysis import analyse, judged, priced  # noqa: PLC0415
+    from harness.analysis.known import known_machine  # noqa: PLC0415
+    from harness.run.limits import check_workloads  # noqa: PLC0415
 
     recorded, embedded = open_recording(path)
     if prices is not None:
         recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
+    check_workloads(standards.limits, recorded.planned)
     analysis = priced(embedded, recorded) if embedded else analyse(recorded)
-    shipped = (read_extract_file(file.read_bytes()) for file in references().values())
-    return compared(analysis, [*shipped, *added]), embedded is None
+    kinds = {each.kind for each in known_machine(analysis).devices.values()}
+    machines = (*shipped_machines(kinds), *standards.machines)
+    return judged(analysis, machines, standards.limits), embedded is None
 
 
 def report_renderers(
-    run: Path, price: str = "", added: Sequence[Extract] = ()
+    run: Path, price: str = "", standards: Standards = NO_STANDARDS
 ) -> tuple[Analysis, Mapping[str, Callable[[], str]]]:
     """Read a run folder or report file; return its analysis, and functions that render each format.
 
@@ -193,22 +228,23 @@ def report_renderers(
         StoreError: not a run folder or report file.
         UsageError: the price is not valid, or for no device of the run, or references have no effect.
     """
+    from harness.analysis.known import known_machine  # noqa: PLC0415
     from reports import exports  # noqa: PLC0415
     from reports.page import render_html, render_markdown  # noqa: PLC0415
 
     prices = read_prices(price)
-    analysis, whole = read_analysis(run, prices, added)
+    analysis, whole = read_analysis(run, prices, standards)
     rented = any(each.per_hour is not None for each in analysis.costs)
     if prices and prices.electricity_per_kwh is None and analysis.summaries and not rented:
         raise UsageError(
             f"--price {price} is for no device of the run.",
             hint=f"It used {', '.join(sorted({each.device for each in analysis.summaries}))}; see docs/cost.md.",
         )
-
-    if added and not analysis.capabilities:
+    kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
+    if kinds and not kinds & {each.kind for each in analysis.standings}:
         raise UsageError(
-            "--reference would have no effect: this run did not measure its machine.",
-            hint="Leave it out; `tfbench compare` compares runs. A run with --machine can be compared.",
+            f"--reference would have no effect: its devices are {', '.join(sorted(kinds))}, and this run has none.",
+            hint="Leave it out; `tfbench compare` compares runs of different machines.",
         )
 
     def html() -> str:
@@ -224,7 +260,26 @@ def report_renderers(
         "bencher": lambda: exports.render_bencher(analysis),
         "openmetrics": lambda: exports.render_openmetrics(analysis),
         "mlperf": lambda: exports.render_mlperf(analysis),
+        "junit": lambda: exports.render_acceptance(analysis),
+        "machine": lambda: machine_json(known_machine(analysis)),
     }
+
+
+def raise_for_limits(analysis: Analysis) -> None:
+    """Raise MissedError if a limit is missed, or UndecidedError if one is undecided or not measured."""
+    from reports.acceptance import sentence  # noqa: PLC0415
+
+    outcomes = {each.outcome for each in analysis.acceptance}
+    if LimitOutcome.MISSED in outcomes:
+        raise MissedError(
+            f"The machine is not accepted. {sentence(analysis.acceptance)}",
+            hint="The section Acceptance of the report says what to do about each.",
+        )
+    if outcomes - {LimitOutcome.MET}:
+        raise UndecidedError(
+            f"Not every limit is decided. {sentence(analysis.acceptance)}",
+            hint="Repeat with more --trials; the section Acceptance of the report says how many.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

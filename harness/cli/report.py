@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.console import Terminal, best_effort, err
+from harness.cli.console import best_effort
 from harness.cli.rendering import (
     REPORT_FILES,
     STDOUT,
-    NamedRun,
     output_paths,
-    read_extracts,
+    raise_for_limits,
+    read_standards,
     report_renderers,
     write_outputs,
 )
-from harness.cli.shared_options import Formats, Price, Target
+from harness.cli.shared_options import Accept, Formats, Price, References, Target
+from harness.errors import UsageError
 from harness.run import recording
 from harness.run.store import newest_run
 
@@ -30,12 +31,8 @@ def command(
     formats: Formats = None,
     price: Price = "",
     target: Target = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A run, report, extract or reference machine of this kind, to compare it with; repeatable."
-        ),
-    ] = None,
+    accept: Accept = None,
+    reference: References = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only check that the run in a report.html is unaltered.")
     ] = False,
@@ -43,7 +40,8 @@ def command(
     """Regenerate the report of a run, complete or interrupted. The default formats are HTML and JSON.
 
     A report.html contains its run and can be used instead of the run folder: `tfbench report report.html
-    --format json` extracts the data.
+    --format json` extracts the data. With --accept the exit code is 13 if a limit is missed, and 14 if none is missed
+    but some are undecided or not measured.
     """  # fmt: skip
     if verify:
         run_id, digest = recording.verify(run)
@@ -52,6 +50,7 @@ def command(
             f"What the page shows was not compared: tfbench report {shlex.quote(str(run))} renders it anew."
         )
         return
+    standards = read_standards(reference, accept)
     run = newest_run(run)
     folder, files = run, REPORT_FILES
     if run.is_file():
@@ -59,13 +58,15 @@ def command(
         suffixes = {name: Path(file).suffix for name, file in files.items()}
         files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
         folder = run.parent
-    shipped = recording.references()
-    named = [path if path.exists() else shipped.get(str(path), path) for path in reference or ()]
-    others = read_extracts([NamedRun(path=path) for path in named], Terminal(err()))
-    analysis, renderers = report_renderers(run, price, others)
+    analysis, renderers = report_renderers(run, price, standards)
     paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
+    if "junit" in paths and accept is None:
+        raise UsageError(
+            "The format junit needs limits.", hint="Give them with --accept limits.toml; see docs/limits.md."
+        )
     write_outputs(renderers, paths)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
         best_effort().print(summary(analysis))
+    raise_for_limits(analysis)

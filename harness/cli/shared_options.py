@@ -117,6 +117,23 @@ Resume = Annotated[
 ]
 
 
+Accept = Annotated[
+    Path | None,
+    typer.Option(
+        "--accept",
+        help="A file of limits for the machine, such as limits = ['health = ok', 'capability.bf16 >= 650 TFLOP/s', "
+        "'resnet50.tuned >= 0.97 of H100']. `tfbench compare --write-limits RUN` writes one; docs/limits.md and the "
+        "details of a report have all names. Exit code 13 if one is missed, else 14 if some are undecided or not "
+        "measured.",
+    ),
+]
+References = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--reference", help="File of a known machine to compare with, or a folder of such files; repeatable."
+    ),
+]
+
 # For commands that read finished runs.
 Formats = Annotated[
     str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import NamedTuple, TypeVar
 
 from harness.model.platform import HealthItem, Level
@@ -378,7 +379,6 @@ class Capability:
     Attributes:
         kind: of the device: only values of one kind are compared.
         sheet: the data sheet's value; None if the GPU or the capability is not in one.
-        references: the same capability of reference machines of this kind.
         mhz, power_w: mean SM clock and power while it was measured, or None.
     """
 
@@ -387,7 +387,6 @@ class Capability:
     kind: str
     value: Estimate
     sheet: float | None = None
-    references: tuple[float, ...] = ()
     mhz: float | None = None
     power_w: float | None = None
 
@@ -420,28 +419,145 @@ class PeakUse(Keyed):
         return self.flops_per_s / self.sheet_peak if self.sheet_peak else None
 
 
-# Identical GPUs differ by 8 % on average (arXiv 2208.11035).
-NORMAL_BAND = 0.08
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A measured number by its documented name, such as "capability.bf16"; harness/analysis/quantities.py has them all.
+
+    Attributes:
+        lower: whether a lower value is the better one.
+        exact: whether a single reading is final, because the quantity has no noise between trials.
+    """
+
+    name: str
+    device: str
+    estimate: Estimate
+    lower: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Normality:
-    """A device's mean capability over that of reference machines of its kind.
+class Limit:
+    """A limit that a machine has to meet, in the unit of its quantity.
 
     Attributes:
-        ratio: geometric mean over the capabilities that both have.
-        others: number of reference devices.
+        text: as written in the limits file.
+        over: the quantity that `name` is divided by, or "".
+        device: the only device that it applies to; "" for every GPU, or without GPUs the CPU.
+        at_most: whether the value may not be above `bound`, else not below it.
+    """
+
+    text: str
+    name: str
+    over: str = ""
+    device: str = ""
+    at_most: bool = False
+    bound: float
+
+
+class Condition(StrEnum):
+    """A known reason why machines of one kind differ."""
+
+    CLOCK = "clock"
+    DRIVER = "driver"
+    POWER_LIMIT = "power limit"
+    HOST = "host"
+    FRAMEWORK = "framework"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A value beside those of the known devices of its kind.
+
+    Attributes:
+        others: their values, ascending.
+        explained: conditions that explain the difference: the clock, or one that devices with such a value share.
+        unshared: conditions that no other shares, so that nothing can be said of them.
+    """
+
+    value: Value
+    kind: str
+    others: tuple[float, ...]
+    explained: tuple[Condition, ...] = ()
+    unshared: tuple[Condition, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """The value over the median of the others; above 1 is better."""
+        ratio = self.value.estimate.median / median(self.others)
+        return 1 / ratio if self.value.lower else ratio
+
+    @property
+    def better(self) -> int:
+        """How many of the others are better."""
+        own, lower = self.value.estimate.median, self.value.lower
+        return sum(each < own if lower else each > own for each in self.others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlier:
+    """A GPU that is slower than the others of its kind in this machine, by more than chance and their usual scatter.
+
+    Attributes:
+        family: what it is slower in: "all", "compute", "memory", "copies", "launch" or "workloads".
+        ratio: its speed over the median of the others.
+        others: how many it was compared with.
     """
 
     device: str
-    kind: str
+    family: str
     ratio: float
     others: int
 
+
+class LimitOutcome(StrEnum):
+    """What a measured interval says of a limit, worst first."""
+
+    MISSED = "missed"  # the whole interval is on the wrong side
+    UNDECIDED = "undecided"  # the interval includes the limit, or there is a single reading
+    NOT_MEASURED = "not measured"
+    MET = "met"
+
+
+class Advice(StrEnum):
+    """What to do about a missed limit."""
+
+    HEALTH = "health"  # what the device's failed health check asks for
+    COOL = "cool"
+    REPEAT = "repeat"  # the host was disturbed
+    OTHER_SLOT = "other slot"
+    RETURN = "return"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """One limit held against one device.
+
+    Attributes:
+        more: how many more readings would decide, if they scatter like these; None if decided or over 1,000.
+        advice: for a missed limit.
+        check: the health check that the advice HEALTH is about.
+    """
+
+    device: str
+    outcome: LimitOutcome
+    value: Estimate | None = None
+    more: int | None = None
+    advice: Advice | None = None
+    check: HealthItem | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitResult:
+    """A limit with its check on every device that it applies to."""
+
+    limit: Limit
+    checks: tuple[LimitCheck, ...]
+
     @property
-    def normal(self) -> bool:
-        """Whether it is within the band in which devices of one kind differ."""
-        return abs(self.ratio - 1) <= NORMAL_BAND
+    def outcome(self) -> LimitOutcome:
+        """The worst outcome of its checks."""
+        found = {each.outcome for each in self.checks}
+        return next(each for each in LimitOutcome if each in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -606,8 +722,10 @@ class Analysis:
     clocks: tuple[Clocks, ...] = ()
     capabilities: tuple[Capability, ...] = ()
     peak_use: tuple[PeakUse, ...] = ()
-    normality: tuple[Normality, ...] = ()
     endurance: tuple[Endurance, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    acceptance: tuple[LimitResult, ...] = ()
 
     @property
     def problems(self) -> tuple[HealthItem, ...]:

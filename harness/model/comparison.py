@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from harness.model.analysis import Capability, Caveat, Estimate, Finding, Key, Keyed, StepTime
+from harness.model.analysis import Capability, Caveat, Estimate, Finding, Key, Keyed, StepTime, Value
 from harness.model.platform import HealthItem
 from harness.model.run import SMOKE
 
@@ -95,6 +95,52 @@ class Extract:
     def smoke(self) -> bool:
         """Whether this is a smoke run, whose numbers mean nothing."""
         return self.facts.get(Section.SETTINGS, {}).get("profile") == SMOKE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevice:
+    """A device of a known machine.
+
+    Attributes:
+        kind: only values of one kind are compared.
+        driver, power_limit_w: of a GPU; "" and None for a CPU.
+        values: name of a quantity -> median, in its unit.
+        mhz: name of a quantity -> mean SM clock while it was measured.
+    """
+
+    kind: str
+    driver: str = ""
+    power_limit_w: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    mhz: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMachine:
+    """What a machine of the past measured, without anything that identifies it.
+
+    Attributes:
+        name: its file's name; not in the file.
+        date: year, month and day.
+        host: model of its CPU and number of its CPUs.
+        cloud: provider and type of instance, or "".
+        devices: device -> its values; a GPU is named by its position.
+    """
+
+    name: str = ""
+    date: str
+    host: str
+    cloud: str = ""
+    framework: str = ""
+    devices: Mapping[str, KnownDevice]
+
+    def values(self, name: str) -> tuple[Value, ...]:
+        """Return the values of a quantity by device, without intervals and units."""
+        return tuple(
+            Value(name=name, device=device, estimate=Estimate.exact(each.values[name], ""))
+            for device, each in self.devices.items()
+            if name in each.values
+        )
 
 
 class Outcome(StrEnum):

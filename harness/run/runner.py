@@ -105,6 +105,7 @@ class Runner:
 
     def _run_trial(self, job: Job, servers: Servers, bar: Task) -> Trial:
         planned = job.planned
+        servers.clear(planned)
         folder = self.folder.open_trial(planned)
         label = f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
         bar.note(label)

@@ -23,6 +23,18 @@ class Servers:
     folder: RunFolder
     _containers: dict[str, Container] = field(default_factory=dict)
 
+    def clear(self, planned: PlannedTrial) -> None:
+        """Leave of a trial's session a container that waits, or nothing; call before the trial's folder is made.
+
+        A new container would begin the trial that one of a killed harness was told last.
+        """
+        session = session_of(planned.id)
+        container = self._containers.get(session)
+        if container is None:
+            self.folder.settle(session)
+        elif not _runs(container):
+            self.close(session)
+
     def start(self, planned: PlannedTrial, spec: ContainerSpec) -> Container:
         """Return the container that serves this trial, started if needed.
 
@@ -31,9 +43,6 @@ class Servers:
         """
         session = session_of(planned.id)
         container = self._containers.pop(session, None)
-        if container is not None and not _runs(container):
-            self._remove(session, container)
-            container = None
         if container is None:
             while len(self._containers) >= MOST_WAITING:
                 self.close(next(iter(self._containers)))

@@ -23,20 +23,29 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = small_workload("short")
 PROFILE = replace(PROFILES["smoke"], trials=4, max_trials=4)
 PLANNED = plan_trials((WORKLOAD,), ("cpu",), PROFILE, {WORKLOAD.name: (BASELINE,)}, {})
-TRIAL = f"""
+# Serves trials as the driver does.
+SERVER = f"""
 import time
 from pathlib import Path
-from workloads.protocol import EventWriter
-with Path("{OUT_DIR}/events.jsonl").open("w") as file:
-    events = EventWriter(file)
-    events.write("start")
-    events.write("variant", variant="{BASELINE}", params={{}}, changes=[])
-    for index in range(3):
-        began = time.monotonic_ns()
-        time.sleep(0.1)
-        events.write("window", variant="{BASELINE}", index=index, start_ns=began, end_ns=time.monotonic_ns(),
-            steps=1, samples=32, wait_ns=-1)
-    events.write("end")
+from workloads.protocol import NEXT, EventWriter
+out, done = Path("{OUT_DIR}"), ""
+while True:
+    name = (out / NEXT).read_text() if (out / NEXT).exists() else ""
+    if name == done:
+        time.sleep(0.02)
+        continue
+    done = name
+    with (out / name / "events.jsonl").open("a") as file:
+        events = EventWriter(file)
+        events.write("start")
+        events.write("variant", variant="{BASELINE}", params={{}}, changes=[])
+        for index in range(3):
+            began = time.monotonic_ns()
+            time.sleep(0.1)
+            events.write("window", variant="{BASELINE}", index=index, start_ns=began, end_ns=time.monotonic_ns(),
+                steps=1, samples=32, wait_ns=-1)
+        events.write("end")
+        events.write("exit", code=0)
 """
 
 
@@ -51,7 +60,7 @@ def main(path: Path, reference: str, run_id: str) -> None:
             folder.create(Run(manifest=manifest(), workloads=(WORKLOAD,), planned=PLANNED, trials=()))
         mounts = (Mount(container=WORKLOADS_DIR, host=ROOT / "workloads"),)
         own = jobs(
-            PLANNED, WORKLOAD, PROFILE, image=image(reference), command=("python3", "-c", TRIAL), mounts=mounts,
+            PLANNED, WORKLOAD, PROFILE, image=image(reference), command=("python3", "-c", SERVER), mounts=mounts,
             environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)}, run_id=run_id,
         )  # fmt: skip
         runner = Runner(

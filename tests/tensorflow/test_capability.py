@@ -1,19 +1,16 @@
 """The capability driver on this CPU."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
-from tests.tensorflow.conftest import environment
 from workloads.protocol import CPU_CAPABILITIES, RATE, read_events
 
 pytestmark = pytest.mark.tensorflow
 
 
-def run(tf_python, folder, **spec):
+def run(warm, folder, **spec):
     whole = {
         "device": "cpu",
         "gpus": 0,
@@ -24,21 +21,20 @@ def run(tf_python, folder, **spec):
         **spec,
     }
     (folder / "spec.json").write_text(json.dumps(whole))
-    command = [tf_python, "-m", "workloads.driver", folder / "spec.json", folder / "events.jsonl"]
-    result = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    code, log = warm("driver", [str(folder / "spec.json"), str(folder / "events.jsonl")])
+    assert code == 0, log
     with (folder / "events.jsonl").open() as file:
         return list(read_events(file))
 
 
-def test_every_capability_of_the_cpu_is_measured(tf_python, tmp_path):
-    lacking = run(tf_python, tmp_path, variants=["read", "all-reduce"])
+def test_every_capability_of_the_cpu_is_measured(warm, tmp_path):
+    lacking = run(warm, tmp_path, variants=["read", "all-reduce"])
     reasons = {event["variant"]: event["reason"] for event in lacking if event["kind"] == "left-out"}
     assert "no files" in reasons["read"] and "two GPUs" in reasons["all-reduce"]
     data = tmp_path / "data"
     data.mkdir()
     np.save(data / "x.npy", np.zeros(20 << 20, np.uint8))
-    events = run(tf_python, tmp_path, data={"x": str(data)})
+    events = run(warm, tmp_path, data={"x": str(data)})
     rates = {event["variant"]: event["value"] for event in events if event.get("name") == RATE}
     assert tuple(rates) == CPU_CAPABILITIES
     assert 1e9 < rates["fp32-core"] < 1e13
@@ -49,7 +45,7 @@ def test_every_capability_of_the_cpu_is_measured(tf_python, tmp_path):
     assert all(event["start_ns"] < event["end_ns"] for event in windows)
 
 
-def test_a_soak_gives_all_devices_the_same_work(tf_python):
+def test_a_soak_gives_all_devices_the_same_work(warm):
     code = """
 import io, math
 import tensorflow as tf
@@ -62,10 +58,11 @@ capability.soak(["CPU:0", "CPU:1"], 0.1, EventWriter(file))
 [work] = [event["value"] for event in read_events(io.StringIO(file.getvalue())) if event.get("name") == WORK]
 assert work in [2 * 2 * math.prod(shape) for shape in capability.CPU_SHAPES], work
 """
-    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
+    status, log = warm("code", code)
+    assert status == 0, log
 
 
-def test_an_all_reduce_sums_over_all_devices_in_each_link_of_its_chain(tf_python):
+def test_an_all_reduce_sums_over_all_devices_in_each_link_of_its_chain(warm):
     code = """
 import tensorflow as tf
 from workloads.driver import capability
@@ -77,10 +74,11 @@ assert [float(result) for result in work[0]()] == 2 * capability.CHAINS * [2.0**
 assert work[1] == capability.CHAINS * capability.LINKS << 20
 assert 1e6 < capability.rate(work, 0.1)[0] < 1e12
 """
-    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
+    status, log = warm("code", code)
+    assert status == 0, log
 
 
-def test_threads_return_to_all_cpus(tf_python):
+def test_threads_return_to_all_cpus(warm):
     code = """
 import os
 from pathlib import Path
@@ -93,4 +91,5 @@ with one_core():
 assert all(os.sched_getaffinity(int(path.name)) == cpus for path in Path("/proc/self/task").iterdir())
 end.set()
 """
-    subprocess.run([tf_python, "-c", code], cwd=ROOT, env=environment(), check=True, capture_output=True)
+    status, log = warm("code", code)
+    assert status == 0, log

@@ -40,8 +40,7 @@ def outcome(drive, arrays):
 def test_events_and_phases_are_in_order(outcome):
     kinds = [event["kind"] for event in outcome.events]
     assert (kinds[0], kinds[-1]) == ("start", "exit")
-    (imported,) = outcome.of("phase", name="import")
-    assert imported["start_ns"] < imported["end_ns"]
+    assert outcome.of("phase", name="import") == [], "the process of these tests has imported TensorFlow"
     (event,) = outcome.of("facts")
     assert event["facts"]["devices"] == "CPU:0"
     assert event["facts"]["tensorflow"].startswith("2.")

@@ -11,7 +11,7 @@ import json, keras, tensorflow as tf
 from workloads.driver.flops import count_flops
 
 def step(model, x, y, loss="sparse_categorical_crossentropy"):
-    model.compile(optimizer="adam", loss=loss)
+    model.compile(optimizer="sgd", loss=loss)
     function = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
     return count_flops(function.get_concrete_function(tf.TensorSpec(x), tf.TensorSpec(y, tf.int64)))
 

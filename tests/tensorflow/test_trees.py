@@ -87,8 +87,11 @@ def test_early_stopping_does_not_end_a_measurement_and_another_callback_says_why
     stopping = (
         'early_stopping_rounds=1, callbacks=[xgboost.callback.EarlyStopping(1)], evals=[(test, "test")]'
     )
-    done = boosted(change=lambda text: text.replace('evals=[(test, "test")]', stopping), steps=200)
-    assert [each["steps"] for each in done.of("window")] == [200, 200]
+    # More rounds than the script asks for.
+    done = boosted(
+        change=lambda text: text.replace('evals=[(test, "test")]', stopping), steps=60, window_s=60.0
+    )
+    assert [each["steps"] for each in done.of("window")] == [60, 60]
     own = (
         "class End(xgboost.callback.TrainingCallback):\n    def after_iteration(self, model, epoch, log):\n"
         "        return epoch > 1\nbooster = "

@@ -138,7 +138,7 @@ class Processes:
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
         """Wait for a process to end, and kill it if it stalls; return its wait status and why it was killed."""
-        name = _command_line(pid)
+        program = _program(pid)
         last, since = before, time.monotonic()
         how = ""
         while True:
@@ -159,7 +159,7 @@ class Processes:
                     os.kill(pid, _TRACE_SIGNAL)
                     time.sleep(_TRACE_S)
                     os.kill(pid, signal.SIGKILL)
-            elif not how and self._forks and (line := _command_line(pid)) and line != name:
+            elif not how and self._forks and (now_runs := _program(pid)) and now_runs != program:
                 how = "the script replaced its process with another program (os.exec)"
                 os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_S)
@@ -208,9 +208,10 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
     end()
 
 
-def _command_line(pid: int) -> bytes:
+def _program(pid: int) -> bytes:
+    """Return what changes when a process runs another program; its command line also changes with its title."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/auxv").read_bytes()
     except OSError:
         return b""
 

@@ -78,6 +78,7 @@ class Meter:
     written: int = 0
     _machine: Machine | None = None
     _began: int = 0
+    _compiled: int = 0
     _steady: int = 0
     _checked: int = 0
     _first: tuple[int, int] = (0, 0)
@@ -154,7 +155,7 @@ class Meter:
         while index < last:
             yield from self._window(index)
             index += 1
-            spent = self.clock() - self._began
+            spent = self.clock() - self._compiled
             if self.spec.variant_s and spent >= self.spec.variant_s * 1e9:
                 return
 
@@ -163,7 +164,8 @@ class Meter:
         self._take_pause()
         self.synchronise()
         self._first = (self.steps, self.samples)
-        self.step_ns = (self.phase(FIRST_STEP, self._began) - self._began) // steps
+        self._compiled = self.phase(FIRST_STEP, self._began)
+        self.step_ns = (self._compiled - self._began) // steps
         self._check_loss()
 
     def _warm_up(self) -> Machine:
