@@ -250,14 +250,15 @@ class TestEarlyEnd:
             assert f"--resume {bench.folder.path}" in caught.value.hint
 
 
-def test_a_run_that_goes_on_is_told_from_one_that_was_cut_short(bench):
+def test_a_run_in_progress_differs_from_one_that_was_cut_short(bench):
     read: list[Run] = []
     bench.ending = lambda: read.append(bench.read()) or ""
     run_all(bench)
     read.append(bench.read())
     before, *_, during, after = ([*banners(run)][-1:] for run in read)
-    assert "No trial has ended yet" in before[0] and "It goes on" in before[0]
-    assert during == ["Still running: 2 of 3 required trials. It goes on; report it again later."]
+    assert "No trial has ended yet" in before[0] and "in progress" in before[0]
+    (text,) = during
+    assert "2 of 3" in text and "in progress" in text and "Cut short" not in text
     assert after == []
     assert {len(run.trials) for run in read} == {0, 1, 2, 3}
     assert {trial.status for run in read for trial in run.trials} == {Status.OK}
