@@ -185,16 +185,25 @@ def speed_ratio(top: Sequence[Measure], bottom: Sequence[Measure], usual: Spread
     sides = top, bottom
     if all(len(by_trial(each)) >= MIN_TRIALS for each in sides) or not usual.degrees:
         return ratio(by_trial(top), by_trial(bottom))
+    point = _typical(top) / _typical(bottom)
     if min(map(len, sides)) >= MIN_TRIALS:
         above, below = (sample([each.throughput for each in side]) for side in sides)
-        return gap(above, below).estimate() if above and below else None
-    point = float(np.divide(*(np.median([each.throughput for each in side]) for side in sides)))
+        found = gap(above, below).estimate() if above and below else None
+        return found and replace(found, median=point, low=min(found.low, point), high=max(found.high, point))
     error = usual.deviation * math.sqrt(sum(1 / len(each) for each in sides))
     half = t_quantile(usual.degrees) * error
     return Estimate(
         median=point, low=point * math.exp(-half), high=point * math.exp(half), n=min(map(len, sides)),
         unit="ratio",
     )  # fmt: skip
+
+
+def _typical(group: Sequence[Measure]) -> float:
+    """Return the median speed of a variant as it is displayed: over trials if there are enough, else over readings."""
+    trials = by_trial(group)
+    return float(
+        np.median([*trials.values()] if len(trials) >= MIN_TRIALS else [each.throughput for each in group])
+    )
 
 
 def comparisons(measured: Measures) -> tuple[Comparison, ...]:
