@@ -7,6 +7,7 @@ WORKLOADS ?=
 OUT       ?= runs
 ARGS      ?=
 FAULTS    ?= 2000
+PICTURE   ?= docs/report.png
 
 VENV      := .venv
 BIN       := $(VENV)/bin
@@ -70,7 +71,7 @@ engine: ## install and start Docker if it is not running
 	@images/engine.sh
 
 .PHONY: test
-test: lint ## run all tests; needs a Docker Engine (make engine)
+test: lint ## run all tests; installs what they need, including a Docker Engine
 	@tests/install.sh
 	@$(BIN)/pytest --numprocesses auto --dist worksteal
 
@@ -82,6 +83,10 @@ quick: $(VENV)/installed-dev ## run the fast tests: no Docker, TensorFlow, brows
 .PHONY: faults
 faults: $(VENV)/installed-dev ## inject FAULTS=2000 faults: damaged files, hostile input, full disks, lost terminals and engines, kills
 	@TFBENCH_FAULTS=$(FAULTS) $(BIN)/pytest --numprocesses auto --dist worksteal --quiet tests/faults
+
+.PHONY: picture
+picture: $(VENV)/installed-dev ## draw README's picture from a recorded run; needs Chromium
+	@$(BIN)/python -m tests.picture '$(PICTURE)'
 
 .PHONY: lint
 lint: $(VENV)/installed-dev ## check formatting, style and types

@@ -12,7 +12,7 @@ class Task(Protocol):
     """A progress bar with a note."""
 
     def advance(self, amount: float) -> None:
-        """Advance by `amount` of the total; 0 shows that the work is still going on."""
+        """Advance by `amount` of the total; 0 shows that the work is in progress."""
 
     def note(self, text: str) -> None:
         """Show `text` next to the bar."""

@@ -45,7 +45,7 @@ def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder as far as permissions allow; no error if it does not exist."""
+    """Remove what permissions allow of a folder; no error if it does not exist."""
     # Python's own function fails for trees that are deeper than its recursion, such as a container may leave.
     subprocess.run(["rm", "-rf", "--", folder], stderr=subprocess.DEVNULL, check=False)
 

@@ -80,7 +80,7 @@ started() {
     say "an engine answers at $host."
     if [ "$(id -u)" != 0 ] && ! answers; then
         as_root usermod -aG docker "$(id -un)"
-        say "$(id -un) was added to the docker group: log in again (or run: newgrp docker), then continue."
+        fail "$(id -un) was added to the docker group: log in again (or run: newgrp docker), then continue."
     fi
     exit 0
 }

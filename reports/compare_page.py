@@ -37,7 +37,7 @@ def render_markdown(versus: Versus, *, gate: Gate | None = None) -> str:
 
 
 def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
-    """Return the values that templates use besides filters."""
+    """Return the values that templates use in addition to filters."""
     shown = shown_runs(versus)
     columns = [versus.runs[run] for run in shown]
     results = {(each.run, each.key): each for each in versus.results}

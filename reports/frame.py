@@ -16,20 +16,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.analysis.extract import facts
-from harness.wording import counted, scalar_word
+from harness.wording import counted, scalar_word, some
 from reports import acceptance, charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
+from reports.overview import operating_point
 from reports.speed_charts import sweep_table
 from reports.text import device_name, variant_name
 
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, text.breakable, text.code_block, text.coded, facts,
-    messages.gain_alone, messages.explanation, messages.fix, messages.gain, messages.limit, messages.no_rate,
-    numbers.duration, numbers.energy, numbers.factor_with_interval, numbers.interval, numbers.money, numbers.number,
+    messages.advice, messages.explanation, messages.fix, messages.further, messages.limit, messages.no_rate,
+    messages.removed,
+    numbers.duration, numbers.energy, numbers.factor, numbers.factor_with_interval, numbers.gain,
+    numbers.interval, numbers.money, numbers.number,
     numbers.percent, numbers.published, numbers.quantity, numbers.ratio, numbers.ratio_estimate, numbers.ratio_interval,
     numbers.size, numbers.speed, numbers.spread, numbers.when, charts.part_colour, scalar_word,
-    still, sweep_table, variant_name,
+    operating_point, some, still, sweep_table, variant_name,
 )  # fmt: skip
 
 

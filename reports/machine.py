@@ -10,7 +10,7 @@ from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outli
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
-from reports.text import device_name, devices_of
+from reports.text import device_name, devices_of, variant_name
 from workloads.protocol import CORE_SUFFIX
 
 
@@ -31,9 +31,11 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         what = "failing" if worst[0].level is Level.FAIL else "needs attention"
         yield f"{what} ({where}{health(worst[0])}{more})"
     elif analysis.health:
-        yield "healthy, but others used its CPUs" if _contended(analysis) else "healthy"
+        yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
     yield from map(odd_one, analysis.outliers)
     yield from _able(analysis)
+    if analysis.capabilities and not _capability_standings(analysis):
+        yield "no others of its kind known"
     # One link for all: another one would be a finding.
     links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
     yield from dict.fromkeys(map(health, links))
@@ -98,12 +100,13 @@ def _contended(analysis: Analysis) -> bool:
 
 
 def clock(analysis: Analysis) -> str:
-    """Return the lowest mean clock of a variant that something lowered: "1,755 of 1,980 MHz by power limit"."""
+    """Return the lowest mean clock of a variant that something lowered, with the variant and the cause."""
     slowed = [(each.share, each, cause) for each in analysis.clocks if each.share for cause in each.slowed]
     if not slowed:
         return ""
     _, each, cause = min(slowed, key=lambda one: one[0])
-    return f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz by {cause.value}"
+    mhz = f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz"
+    return f"{cause.value} lowered the clock of {each.workload} ({variant_name(each.variant)}) to {mhz}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:
@@ -128,7 +131,7 @@ def _able(analysis: Analysis) -> Iterator[str]:
 
 
 def capability(one: Capability) -> str:
-    """Return a measured capability beside its data sheet: "723 of 990 TFLOP/s (73 %)"."""
+    """Return a measured capability next to its data sheet: "723 of 990 TFLOP/s (73 %)"."""
     value = _rate(one)
     if one.sheet is None:
         return value

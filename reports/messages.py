@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.fixes import note
 from harness.model.analysis import (
@@ -14,7 +15,6 @@ from harness.model.analysis import (
     Cause,
     Caveat,
     CaveatKind,
-    Estimate,
     Finding,
     Part,
     StepTime,
@@ -53,10 +53,15 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
     cause = finding.cause.value
     if not finding.parts or finding.share is None:
         return cause
-    name = SHORT_PARTS.get(finding.parts[0], finding.parts[0].value)
+    name = _part_name(finding)
+    if finding.cause is Cause.UPDATE and time:
+        whole = numbers.percent(time.share(Part.COMPUTE))
+        return (
+            f"compute {whole} ({cause} {numbers.percent(finding.share.median)}: {', '.join(finding.stages)})"
+        )
     if finding.cause in (Cause.HEAT, Cause.POWER, Cause.HARDWARE):
         name = cause  # its share is the time lost, not all of compute
-    detail = ", ".join(finding.stages) if name == cause else cause
+    detail = "" if finding.cause is Cause.EPOCHS else ", ".join(finding.stages) if name == cause else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     if time and limiting_part(finding, time) is not finding.parts[0]:
         return f"compute {numbers.percent(time.share(Part.COMPUTE))}, then {text}"
@@ -196,17 +201,58 @@ def fix(finding: Finding | None) -> str:
     return FIXES[finding.cause] if finding else ""
 
 
-def gain_alone(finding: Finding | None) -> str:
-    """Return the gain of the variant with only this fix, or that it is not worth it; "" if not measured."""
-    remedy = finding.remedy if finding else None
-    if remedy is None:
+# What only whoever runs the machine can change; it comes before any change of the code.
+OF_THE_MACHINE = frozenset(
+    {
+        Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGRAMS, Cause.HEAT, Cause.POWER, Cause.HARDWARE, Cause.NOT_LEARNING,
+        Cause.IMPOSSIBLE,
+    }
+)  # fmt: skip
+
+
+def advice(finding: Finding | None) -> str:
+    """Return what to do before the code is changed, or where no change of it was measured; "" otherwise."""
+    if finding is None:
         return ""
-    factor = numbers.factor(remedy.gain.median)
-    if remedy.gain.high < 1:
-        return f"tried: {factor}, do not apply"
-    if remedy.gain.median < WORTH:
-        return f"tried: {factor}, not worth it"
-    return f"{variant_name(remedy.variant)}: {factor}" if remedy.alone and remedy.variant != TUNED else ""
+    if finding.cause in OF_THE_MACHINE:
+        return f"first {fix(finding)}"
+    return "" if finding.remedy else f"untested: {fix(finding)}"
+
+
+def glossary(parts: Collection[Part], *, tuned: bool) -> Iterator[tuple[str, str]]:
+    """Yield the terms of a first screen that need a word, with their meaning; `parts` are those that limit."""
+    for part in (Part.LAUNCH, Part.FRAMEWORK, Part.EPOCHS, Part.HOST):
+        if part in parts:
+            yield part.value, PART_TEXTS[part]
+    if tuned:
+        yield "tuned", "a script with every change that helped"
+    yield "reading", "one measurement in a process of its own"
+
+
+def removed(finding: Finding) -> str:
+    """Return what the step gains without what a finding names: as predicted, and as measured in a test."""
+    ablation = finding.ablation
+    what = finding.cause.value if finding.cause in OF_THE_MACHINE else _part_name(finding)
+    if ablation is None:
+        return f"Without {what}: {numbers.factor(finding.gain)} predicted." if finding.gain else ""
+    measured = f"As a test, {variant_name(ablation.variant)}: {numbers.gain(ablation.gain)}"
+    return f"{measured}{_prediction(ablation)}."
+
+
+def _part_name(finding: Finding) -> str:
+    first = next(iter(finding.parts), None)
+    if first is Part.EPOCHS:
+        return "time between epochs"
+    return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
+
+
+def further(finding: Finding, time: StepTime | None) -> str:
+    """Return a further finding of a workload in one line."""
+    share = numbers.percent(finding.share.median) if finding.share else ""
+    name = _part_name(finding)
+    detail = "" if finding.cause is Cause.EPOCHS or finding.cause.value == name else finding.cause.value
+    what = f"{name} {share}{f' ({detail})' if detail else ''}".strip()
+    return " ".join(filter(None, (f"Then {what}: {fix(finding)}.", removed(finding))))
 
 
 def _prediction(ablation: Ablation) -> str:
@@ -215,32 +261,8 @@ def _prediction(ablation: Ablation) -> str:
     if predicted is None:
         return ""
     if gain.low <= predicted.high and predicted.low <= gain.high:
-        return f" (predicted {numbers.factor(predicted.median)})"
-    return f" (predicted {numbers.factor(predicted.low)} to {numbers.factor(predicted.high)}: missed)"
-
-
-def gain(finding: Finding, tuned: Estimate | None) -> str:
-    """Return the gain of a fix by itself and of all fixes together.
-
-    Args:
-        tuned: speed with all fixes / baseline.
-    """
-    parts, predicted, ablation, remedy = [], "", finding.ablation, finding.remedy
-    if ablation:
-        predicted = _prediction(ablation)
-        if not remedy or remedy.variant != ablation.variant:
-            measured = numbers.factor(ablation.gain.median)
-            parts.append(f"As a test, {variant_name(ablation.variant)}: {measured}{predicted}.")
-            predicted = ""
-    elif finding.gain:
-        parts.append(f"Predicted without it: {numbers.factor(finding.gain)}.")
-    if alone := gain_alone(finding):
-        parts.append(
-            f"{alone.capitalize() if alone.startswith('tried') else f'This fix, {alone}'}{predicted}."
-        )
-    if tuned:
-        parts.append(f"All fixes together (tuned): {numbers.factor(tuned.median)}.")
-    return " ".join(parts)
+        return f" ({numbers.factor(predicted.median)} predicted)"
+    return f" ({numbers.factor(predicted.low)} to {numbers.factor(predicted.high)} predicted: missed)"
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:
@@ -259,7 +281,7 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         return "Nothing was measured.", "alert"
     widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}
     if not widths:
-        return f"1 trial each, so accuracy is unknown. Repeat with --trials {MIN_TRIALS}.", "notice"
+        return "Each speed has 1 reading, so their accuracy is unknown.", "notice"
     within = sum(width <= RELIABLE_WIDTH for width in widths.values())
     limit = f"{100 * RELIABLE_WIDTH:.0f}{numbers.SPACE}%"
     text = f"{within} of {counted(len(widths), 'speed')} within ±{limit}"
@@ -267,10 +289,26 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if within < len(widths):
         text += f"; widest {numbers.spread(speeds[worst])}: {worst}"
     if single := len(speeds) - len(widths):
-        text += f"; {counted(single, 'speed')} from one trial"
+        text += f"; {single} from 1 reading"
     if within == len(speeds):
         return text, "good"
-    return f"{text}. Free the machine, or add --trials.", "notice"
+    return f"{text}.", "notice"
+
+
+def repeat(analysis: Analysis) -> str:
+    """Return the command that repeats a run with more trials; "" if its speeds are narrow, or mean nothing."""
+    run = analysis.run
+    if trust(analysis)[1] != "notice" or not run.manifest.command:
+        return ""
+    most = max((len({each.index for each in run.trials if each.windows}), 1))
+    try:
+        words = shlex.split(run.manifest.command)
+    except ValueError:
+        return ""
+    for option in ("--trials", "--out"):
+        while option in words:
+            del words[(at := words.index(option)) : at + 2]
+    return shlex.join([*words, "--trials", str(max(MIN_TRIALS, 2 * most))])
 
 
 def banners(run: Run) -> Iterator[str]:
@@ -278,9 +316,9 @@ def banners(run: Run) -> Iterator[str]:
     if not run.manifest.engine.isolated:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
     then = (
-        "It goes on; report it again later."
+        "The run is still in progress; regenerate the report when it ends."
         if run.goes_on
-        else "Continue with --resume and the run's folder."
+        else "Continue it with --resume and the run's folder."
     )
     if not run.trials and run.ended:
         yield "The folders of its trials are missing: copy the whole run folder."
@@ -291,14 +329,27 @@ def banners(run: Run) -> Iterator[str]:
         required = {each.id for each in run.planned if each.index < run.manifest.profile.trials}
         ok = sum(trial.status is Status.OK and trial.id in required for trial in run.trials)
         how = "Still running" if run.goes_on else "Cut short"
-        yield f"{how}: {ok} of {len(required)} required trials.{why} {then}"
-    failed = [trial for trial in run.trials if trial.failed and trial.status is not Status.INTERRUPTED]
-    if failed:
-        first, number = failed[0], len(failed)
-        if all(trial.message == first.message for trial in failed):
-            yield f"{_trials(number, failed)} failed: {first.message}"
-        else:
-            yield f"{counted(number, 'trial')} failed; the first, of {first.workload}: {first.message}"
+        counts = " What it measured counts." if any(each.partial for each in run.trials) else ""
+        yield f"{how}: {ok} of {len(required)} required trials are complete.{why}{counts} {then}"
+    for trial in run.trials:
+        if trial.skipped:
+            reasons = "; ".join(
+                f"{variant_name(name)}: {reason.rstrip('.')}" for name, reason in trial.left_out.items()
+            )
+            yield f"Skipped: {trial.workload} on {device_name(trial.device)} ({reasons})."
+    failed = [
+        trial
+        for trial in run.trials
+        if trial.failed and trial.status is not Status.INTERRUPTED and not trial.skipped
+    ]
+    for group, what in (
+        ([each for each in failed if not each.partial], "failed"),
+        ([each for each in failed if each.partial], "ended early; what was measured before counts"),
+    ):
+        if group and all(trial.message == group[0].message for trial in group):
+            yield f"{_trials(len(group), group)} {what}: {group[0].message}"
+        elif group:
+            yield f"{counted(len(group), 'trial')} {what}; the first, of {group[0].workload}: {group[0].message}"
 
 
 def _trials(number: int, of: Sequence[Trial | Caveat]) -> str:
@@ -336,6 +387,7 @@ def _caveat(group: Sequence[Caveat]) -> str:
     texts: Mapping[CaveatKind, str] = {
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
         CaveatKind.FAILED_TRIALS: f"{_trials(round(sum(each.value for each in group)), group)} {first.text}",
+        CaveatKind.SKIPPED: f"Skipped: {first.text}",
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
@@ -357,14 +409,17 @@ def no_rate(capacity: Capacity) -> str:
 
 
 TERMS: Mapping[str, str] = {
-    "Variant": "One way to run a workload: baseline is the published code; tuned is the same model on the same data "
-    "with optimizations applied, including batch size and precision where listed; others isolate input or model.",
-    "Trial, window": "A trial is one container. It measures each variant in a few windows of steps, "
-    "one variant after another.",
+    "Variant": "One way to run a workload: baseline is the code as published, or your script; tuned is the same model "
+    "on the same data with the changes that helped, including batch size and precision where listed; others isolate "
+    "input or model.",
+    "Reading": "One measurement of one variant in a process of its own: consecutive windows of steps. Intervals come "
+    "from the spread of readings, or of trials if there are three or more.",
+    "Trial": "One round of readings of a workload on a device. A container serves all rounds of its workload and "
+    "device; rounds of different workloads alternate.",
     "Steady state": "After import, compilation and warm-up. All speeds are measured there.",
     "Efficiency": "The speed of several GPUs divided by their number and by the speed of one.",
-    "95 % interval": "If the measurement were repeated, 95 of 100 such intervals would contain the true value. Speeds "
-    "with overlapping intervals can still differ: comparisons test the ratio.",
+    "95 % interval": "If the measurement were repeated, 95 of 100 such intervals would contain the true value. ± is "
+    "half of it. Speeds with overlapping intervals can still differ: gains and comparisons test the ratio.",
     "GPU utilisation, SM activity": "Utilisation is the share of time in which any kernel ran, however small. SM "
     "activity is the share of streaming multiprocessors in use.",
 }

@@ -11,6 +11,7 @@ from harness.model.workload import Published
 
 SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
+ONE = "1 reading"  # instead of an interval
 _MINUS = "\u2212"
 
 
@@ -20,22 +21,23 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def speed(value: Estimate | None) -> str:
-    """Format samples or requests per second with as many digits as the interval supports, at most three."""
-    return MISSING if value is None else f"{_fixed(value.median, _places(value))}/s"
+    """Format samples or requests per second with three digits, so that printed numbers agree when divided."""
+    return MISSING if value is None else f"{number(value.median)}/s"
 
 
 def interval(value: Estimate | None) -> str:
-    """Format the 95 % interval with the decimals of its median, at least two digits; "one trial" without one."""
+    """Format the 95 % interval with the decimals of its median, at least two digits; "1 reading" without one."""
     if value is None:
         return MISSING
-    if value.n < 2:
-        return "one trial"
-    low, high = (_fixed(end, max(_places(value), _decimals(end, 2))) for end in (value.low, value.high))
+    if not value.known:
+        return ONE
+    places = _decimals(value.median, 3)
+    low, high = (_fixed(end, max(places, _decimals(end, 2))) for end in (value.low, value.high))
     return f"{low} to {high}"
 
 
 def spread(value: Estimate | None) -> str:
-    """Format half the width of the 95 % interval: "±4 %"; "" for a single trial."""
+    """Format half the width of the 95 % interval: "±4 %"; "" without one."""
     width = value.half_width if value else None
     if width is None:
         return ""
@@ -43,16 +45,28 @@ def spread(value: Estimate | None) -> str:
 
 
 def factor(value: float) -> str:
-    """Format a gain with two or three significant digits: "0.65×", "1.4×", "190×"."""
+    """Format a gain with three digits, at most two of them decimals: "0.65×", "1.38×", "39.6×", "190×"."""
     if not math.isfinite(value):
         return MISSING
-    return f"{number(value, 2 if 0.1 <= value < 100 else 3)}×"
+    return f"{_fixed(value, min(2, _decimals(value, 3))) if value >= 0.1 else number(value, 2)}×"
 
 
 def factor_with_interval(value: Estimate) -> str:
-    """Format a gain with its 95 % interval: "1.4× (1.3 to 1.5)"; without one for a single trial."""
-    ends = f" ({number(value.low, 2)} to {number(value.high, 2)})" if value.n > 1 else ""
-    return f"{factor(value.median)}{ends}"
+    """Format a gain with its 95 % interval: "1.38× (1.30 to 1.46)"; "9.08× (1 reading)" without one."""
+    if not value.known:
+        return f"{factor(value.median)} ({ONE})"
+    low, high = (factor(end).removesuffix("×") for end in (value.low, value.high))
+    return f"{factor(value.median)} ({low} to {high})"
+
+
+def gain(value: Estimate) -> str:
+    """Format a gain with half its interval: "1.38× ±6 %", "9.08×" without one.
+
+    One whose interval includes 1 is no clear difference: "0.90 to 1.20×".
+    """
+    if value.known and value.low <= 1 <= value.high:
+        return f"no clear difference ({factor(value.low).removesuffix('×')} to {factor(value.high)})"
+    return f"{factor(value.median)} {spread(value)}".strip()
 
 
 def ratio(value: float) -> str:
@@ -62,7 +76,7 @@ def ratio(value: float) -> str:
 
 def ratio_interval(value: Estimate) -> str:
     """Format the interval of a ratio of two runs' speeds: "0.91 to 0.95"; "" for one trial."""
-    return "" if value.n < 2 else f"{_ratio(value.low)} to {_ratio(value.high)}"
+    return "" if not value.known else f"{_ratio(value.low)} to {_ratio(value.high)}"
 
 
 def ratio_estimate(value: Estimate) -> str:
@@ -176,20 +190,6 @@ def _decimals(value: float, digits: int) -> int:
         return 0
     rounded = float(f"{abs(value):.{digits - 1}e}")  # 9.99 with two digits is 10, not 10.0
     return digits - 1 - math.floor(math.log10(rounded))
-
-
-def _places(value: Estimate) -> int:
-    """Return the decimals of a median, chosen by its interval: two or three significant digits.
-
-    The half width keeps one digit, or two if the first is a 1 or a 2.
-    """
-    if not math.isfinite(value.median):
-        return 0
-    half = (value.high - value.low) / 2
-    longest = wanted = _decimals(value.median, 3)
-    if value.n > 1 and half > 0:
-        wanted = _decimals(half, 2 if half / 10.0 ** math.floor(math.log10(half)) < 3 else 1)
-    return min(max(wanted, _decimals(value.median, 2)), longest)
 
 
 def _fixed(value: float, places: int) -> str:

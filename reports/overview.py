@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from harness.fixes import note
 from harness.model.analysis import (
     Analysis,
+    Capacity,
+    Cause,
     Estimate,
     Finding,
     Key,
@@ -28,6 +30,41 @@ from reports.text import SHORT_PARTS, devices_of, variant_name
 from workloads.cells import NOTEBOOK
 from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
 
+# A service at this share of its device's speed, or more, is limited by its device.
+SATURATED = 0.9
+_LEARNING = {"batch_size": "batch", "precision": "precision", "input_type": "input"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A changed script.
+
+    Attributes:
+        text: what the change does.
+        safety: what it does to the numbers; "" if unknown.
+        gain: speed over the baseline's.
+        speed: samples/s, or requests/s.
+        fixes: the remedies in it, as variants; () for a script of its own.
+        differences: what may change how the model learns, as "batch 8 → 32".
+        diff: lines that begin with "+", "-", "@" or a space.
+    """
+
+    variant: str
+    name: str
+    text: str
+    safety: str
+    gain: Estimate
+    diff: tuple[str, ...]
+    speed: Estimate | None = None
+    readings: int = 0
+    fixes: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether its gain is worth it, and its interval, if there is one, is above 1."""
+        return self.gain.median >= WORTH and (self.gain.low > 1 or not self.gain.known)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -41,7 +78,11 @@ class Row:
         over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
         gain: tuned / baseline.
+        finding, findings: what limits it most, and everything that does.
+        serving: what limits the baseline as a service; "" if it does not serve.
+        changes: the changes that were measured, largest gain first; tuned is last.
         published: the published speed or time to show with the baseline.
+        grew: the part of the step that grew most from one GPU; "" if unknown.
     """
 
     name: str
@@ -59,6 +100,61 @@ class Row:
     step_time: StepTime | None
     finding: Finding | None
     published: PublishedComparison | None
+    findings: tuple[Finding, ...] = ()
+    serving: str = ""
+    grew: str = ""
+    changes: tuple[Step, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it used."""
+        return len(positions(self.device))
+
+    @property
+    def each_gpu(self) -> Estimate | None:
+        """Samples/s of each GPU, if there are several: of the baseline, or else of tuned."""
+        speed = self.baseline or self.tuned
+        return speed.map(lambda value: value / self.gpus, speed.unit) if speed and self.gpus > 1 else None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the measurements contradict each other, so that no share or gain is to be shown."""
+        return self.finding is not None and self.finding.cause is Cause.IMPOSSIBLE
+
+    @property
+    def holding(self) -> tuple[Step, ...]:
+        """The changes whose gain is worth it and clear, the largest first."""
+        held = () if self.contradicted else tuple(step for step in self.changes if step.holds)
+        return tuple(sorted(held, key=lambda step: -step.gain.median))
+
+    @property
+    def best(self) -> Step | None:
+        """The change with the largest gain that holds; a remedy rather than a tuned script that is the same."""
+        held = self.holding
+        equal = [step for step in held if step.gain == held[0].gain]
+        return next((step for step in equal if step.variant != TUNED), equal[0]) if held else None
+
+    @property
+    def others(self) -> tuple[Step, ...]:
+        """The other changes that hold; not tuned beside a remedy that is all of it."""
+        best = self.best
+        return tuple(
+            step for step in self.holding if step is not best and not (best and step.gain == best.gain)
+        )
+
+    @property
+    def path(self) -> tuple[tuple[str, float], ...]:
+        """Names and factors that multiply to the best change's gain; () if it is a single one."""
+        best = self.best
+        if best is None or best.variant != TUNED or len(best.fixes) == 1:
+            return ()
+        # The first remedy of a composed script, or the best one next to a script of its own.
+        wanted = best.fixes[:1]
+        first = next((step for step in self.others if not wanted or step.variant in wanted), None)
+        if first is None:
+            return ()
+        rest = " + ".join(map(variant_name, best.fixes[1:])) or "other changes"
+        return (first.name, first.gain.median), (rest, best.gain.median / first.gain.median)
 
 
 def description(run: Run) -> list[str]:
@@ -112,6 +208,12 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
         gain=analysis.gain(tuned),
         step_time=find_by_key(analysis.step_times, baseline),
         finding=analysis.limit(workload, device),
+        findings=tuple(
+            each for each in analysis.findings if (each.workload, each.device) == (workload, device)
+        ),
+        serving=operating_point(analysis, served) if served else "",
+        grew=grew_most(analysis, baseline) or grew_most(analysis, tuned),
+        changes=_changes(analysis, workload, device),
         published=next(
             (
                 each
@@ -126,18 +228,51 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     )
 
 
-def first_fix(overview: Sequence[Row]) -> tuple[Row, Finding] | None:
-    """Return the row with the largest gain of a fix, measured or else predicted; None if none is worth it."""
-    fixable = [(row, row.finding) for row in overview if row.finding and _gain(row.finding) >= WORTH]
-    return max(fixable, key=lambda each: _gain(each[1]), default=None)
+def operating_point(analysis: Analysis, each: Capacity) -> str:
+    """Return what limits a service at its rate: its device, or the wait for other requests within the bound."""
+    alone = [
+        one.samples_per_s.median
+        for one in analysis.latencies
+        if one.key == each.key and one.rate_per_s is None
+    ]
+    if each.rate_per_s is None or not alone:
+        return ""
+    share = each.rate_per_s.median / max(alone)
+    what = "latency bound" if share < SATURATED else "the device"
+    return f"{what}: {numbers.percent(share)} of its speed in back-to-back batches"
 
 
-def _gain(finding: Finding) -> float:
-    return finding.remedy.gain.median if finding.remedy else finding.gain or 1.0
+def grew_most(analysis: Analysis, key: Key) -> str:
+    """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to."""
+    several = find_by_key(analysis.step_times, key)
+    one = next(
+        (
+            time
+            for time in analysis.step_times
+            if len(positions(time.device)) == 1 and time.key == key._replace(device=time.device)
+        ),
+        None,
+    )
+    if one is None or several is None or several is one:
+        return ""
+    added = {
+        part: value.median - (one.parts[part].median if part in one.parts else 0.0)
+        for part, value in several.parts.items()
+    }
+    part = max(added, key=lambda name: added[name])
+    return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
+
+
+def first_change(overview: Sequence[Row]) -> tuple[Row, Step] | None:
+    """Return the row with the largest gain that holds, and its change; None if no change helps."""
+    found = [(row, row.best) for row in overview if row.best]
+    return max(found, key=lambda each: each[1].gain.median, default=None)
 
 
 def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
-    """Return the verdict; "" if nothing was measured."""
+    """Return the verdict; "" if nothing was measured, or only whether everything works."""
+    if analysis.run.smoke:
+        return ""
     sentences = (
         "; ".join(parts)
         for parts in (
@@ -163,24 +298,35 @@ def _limits(overview: Sequence[Row]) -> Iterator[str]:
     parts = Counter(
         SHORT_PARTS.get(part, part.value)
         for row in overview
-        if row.finding and (part := limiting_part(row.finding, row.step_time))
+        if row.finding and not row.contradicted and (part := limiting_part(row.finding, row.step_time))
     )
     if not parts:
         return
     if len(overview) == 1:
-        yield f"{overview[0].name}: {limit(overview[0].finding, overview[0].step_time)}"
+        yield f"{overview[0].name} is limited by {limit(overview[0].finding, overview[0].step_time)}"
         return
     (first, count), *others = parts.most_common()
     what = f"{count} of {len(overview)} workloads {'is' if count == 1 else 'are'} limited by {first}"
-    yield ", ".join([what, *(f"{number} by {part}" for part, number in others)])
+    undecided = sum(row.contradicted for row in overview)
+    more = [f"{undecided} undecided"] if undecided else []
+    yield ", ".join([what, *(f"{number} by {part}" for part, number in others), *more])
 
 
 def _gains(overview: Sequence[Row]) -> Iterator[str]:
-    gains = [row.gain.median for row in overview if row.gain]
-    if gains and max(gains) < WORTH:
-        yield "no change of the code made it faster"
-    elif gains:
-        yield f"with all fixes {_range(gains, numbers.factor)} as fast"
+    """Yield what the best change of each workload gains, of those that hold."""
+    tried = [row for row in overview if row.changes]
+    gains = [row.best.gain.median for row in tried if row.best]
+    if not tried:
+        return
+    if not gains:
+        yield "no change of the code made it clearly faster"
+    elif len(overview) == 1 and overview[0].best:
+        best = overview[0].best
+        name = "its tuned script" if best.variant == TUNED else best.name
+        yield f"{name} makes it {numbers.gain(best.gain)} as fast"
+    else:
+        which = "they are" if len(gains) == len(overview) else f"{len(gains)} of {len(overview)} are"
+        yield f"with the best change, {which} {_range(gains, numbers.factor)} as fast"
 
 
 def _peak(analysis: Analysis) -> Iterator[str]:
@@ -205,12 +351,20 @@ def _beside_cpu(overview: Sequence[Row]) -> Iterator[str]:
 
 
 def _scaling(overview: Sequence[Row]) -> Iterator[str]:
-    """Yield the lowest efficiency of several GPUs."""
+    """Yield the lowest efficiency of several GPUs, or else their speed."""
     scaled = [(each.median, row) for row in overview if (each := row.tuned_scaling or row.scaling)]
     if scaled:
         share, row = min(scaled, key=lambda one: one[0])
         count = len(positions(row.device))
         yield f"{row.workload} scales to {count} GPUs with {numbers.percent(share)} efficiency"
+        return
+    for row in overview:
+        if row.each_gpu:
+            speed = numbers.speed(row.baseline or row.tuned)
+            yield (
+                f"{row.workload}{'' if row.baseline else ' (tuned)'} reaches {speed} on {row.gpus} GPUs, "
+                f"{numbers.speed(row.each_gpu)} on each"
+            )
 
 
 def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
@@ -221,34 +375,17 @@ def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
             if (each.workload, each.device) == (row.workload, row.device) and each.rate_per_s:
                 rate = f"{numbers.speed(each.rate_per_s)} ({variant_name(each.variant)})"
                 rates.setdefault(each.bound_s, []).append(rate)
-        within = (f"within {numbers.duration(bound)} {', '.join(each)}" for bound, each in rates.items())
+        within = (
+            f"within {numbers.duration(bound)} at {' and '.join(each)}" for bound, each in rates.items()
+        )
         if rates:
-            yield f"{row.name} answers 99{numbers.SPACE}% of requests {'; '.join(within)}"
+            yield f"{row.name} answers 99{numbers.SPACE}% of requests {', '.join(within)}"
 
 
 def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
     """Return "2 to 9 %", or one value if both ends read alike."""
     low, high = text(min(values)), text(max(values))
     return high if low == high else f"{low.rstrip(f'%×{numbers.SPACE}')} to {high}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A changed script.
-
-    Attributes:
-        text: what the change does.
-        safety: what it does to the numbers; "" if unknown.
-        gain: speed over the baseline's.
-        diff: lines that begin with "+", "-", "@" or a space.
-    """
-
-    variant: str
-    name: str
-    text: str
-    safety: str
-    gain: Estimate
-    diff: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,12 +420,7 @@ def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
 
 
 def _ladder(analysis: Analysis, row: Row) -> Ladder:
-    ran: dict[str, VariantScript] = {}
-    for trial in analysis.run.trials:
-        if (trial.workload, trial.device) == (row.workload, row.device):
-            ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
-    steps = [step for script in ran.values() if (step := _step(analysis, row, script))]
-    tuned = ran.get(TUNED)
+    tuned = _scripts(analysis, row.workload, row.device).get(TUNED)
     components = (each.components for each in analysis.run.workloads if each.name == row.workload)
     script = tuned.text if tuned else ""
     used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
@@ -296,14 +428,8 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
     is_notebook = next(files, "").endswith(NOTEBOOK)
     return Ladder(
         row=row,
-        # Combinations are rungs on the way to tuned.
-        steps=tuple(
-            sorted(
-                (step for step in steps if step.variant != TUNED and "+" not in step.variant),
-                key=lambda step: -step.gain.median,
-            )
-        ),
-        tuned=next((step for step in steps if step.variant == TUNED), None),
+        steps=tuple(step for step in row.changes if step.variant != TUNED),
+        tuned=next((step for step in row.changes if step.variant == TUNED), None),
         file=f"{row.workload}-tuned.py" if tuned else "",
         script=script,
         notebook=notebook_of(script) if tuned and is_notebook else "",
@@ -335,16 +461,47 @@ def _command(analysis: Analysis, row: Row) -> str:
     )
 
 
-def _step(analysis: Analysis, row: Row, script: VariantScript) -> Step | None:
-    gain = analysis.gain(Key(row.workload, row.device, script.variant))
-    if gain is None:
+def _scripts(analysis: Analysis, workload: str, device: str) -> dict[str, VariantScript]:
+    ran: dict[str, VariantScript] = {}
+    for trial in analysis.run.trials:
+        if (trial.workload, trial.device) == (workload, device):
+            ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
+    return ran
+
+
+def _changes(analysis: Analysis, workload: str, device: str) -> tuple[Step, ...]:
+    """Return the changes that were measured, largest gain first, then tuned; combinations are on the way to tuned."""
+    scripts = _scripts(analysis, workload, device)
+    # A tuned script of the harness is measured before it is known.
+    known = {
+        each.variant for each in analysis.summaries if (each.workload, each.device) == (workload, device)
+    }
+    names = [name for name in (*scripts, *sorted(known & {TUNED} - scripts.keys())) if "+" not in name]
+    steps = [
+        step for name in names if (step := _step(analysis, Key(workload, device, name), scripts.get(name)))
+    ]
+    return tuple(sorted(steps, key=lambda step: (step.variant == TUNED, -step.gain.median)))
+
+
+def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | None:
+    gain, summary = analysis.gain(key), find_by_key(analysis.summaries, key)
+    if gain is None or key.variant == BASELINE:
         return None
-    what = note(script.variant) if script.variant.startswith(FIX_PREFIX) else None
+    what = note(key.variant) if key.variant.startswith(FIX_PREFIX) else None
+    changes = summary.changes if summary else ()
     return Step(
-        variant=script.variant,
-        name=variant_name(script.variant),
+        variant=key.variant,
+        name=variant_name(key.variant),
         text=what.text if what else "",
         safety=what.safety if what else "",
         gain=gain,
-        diff=tuple(script.diff.splitlines()[2:]),
+        diff=tuple(script.diff.splitlines()[2:]) if script else (),
+        speed=analysis.speed(key),
+        readings=summary.readings if summary else 0,
+        fixes=script.fixes if script else (),
+        differences=tuple(
+            f"{_LEARNING[each.what]} {each.before} → {each.after}"
+            for each in changes
+            if each.what in _LEARNING
+        ),
     )

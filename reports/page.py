@@ -49,7 +49,7 @@ def render_markdown(analysis: Analysis) -> str:
 
 
 def _context(analysis: Analysis) -> dict[str, Any]:
-    """Return the values that templates use besides filters."""
+    """Return the values that templates use in addition to filters."""
     overview, devices = rows(analysis), devices_of(analysis)
     return {
         "analysis": analysis,
@@ -58,6 +58,7 @@ def _context(analysis: Analysis) -> dict[str, Any]:
         "verdict": verdict(analysis, overview),
         "devices": devices,
         "rows": overview,
+        "limiting": {part for row in overview if row.finding for part in row.finding.parts},
         "ladders": ladders(analysis, overview),
     }
 

@@ -17,7 +17,6 @@ from harness.model.analysis import (
     Summary,
     Sweep,
     SweepPoint,
-    find_by_key,
 )
 from harness.model.device import is_gpu, positions
 from harness.wording import point_words, scalar_word
@@ -38,6 +37,7 @@ from reports.charts import (
     span,
     stacked,
 )
+from reports.overview import grew_most
 from reports.step_time_charts import shown_pipelines
 from reports.text import device_name, devices_of, titles_of, variant_name
 from workloads.protocol import (
@@ -242,31 +242,10 @@ def _scaling_record(analysis: Analysis, each: Summary, colour: str) -> dict[str,
         "where": f"{each.workload}, {device_name(each.device)}, {variant}",
         "speed": numbers.speed(each.throughput),
         "share": numbers.percent(share.median if share else None),
-        "grew": _grew(analysis, each),
+        "grew": grew_most(analysis, each.key),
         "variant": variant,
         "colour": colour,
     }
-
-
-def _grew(analysis: Analysis, each: Summary) -> str:
-    """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to."""
-    one = next(
-        (
-            time
-            for time in analysis.step_times
-            if len(positions(time.device)) == 1 and time.key == each.key._replace(device=time.device)
-        ),
-        None,
-    )
-    several = find_by_key(analysis.step_times, each.key)
-    if one is None or several is None or several is one:
-        return ""
-    added = {
-        part: value.median - (one.parts[part].median if part in one.parts else 0.0)
-        for part, value in several.parts.items()
-    }
-    part = max(added, key=lambda name: added[name])
-    return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
 
 
 _LATENCY_LABELS_PX, _LATENCY_HEIGHT_PX = 46, 180
@@ -439,7 +418,7 @@ def _bar(each: Capability, sheet: float) -> dict[str, Any]:
         "row": machine.capability_name(each.name),
         "share": each.value.median / sheet,
         "text": machine.capability(each),
-        "interval": ends if each.value.n > 1 else "one trial",
+        "interval": ends if each.value.known else numbers.ONE,
         "at": machine.load(each) or numbers.MISSING,
         "colour": device_colour(each.device),
     }

@@ -11,8 +11,10 @@ from harness.model.analysis import INPUT_PARTS, Analysis, Part, Pipeline, Stage,
 from reports import numbers
 from reports.charts import COLOUR, Figure, LegendKey, part_colour, row_figure, span, whiskers
 from reports.text import SHORT_PARTS, devices_of, titles_of, variant_name
+from workloads.protocol import BASELINE
 
 _ROW_PX = 24
+MOST_UNEXPLAINED = 0.5
 _LETTER_PX = 7.0  # average width in a label
 # Parts with a dark colour.
 _WHITE_TEXT = frozenset({Part.COMPUTE, Part.FRAMEWORK, Part.EXCHANGE, Part.HOST})
@@ -23,6 +25,9 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels: dict[str, dict[str, StepTime]] = {}
     for time in analysis.step_times:
+        # Without its own variants, most of a tuned step may stay unexplained.
+        if time.variant != BASELINE and abs(time.share(Part.UNEXPLAINED)) > MOST_UNEXPLAINED:
+            continue
         alone = ", one at a time" if analysis.serves(time.workload) else ""
         label = f"{devices[time.device]} {variant_name(time.variant)}, batch {time.batch:,}{alone}"
         panels.setdefault(titles[time.workload], {})[label] = time

@@ -20,6 +20,7 @@ from reports import numbers
 from reports.charts import (
     COLOUR,
     DASHES,
+    INK_2,
     Figure,
     LegendKey,
     Table,
@@ -208,11 +209,19 @@ def _record(line: Line, points: int) -> dict[str, Any]:
     gpus = positions(line.device)
     return {
         "d": line.device,
-        "colour": gpu_colour(gpus[0]) if gpus else "var(--cpu)",
+        "colour": _colour(line.device),
         "dash": list(DASHES[sum(gpus[:1]) % len(DASHES)]),
         "t": np.round(t_s, 2).tolist(),
         "v": [None if math.isnan(value) else value for value in columns["v"].tolist()],
     }
+
+
+def _colour(device: str) -> str:
+    """Return the colour of a device; several GPUs together are no GPU's."""
+    gpus = positions(device)
+    if len(gpus) > 1:
+        return INK_2
+    return gpu_colour(gpus[0]) if gpus else "var(--cpu)"
 
 
 def _crosshair(index: int, cells: Records, x: alt.X) -> Iterator[alt.Chart]:
@@ -253,7 +262,7 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
 def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[LegendKey, ...]:
     gpus = dict.fromkeys(line.device for line in drawn if positions(line.device))
     keys = [
-        LegendKey(colour=gpu_colour(positions(gpu)[0]), shape="line", name=device_name(gpu))
+        LegendKey(colour=_colour(gpu), shape="line", name=device_name(gpu))
         for gpu in (gpus if len(gpus) > 1 else ())
     ]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)

@@ -1,4 +1,4 @@
-"""The summary of a run for the terminal, in under thirty lines."""
+"""The summary of a run for the terminal, in about thirty lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.text import Text
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
 from reports import acceptance, machine, messages, numbers
-from reports.overview import Row, description, first_fix, rows, verdict
+from reports.overview import Row, Step, description, rows, verdict
 from reports.speed_charts import sweep_table
 from reports.text import device_name, devices_of, harmless, variant_name
 
 SWEEP_ROWS = 24
-_LEFT_ALIGNED = frozenset({"workload", "on", "limited by", "outcome"})
+_LEFT_ALIGNED = frozenset({"workload", "on", "best change", "limited by", "outcome"})
 
 
 def summary(analysis: Analysis) -> RenderableType:
@@ -39,15 +39,22 @@ def _cells(row: Row, device: str) -> dict[str, str]:
         "workload": row.workload,
         "on": device,
         "p99 within": numbers.duration(row.bound_s) if row.bound_s else "",
-        "baseline": f"{numbers.speed(row.baseline)} {numbers.spread(row.baseline)}".strip(),
+        "as written": f"{numbers.speed(row.baseline)} {numbers.spread(row.baseline)}".strip(),
+        "on each": numbers.speed(row.each_gpu),
         "efficiency": numbers.percent(row.scaling.median if row.scaling else None),
         "CPU": numbers.speed(row.cpu),
         "GPU/CPU": numbers.quantity(row.over_cpu),
-        "tuned": f"{numbers.speed(row.tuned)} {numbers.spread(row.tuned)}".strip(),
+        "tuned": f"{numbers.speed(row.tuned)} {numbers.spread(row.tuned)}".strip()
+        if row.best is None
+        else "",
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
-        "gain": numbers.quantity(row.gain),
-        "limited by": messages.limit(row.finding, row.step_time),
+        "best change": _best(row.best) if row.best else "",
+        "limited by": row.serving or messages.limit(row.finding, row.step_time),
     }
+
+
+def _best(step: Step) -> str:
+    return f"{numbers.gain(step.gain)} {step.name}"
 
 
 def _table(cells: Sequence[Mapping[str, str]]) -> Table:
@@ -65,7 +72,7 @@ def _table(cells: Sequence[Mapping[str, str]]) -> Table:
 
 
 def _plain(text: str) -> str:
-    return harmless(text).replace("×", "x").replace(numbers.SPACE, " ")
+    return harmless(text).replace("×", "x").replace("→", "to").replace(numbers.SPACE, " ")
 
 
 def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -87,14 +94,19 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
                 "vs published",
                 f"{row.name} {numbers.quantity(number.factor)} ({number.number.system}, {number.number.source})",
             )
-    fix = first_fix(overview)
-    if fix is not None:
-        row, finding = fix
-        yield "Fix first", f"{row.name}: {messages.fix(finding)}. {messages.gain(finding, row.gain)}"
+    yield from _changes(overview)
     if overview or analysis.sweeps:
         yield "Trust", messages.trust(analysis)[0]
+    if command := messages.repeat(analysis):
+        yield "More readings", command
     for text, _ in messages.caveat_lines(analysis.caveats, notes=False):
         yield "Caveat", text
+
+
+def _changes(overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    for row in overview:
+        if advice := messages.advice(row.finding):
+            yield "Advice", f"{row.name}: {advice}"
 
 
 def _accepted(analysis: Analysis) -> Iterator[tuple[str, str]]:
@@ -106,6 +118,7 @@ def _accepted(analysis: Analysis) -> Iterator[tuple[str, str]]:
 def _pairs(lines: Sequence[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(name, Text(_plain(text)))
     return table

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Make sure of the programs that some tests need, by the distribution's packages; does nothing when all
-# are there.
+# Install what the tests need from the distribution's packages: programs, and a Docker Engine, which is also
+# started. Does nothing if all of it is available.
 set -euo pipefail
 
 declare -A package=(
@@ -12,7 +12,13 @@ missing=()
 for program in "${!package[@]}"; do
     PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || missing+=("${package[$program]}")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+engine() {
+    "$(dirname "$0")/../images/engine.sh" ||
+        { echo "make test needs a Docker Engine, which could not be started (see above): run \`make quick\`." >&2; exit 1; }
+}
+
+[ ${#missing[@]} -gt 0 ] || { engine; exit 0; }
 
 sudo=; [ "$(id -u)" = 0 ] || sudo="sudo -n"
 if ! command -v apt-get >/dev/null || { [ -n "$sudo" ] && ! $sudo true 2>/dev/null; }; then
@@ -22,3 +28,4 @@ fi
 echo "Installing for the tests: ${missing[*]}"
 $sudo apt-get update -q >/dev/null
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}" fonts-dejavu-core >/dev/null
+engine

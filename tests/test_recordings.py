@@ -1,7 +1,9 @@
 import json
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from harness.model.analysis import Analysis, Cause, CaveatKind, Reading
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in
 from harness.run.store import read_run
-from reports import machine
+from reports import machine, numbers
 from reports.overview import rows
 from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SEVERAL, SUFFIX, figures, recording
 from workloads.protocol import BASELINE, TUNED
@@ -125,3 +127,33 @@ def test_power_that_limited_four_gpus_is_said_of_the_variants_it_slowed(folder):
     caveats = [each for each in analysis.caveats if each.kind is CaveatKind.THROTTLED]
     assert {each.device for each in caveats} == slowed.keys()
     assert "1,841" in machine.verdict(analysis)[0]
+
+
+def printed(text: str) -> float:
+    """Return the number at the beginning of a text such as "9,080/s" or "1.38× ±5 %"."""
+    found = re.match(r"[\d,.]+", text)
+    assert found, text
+    return float(found.group().replace(",", ""))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_printed_numbers_agree_when_they_are_divided_and_multiplied(name: str, folder: Folders) -> None:
+    """Three digits each: rounding alone makes quotients differ by up to a percent."""
+    agrees = partial(pytest.approx, rel=0.0101)
+    analysis, compared = replay(folder(name)), 0
+    for row in rows(analysis):
+        for step in row.changes:
+            if row.baseline and step.speed:
+                quotient = printed(numbers.speed(step.speed)) / printed(numbers.speed(row.baseline))
+                assert printed(numbers.factor(step.gain.median)) == agrees(quotient)
+                compared += 1
+        if row.path and row.best:
+            product = math.prod(printed(numbers.factor(factor)) for _, factor in row.path)
+            assert printed(numbers.factor(row.best.gain.median)) == agrees(product)
+        if row.cpu and row.over_cpu and row.baseline:
+            quotient = printed(numbers.speed(row.baseline)) / printed(numbers.speed(row.cpu))
+            assert printed(numbers.factor(row.over_cpu.median)) == agrees(quotient)
+        if row.each_gpu:
+            whole = printed(numbers.speed(row.baseline or row.tuned))
+            assert printed(numbers.speed(row.each_gpu)) * row.gpus == agrees(whole)
+    assert compared or not any(row.gain for row in rows(analysis))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from harness.model.analysis import (
     Remedy,
     StepTime,
 )
+from harness.model.run import Status
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
@@ -28,12 +30,13 @@ from reports.messages import (
     caveat_lines,
     explanation,
     fix,
-    gain,
-    gain_alone,
+    further,
     limit,
+    removed,
+    repeat,
     trust,
 )
-from reports.overview import first_fix, rows, verdict
+from reports.overview import Row, Step, first_change, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.protocol import BASELINE, TUNED
@@ -113,24 +116,107 @@ def test_limits(each: Finding | None, text: str) -> None:
     assert plain(limit(small, time)) == "compute 60 %, then launch 20 %"
 
 
-def test_gains_of_single_fixes_and_of_all_fixes() -> None:
+def test_what_a_step_gains_without_a_cause_is_predicted_or_tested() -> None:
     item = finding(Cause.LAUNCH, Part.LAUNCH)
-
-    def remedied(variant: str, ratio: float, *, alone: bool = True) -> Finding:
-        return replace(item, remedy=Remedy(variant=variant, gain=of(ratio, "ratio"), alone=alone))
-
-    assert "2.0×" in gain(item, None)
-    tuned = remedied(TUNED, 3.1)
-    assert "3.1×" in gain(tuned, of(3.1, "ratio"))
+    assert "launch" in removed(item) and "2.00×" in removed(item)
+    assert "other programs" in removed(finding(Cause.OTHER_PROGRAMS, Part.HOST)), "without what"
     ablation = Ablation(variant="without:launch", predicted=of(2.2, "ratio"), gain=of(2.1, "ratio"))
-    text = gain(replace(remedied("opt:xla", 1.6), ablation=ablation), None)
-    assert [text.index(each) for each in ("2.1×", "2.2×", "xla", "1.6×")] == sorted(
-        text.index(each) for each in ("2.1×", "2.2×", "xla", "1.6×")
+    tested = removed(replace(item, ablation=ablation))
+    assert tested.index("2.10×") < tested.index("2.20×")
+    assert "±10" in plain(tested)
+    missed = replace(ablation, predicted=between(9.0, 8.0, 10.0, unit="ratio"))
+    assert "8.00× to 10.0×" in removed(replace(item, ablation=missed))
+    assert removed(replace(item, gain=None)) == ""
+    line = further(item, None)
+    assert all(text in line for text in ("launch", plain("50"), fix(item), "2.00×"))
+    useless = Remedy(variant="fix:xla", gain=of(1.01, "ratio"), alone=True)
+    assert fix(replace(item, remedy=useless)) == fix(item)
+
+
+def change(variant: str, gain: Estimate) -> Step:
+    return Step(variant=variant, name=variant, text="", safety="", gain=gain, diff=())
+
+
+def row_with(*changes: Step, cause: Cause = Cause.LAUNCH) -> Row:
+    whole = rows(analysis("gpu"))[0]
+    return replace(whole, changes=changes, finding=finding(cause, Part.LAUNCH))
+
+
+def test_the_best_change_is_the_largest_gain_that_is_clear() -> None:
+    large = change("fix:xla", between(3.0, 0.8, 9.0, unit="ratio"))
+    clear = change("fix:prefetch", between(1.5, 1.4, 1.6, unit="ratio"))
+    small = change("fix:cache", between(1.02, 1.01, 1.03, unit="ratio"))
+    tuned = change(TUNED, between(1.2, 1.1, 1.3, unit="ratio"))
+    row = row_with(large, clear, small, tuned)
+    assert row.best is clear and row.others == (tuned,) and row.path == ()
+    assert row_with(large, small).best is None
+    assert first_change([row_with(large, small)]) is None
+    assert first_change([row, row_with(tuned)]) == (row, clear)
+    # A gain without an interval is all that is known.
+    once = change(TUNED, Estimate.exact(9.0, "ratio"))
+    assert row_with(clear, once).best is once
+    assert "no change of the code" in verdict(analysis("gpu"), [row_with(large, small)])
+    assert "1.50×" in verdict(analysis("gpu"), [row]) and "1.20×" not in verdict(analysis("gpu"), [row])
+    # A remedy that is all of tuned is named itself, and once.
+    same = change(TUNED, clear.gain)
+    assert row_with(clear, same).best is clear and row_with(clear, same).others == ()
+
+
+def test_the_factors_of_a_tuned_script_multiply_to_its_gain() -> None:
+    first, all_ = (
+        change(name, Estimate.exact(gain, "ratio")) for name, gain in (("fix:xla", 2.6), (TUNED, 211.0))
     )
-    assert {gain_alone(each) for each in (None, item, tuned, remedied("opt:xla", 1.6, alone=False))} == {""}
-    assert "0.72×" in gain_alone(remedied("opt:xla", 0.72))
-    assert gain_alone(useless := remedied("opt:xla", 1.01)).startswith("tried: 1.0")
-    assert fix(useless) == fix(item)
+    row = row_with(first, all_)
+    assert row.path[0][0] == "fix:xla"
+    assert math.prod(factor for _, factor in row.path) == pytest.approx(211.0)
+
+
+def test_measurements_that_contradict_each_other_have_no_bar_and_no_gain() -> None:
+    row = row_with(change(TUNED, of(3.0, "ratio")), cause=Cause.IMPOSSIBLE)
+    assert row.contradicted and row.best is None
+    other = row_with(change(TUNED, of(3.0, "ratio")))
+    assert "1 undecided" in verdict(analysis("gpu"), [other, row])
+
+
+def test_gains_have_half_their_interval_unless_it_includes_no_gain() -> None:
+    assert plain(numbers.gain(between(2.0, 1.9, 2.1, unit="ratio"))) == "2.00× ±5.0 %"
+    assert numbers.gain(Estimate.exact(2.0, "ratio")) == "2.00×"
+    # One reading has the interval of others' spread.
+    assert plain(numbers.gain(between(2.0, 1.9, 2.1, n=1, unit="ratio"))) == "2.00× ±5.0 %"
+    unclear = numbers.gain(between(1.2, 0.9, 1.6, unit="ratio"))
+    assert "0.90 to 1.60×" in unclear and "1.20" not in unclear
+
+
+def test_a_run_with_wide_intervals_has_the_command_that_repeats_it_with_more_trials() -> None:
+    assert repeat(analysis("cpu")) == "", "its speeds are narrow"
+    command = repeat(analysis("bare"))
+    assert command.startswith("tfbench bench ") and command.endswith("--trials 3")
+    assert command.count("--trials") == 1
+
+
+def test_a_service_is_limited_by_its_device_or_by_its_bound() -> None:
+    served = analyse(special_runs.serving_run())
+    texts = {operating_point(served, each).partition(":")[0] for each in served.capacities if each.rate_per_s}
+    assert texts and texts <= {"the device", "latency bound"}
+    (row,) = {each.workload: each for each in rows(served)}.values()
+    assert row.serving
+
+
+def test_what_did_not_apply_is_skipped_and_what_ended_early_counts() -> None:
+    whole = builders.failed_run()
+    failed = [trial for trial in whole.trials if trial.failed]
+    gone = replace(
+        failed[0], status=Status.BAD_EVENTS, left_out={TUNED: "Its script trains on one device."}, windows=()
+    )
+    assert gone.skipped and not gone.partial
+    (text,) = (each for each in banners(replace(whole, trials=(gone,))) if gone.workload in each)
+    assert "on one device" in text and "failed" not in text
+    caveats = [each for each in analyse(replace(whole, trials=(gone,))).caveats if each.workload]
+    assert {each.kind for each in caveats} >= {CaveatKind.SKIPPED}
+    assert CaveatKind.FAILED_TRIALS not in {each.kind for each in caveats}
+    early = replace(builders.cpu_run().trials[0], status=Status.TIMEOUT, message="Not measured: tuned.")
+    assert early.partial
+    assert any("counts" in each and "tuned" in each for each in banners(replace(whole, trials=(early,))))
 
 
 def test_explanations_have_the_variants_and_numbers() -> None:
@@ -144,10 +230,7 @@ def test_explanations_have_the_variants_and_numbers() -> None:
 
 def test_counts_of_narrow_intervals_and_trials() -> None:
     assert trust(analysis("empty"))[1] == "alert"
-    assert trust(analysis("bare")) == (
-        "1 trial each, so accuracy is unknown. Repeat with --trials 3.",
-        "notice",
-    )
+    assert trust(analysis("bare"))[1] == "notice"
     text, level = trust(analysis("cpu"))
     assert (plain(text), level) == ("2 of 2 speeds within ±5 %", "good")
     counts = [(0, "no runs"), (1, "1 run"), (1200, "1,200 runs")]
@@ -183,23 +266,15 @@ def said(analysis) -> str:
 def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     analysis = analyse(builders.gpu_run())
     text = said(analysis)
-    assert text.startswith(f"{rows(analysis)[0].name}: ")
+    assert text.startswith(f"{rows(analysis)[0].name} ")
     assert "fast as this machine's CPUs" in text
     assert "peak" not in text
-    overview = [replace(row, gain=replace(row.gain, median=0.99)) for row in rows(analysis) if row.gain]
-    assert "no change of the code made it faster" in verdict(analysis, overview)
-    assert first_fix(rows(analysis))
-    tried = Remedy(variant="fix:xla", gain=of(1.02, "ratio"), alone=True)
-    useless = (
-        replace(row, finding=replace(row.finding, remedy=tried)) for row in rows(analysis) if row.finding
-    )
-    assert not first_fix(list(useless)), "what gains nothing"
     assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
     small = [replace(row, finding=replace(row.finding, parts=(Part.HOST,), share=between(0.01, 0.01, 0.01)))
              for row in rows(analysis) if row.finding and row.step_time]  # fmt: skip
     assert all(limit(row.finding, row.step_time).startswith("compute") for row in small)
     assert "limited by compute" in verdict(analysis, small + small)
-    assert "answers 99 % of requests within" in said(analyse(special_runs.serving_run()))
+    assert "99 % of requests" in said(analyse(special_runs.serving_run()))
 
 
 def test_use_of_the_peak_is_a_range_over_workloads() -> None:
@@ -234,13 +309,15 @@ def figure(value: float, upto: float, unit: str) -> Published:
         (between(35_620, 34_920, 36_270), "35,600", "34,900 to 36,300"),
         (between(7178.4, 7178.3, 7178.5), "7,180", "7,180 to 7,180"),
         (between(0.5381, 0.524, 0.555), "0.538", "0.524 to 0.555"),
-        (between(3.0, 1.0, 9.0), "3.0", "1.0 to 9.0"),
-        (between(384_373, 6_904, 19_436_994, n=2), "380,000", "6,900 to 19,440,000"),
-        (between(886, 886, 886, n=1), "886", "one trial"),
+        (between(3.0, 1.0, 9.0), "3.00", "1.00 to 9.00"),
+        (between(384_373, 6_904, 19_436_994, n=2), "384,000", "6,900 to 19,437,000"),
+        (between(886, 886, 886, n=1), "886", "1 reading"),
         (between(0.0, 0.0, 0.0), "0", "0 to 0"),
     ],
 )
-def test_the_interval_determines_the_digits_up_to_three(value: Estimate, text: str, spread: str) -> None:
+def test_speeds_have_three_digits_and_their_intervals_as_many_decimals(
+    value: Estimate, text: str, spread: str
+) -> None:
     assert numbers.speed(value) == f"{text}/s"
     assert numbers.interval(value) == spread
 
@@ -272,11 +349,12 @@ def test_missing_values_are_not_shown_as_zero() -> None:
         (numbers.percent, -0.0002, "0 %"),
         (numbers.percent, -0.12, "\u221212 %"),
         (numbers.factor, 0.6531, "0.65×"),
-        (numbers.factor, 6.2331, "6.2×"),
-        (numbers.factor, 13.5, "14×"),
+        (numbers.factor, 0.0123, "0.012×"),
+        (numbers.factor, 6.2331, "6.23×"),
+        (numbers.factor, 13.5, "13.5×"),
         (numbers.factor, 190.4, "190×"),
         (numbers.quantity, between(343, 340, 346, unit="s"), "5 min 43 s"),
-        (numbers.quantity, between(3.1, 3, 3.2, unit="ratio"), "3.1×"),
+        (numbers.quantity, between(3.1, 3, 3.2, unit="ratio"), "3.10×"),
         (numbers.quantity, between(0.94, 0.9, 0.95, unit="share"), "94 %"),
         (numbers.quantity, between(12_343.2, 12_151, 12_481), "12,300/s"),
         (numbers.published, figure(47, 0, "samples/s"), "47/s"),

@@ -50,8 +50,6 @@ MIN_SHARE = 0.10
 MIN_LAUNCH_SHARE = 0.15
 # Larger shares are findings whatever their interval: an input that gets slower has one that includes zero.
 CERTAIN_SHARE = 0.25
-# Unexplained time above this share is a separate finding.
-MIN_UNEXPLAINED = 0.10
 # The disk is the cause if tasks were stalled on I/O for at least this share of the input time.
 MIN_DISK_SHARE = 0.5
 # A detail is named as the cause if it makes up at least this share of the framework part.
@@ -158,7 +156,7 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     yield from clock_findings(case)
     yield _device(case, time, use)
     unexplained = _share(time, Part.UNEXPLAINED)
-    if abs(unexplained.median) > MIN_UNEXPLAINED:
+    if time.unexplained:
         yield case.finding(Cause.UNEXPLAINED, unexplained, Part.UNEXPLAINED)
 
 
@@ -228,7 +226,7 @@ def _host(case: Case) -> Cause:
 
 
 def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
-    """Return the finding for the device itself: what its time is spent on as far as that is known, else compute."""
+    """Return the finding for the device itself: what its time is spent on if that is known, else compute."""
     facts = {name: case.gpu_share(BASELINE, ("gpm", f"{name}_util_pct")) for name in ("dram", "sm", "tensor")}
     facts["peak"] = use.of_measured if use else None
     share = _share(time, Part.COMPUTE)

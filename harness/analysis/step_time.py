@@ -29,7 +29,7 @@ These are measured:
     slowed = (L - W - s) - (hidden - W)   slowed = min(slowed - retracing, f)
 
 5. The framework without a pipeline. Keras' loop costs no more than it does with input from memory, u - s; what exceeds
-   that is interference, as far as feeding from memory saves time and the pipeline takes some:
+   that is interference, up to what feeding from memory saves and the pipeline takes:
 
     excess = framework - (u - s), at most min(b - u, f) - wait - slowed
 

@@ -1,6 +1,6 @@
 """What each reading measured: values from its steady-state windows, and the telemetry in them.
 
-The speeds of trials in slow periods of the host, told from slow workloads by the probe at both ends of each trial, do
+The speeds of trials in slow periods of the host, which a probe before and after each trial detects, do
 not count. A variant that is compared with the baseline only, such as a remedy, is read in one trial, between readings
 of the baseline: its speed is its gain over those, times the baseline's speed in the run.
 """

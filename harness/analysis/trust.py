@@ -172,12 +172,21 @@ def _trials(run: Run) -> Iterator[Caveat]:
     failed = Counter(
         (trial.workload, trial.device, f"{trial.status.told}. {trial.message}".strip())
         for trial in run.trials
-        if trial.failed
+        if trial.failed and not trial.skipped
     )
     for (workload, device, text), count in failed.items():
         yield Caveat(
             kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
         )
+    for trial in run.trials:
+        for variant, reason in trial.left_out.items() if trial.skipped else ():
+            yield Caveat(
+                kind=CaveatKind.SKIPPED,
+                workload=trial.workload,
+                device=trial.device,
+                variant=variant,
+                text=reason,
+            )
     slow = slow_trials([trial for trial in run.trials if trial.windows])
     for trial in run.trials:
         place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)

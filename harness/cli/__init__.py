@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _check_output() -> None:
-    """Raise StoreError if what was written to files could not be told on standard output."""
+    """Raise StoreError if standard output failed, although the files were written."""
     console = sys.modules.get("harness.cli.console")
     for error in getattr(console, "lost", ()):
         raise StoreError(

@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
-# Option, or option and value, as a pattern -> options that would have no effect beside it, likewise, and why.
+# Option, or option and value, as a pattern -> options that would have no effect with it, as patterns too, and why.
 _USELESS: Mapping[str, tuple[str, str]] = {
     "--resume": (
         "(?!--resume|--address|--fail-if-unhealthy|--metrics-file).*",
@@ -37,8 +37,8 @@ _USELESS: Mapping[str, tuple[str, str]] = {
     "--verify": ("--(?!verify).*", "it only checks a report"),
     "--device cpu": ("--gpus", "no GPU is used"),
     "--no-analysis": ("--machine", "the machine is measured with the analysis"),
-    "--variants": ("--machine", "the machine is measured beside the usual variants"),
-    "--param .*=[^ =]+,.*": ("--machine", "a sweep measures its points only"),
+    "--variants": ("--machine", "the machine is measured only with the usual variants"),
+    "--param .*=[^ =]+,.*": ("--machine", "a sweep measures only its grid points"),
 }
 
 
@@ -99,7 +99,7 @@ def _check_empty(arguments: Sequence[str]) -> None:
         if (named or not word) and "--arg" not in (before, option):
             raise UsageError(
                 f"{option} is empty.",
-                hint="Leave it out to get its default. Is a variable of the shell not set?",
+                hint="Leave it out to use its default. A shell variable may be empty.",
             )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import failure
-from harness.cli.console import Terminal, err, show_error, told
+from harness.cli.console import Terminal, best_effort, err, show_error
 from harness.cli.metrics_file import MetricsFile, live_metrics
 from harness.cli.rendering import (
     NO_STANDARDS,
@@ -149,7 +149,7 @@ def _write_report(folder: RunFolder, standards: Standards) -> Analysis:
             "Interrupted while writing the report; the trials are kept.",
             hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
         ) from error
-    told().print(summary(analysis))
+    best_effort().print(summary(analysis))
     return analysis
 
 

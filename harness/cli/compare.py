@@ -192,7 +192,7 @@ def _parse_run(text: str) -> NamedRun:
         return NamedRun(path=Path(text))
     if equals and label and not path:
         raise UsageError(
-            f"{text} names no run.", hint="Write it as NAME=PATH. Is a variable of the shell not set?"
+            f"{text} names no run.", hint="Write it as NAME=PATH. A shell variable may be empty."
         )
     if equals and label:
         return NamedRun(path=Path(path), label=printable(label, 100))

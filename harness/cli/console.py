@@ -67,8 +67,8 @@ def err() -> Console:
     return _console(cast(TextIO, _Lossy(sys.stderr)))
 
 
-def told() -> Console:
-    """Return standard output as the console for what has also been written to files."""
+def best_effort() -> Console:
+    """Return standard output as the console for what files have too: its errors never stop a measurement."""
     return _console(cast(TextIO, _Lossy(sys.stdout)))
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.bench import command_line, raise_for_trials, stop_on_signals
-from harness.cli.console import Terminal, err, told
+from harness.cli.console import Terminal, best_effort, err
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
 from harness.cli.shared_options import OPTIONS, Resume, takes_options
 from harness.errors import FleetError, Interrupted
@@ -109,9 +109,9 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     from harness.analysis.versus import versus  # noqa: PLC0415 - kept off the start of commands
 
     comparison = versus(read_extracts([NamedRun(path=path, label=path.name) for path in runs], progress))
-    told().print(_table(folder))
+    best_effort().print(_table(folder))
     page = write_atomic(folder.path / "comparison.html", comparison_renderers(comparison)["html"]())
-    told().print(f"Page: {page.resolve()}", soft_wrap=True)
+    best_effort().print(f"Page: {page.resolve()}", soft_wrap=True)
 
 
 def _table(folder: FleetFolder) -> Table:

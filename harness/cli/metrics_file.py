@@ -64,11 +64,11 @@ def live_metrics(
             with partial.open("x", encoding="utf-8") as file:
                 file.write(text)
             partial.replace(path)
-        except Exception as error:  # whatever it is, the run goes on
+        except Exception as error:  # no error of this file stops the run
             if not failures:
                 failures.append(error)
                 progress.line(
-                    f"Cannot write {path}: {error}. The run goes on without it. Create its folder, or name a "
+                    f"Cannot write {path}: {error}. The run continues without it. Create its folder, or name a "
                     "writable one with --metrics-file."
                 )
 

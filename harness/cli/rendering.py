@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.console import Terminal, err, told
+from harness.cli.console import Terminal, best_effort, err
 from harness.cli.shared_options import split
 from harness.errors import MissedError, TfbenchError, UndecidedError, UsageError, check_names, on_disk
 from harness.model.analysis import Analysis, Limit, LimitOutcome
@@ -133,7 +133,7 @@ def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
             else:
-                told().print(f"{format_name}: {write_atomic(path, text).resolve()}", soft_wrap=True)
+                best_effort().print(f"{format_name}: {write_atomic(path, text).resolve()}", soft_wrap=True)
         except Exception as error:
             errors.append(error)
     if errors:

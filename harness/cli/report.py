@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.console import told
+from harness.cli.console import best_effort
 from harness.cli.rendering import (
     REPORT_FILES,
     STDOUT,
@@ -68,5 +68,5 @@ def command(
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 
-        told().print(summary(analysis))
+        best_effort().print(summary(analysis))
     raise_for_limits(analysis)

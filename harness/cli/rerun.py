@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.bench import command_line, measure, stop_on_signals
-from harness.cli.console import Terminal, err, told
+from harness.cli.console import Terminal, best_effort, err
 from harness.cli.metrics_file import MetricsFile
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
@@ -90,7 +90,7 @@ def command(
         _print_differences(progress, recorded, prepared.run)
         measure(prepared, progress, metrics_file=metrics_file)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
-    told().print(f"Compare with: {compared}", soft_wrap=True)
+    best_effort().print(f"Compare with: {compared}", soft_wrap=True)
 
 
 def _confirm(requested: Mapping[str, str]) -> None:

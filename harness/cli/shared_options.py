@@ -36,7 +36,7 @@ def _workloads(values: Sequence[str]) -> tuple[str, ...]:
     """Return names of workloads, and paths of scripts as absolute ones."""
     if not all(value.strip(", ") for value in values):
         raise UsageError(
-            "The name of a workload is empty.", hint="Is a variable of the shell not set? See `tfbench list`."
+            "The name of a workload is empty.", hint="A shell variable may be empty. See `tfbench list`."
         )
     scripts = {value: str(Path(value).absolute()) for value in values if value.endswith(SCRIPTS)}
     return tuple(
@@ -83,7 +83,7 @@ def _environment(option: str, values: Sequence[str]) -> Mapping[str, str]:
     for name in pairs:
         if not (name.isascii() and name.isidentifier()):
             raise UsageError(
-                f"{name} is no name of an environment variable.",
+                f"{name} is not a valid name of an environment variable.",
                 hint=f"Use letters, digits and _, e.g. {option} TF_CPP_MIN_LOG_LEVEL=2.",
             )
     return pairs
@@ -162,13 +162,15 @@ OPTIONS: Mapping[str, Any] = {
         "--env",
         help="NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
     ),
-    "public_environment": _what("--env-public", help="NAME=VALUE: likewise, recorded with its value."),
+    "public_environment": _what("--env-public", help="NAME=VALUE: the same, recorded with its value."),
     "mounts": _what("--mount", help="File or folder that the scripts read, at the same path; repeatable."),
     "call": _what("--call", help="Which call of fit to measure, if a script has several."),
     "profile": _what("--profile", "-p", help="smoke, quick or full."),
     "variants": _what(help="Comma-separated, e.g. baseline,tuned; see docs/workloads.md."),
     "analysis": _what(help="Measure what limits each workload, not only its speed."),
-    "machine": _what(help="Measure what the machine itself can do: half a minute a GPU, ten seconds a CPU."),
+    "machine": _what(
+        help="Measure what the machine itself can do: half a minute per GPU, ten seconds for the CPU."
+    ),
     "soak_s": _what("--soak", help="Saturate each device this long, e.g. 10m, to see what it sustains."),
     "params": _what(
         "--param", help="NAME=VALUE of a constant of the script, or NAME=32,64,128 for a sweep; repeatable."
@@ -190,7 +192,7 @@ OPTIONS: Mapping[str, Any] = {
     "cpus": _where(help="Pin containers to these CPUs, e.g. 0-3,8."),
     "cpu_quota": _where(help="CPU time limit of each container, in CPUs."),
     "memory_gib": _where("--memory", help="Memory limit in GiB. Default: 90 % of the host's."),
-    "trials": _how(help="Fixed number of trials. Default: depends on the profile."),
+    "trials": _how(help="Fixed number of trials (rounds of readings). Default: depends on the profile."),
     "rate_hz": _how("--rate", help="Telemetry samples per second; 0 turns telemetry off."),
     "stall_s": _how("--stall", help="Kill a trial after this many seconds without an event."),
     "seed": _how(help="Random seed for weights, shuffling and procedural data."),
@@ -228,7 +230,7 @@ def takes_options(only: Collection[str] = OPTIONS) -> Callable[[Command], Comman
                 if isinstance(value, str) and not value.strip(", "):
                     raise UsageError(
                         f"--{name.removesuffix('_s')} is empty.",
-                        hint="Leave it out to get its default. Is a variable of the shell not set?",
+                        hint="Leave it out to use its default. A shell variable may be empty.",
                     )
             fields = {
                 name: _PARSERS[name][1](value) if name in _PARSERS else value

@@ -103,7 +103,7 @@ class Source:
         return [node for node in found.values() if isinstance(node, ast.Call)]
 
     def is_dataset(self, node: ast.expr) -> bool:
-        """Return whether an expression is, as far as one can read, a tf.data.Dataset."""
+        """Return whether an expression reads as a tf.data.Dataset."""
         if isinstance(node, ast.Name):
             return node.id in self._datasets
         if isinstance(node, ast.Call):

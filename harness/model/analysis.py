@@ -19,6 +19,8 @@ RELIABLE_WIDTH = 0.05
 # Minimum share of time at a lowered clock: xprof calls a loss of 5 % moderate. Above FULL_CLOCK, as a share of the
 # maximum, the cost of a power limit is below what a 1 % interval can show.
 MIN_LOWERED, FULL_CLOCK = 0.05, 0.99
+# Unexplained time above this share of a step is a finding.
+MIN_UNEXPLAINED = 0.10
 
 
 class Key(NamedTuple):
@@ -53,7 +55,10 @@ def find_by_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Median of `n` independent values with a 95 % interval from harness.analysis.stats; none if n == 1."""
+    """Median of `n` independent values with a 95 % interval from harness.analysis.stats.
+
+    A single value has an interval, from the spread of others, or `low` and `high` equal it.
+    """
 
     median: float
     low: float
@@ -74,7 +79,12 @@ class Estimate:
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval / median; None without an interval."""
-        return (self.high - self.low) / 2 / abs(self.median) if self.n > 1 and self.median else None
+        return (self.high - self.low) / 2 / abs(self.median) if self.known and self.median else None
+
+    @property
+    def known(self) -> bool:
+        """Whether it has an interval."""
+        return self.n > 1 or self.high > self.low
 
 
 class Reading(NamedTuple):
@@ -236,6 +246,11 @@ class StepTime(Keyed):
     def share(self, *parts: Part) -> float:
         """Return the combined share of some parts in the step."""
         return sum(self.parts[part].median for part in parts if part in self.parts) / self.total.median
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether a noticeable share of the step is not accounted for."""
+        return abs(self.share(Part.UNEXPLAINED)) > MIN_UNEXPLAINED
 
 
 class Cause(StrEnum):
@@ -552,7 +567,7 @@ class Endurance:
     Attributes:
         cold, sustained: at the beginning, and at the end.
         steady_s: seconds until the speed stayed within 2 % of the sustained one; None if it never did.
-        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, as far as known.
+        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known.
     """
 
     device: str
@@ -590,6 +605,7 @@ class CaveatKind(StrEnum):
 
     PARAMETERS = "parameters"
     FAILED_TRIALS = "failed trials"
+    SKIPPED = "skipped"
     SLOW_PERIOD = "slow period"
     DATA = "data"
     NETWORK = "network"
@@ -602,7 +618,13 @@ class CaveatKind(StrEnum):
 
 
 _NOTES = frozenset(
-    {CaveatKind.DATA, CaveatKind.NETWORK, CaveatKind.TELEMETRY_GAP, CaveatKind.WORKLOAD_WARNING}
+    {
+        CaveatKind.DATA,
+        CaveatKind.NETWORK,
+        CaveatKind.SKIPPED,
+        CaveatKind.TELEMETRY_GAP,
+        CaveatKind.WORKLOAD_WARNING,
+    }
 )
 
 
@@ -666,7 +688,7 @@ class Cost(Keyed):
 
     Attributes:
         training: cost of the published epochs, steady state only, as `Summary.training_s`.
-        electricity: cost of the energy for these epochs, as far as `Summary.energy_source` measures it.
+        electricity: cost of the energy for these epochs that `Summary.energy_source` measures.
     """
 
     per_hour: float | None

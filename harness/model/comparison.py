@@ -64,7 +64,7 @@ class Extract:
         images: workload -> its image family.
         duration_s: total of all trials.
         adaptive: whether trials were repeated until the interval was narrow enough.
-        unfinished: whether the run was still going on or was cut short.
+        unfinished: whether the run was in progress or was cut short.
         swept: number of sweep points, which `speeds` does not include.
         source: path that the run was read from, or "".
     """

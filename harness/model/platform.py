@@ -106,7 +106,7 @@ class Xid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The state of a machine around a run; `after` is None while it is going on."""
+    """The state of a machine around a run; `after` is None while the run is in progress."""
 
     before: State
     after: State | None = None

@@ -32,10 +32,10 @@ _FRAMEWORKS = {"tensorflow": "TensorFlow", "xgboost": "XGBoost"}
 
 Scalar = str | int | float | bool
 
-_TOLD = {
+_OUTCOMES = {
     "out-of-memory": "ran out of memory",
     "timeout": "timed out",
-    "bad-events": "did not come to its end",
+    "bad-events": "ended before its measurement was complete",
     "engine-lost": "lost its engine",
     "no-gpu": "found no GPU",
     "interrupted": "was interrupted",
@@ -59,8 +59,8 @@ class Status(StrEnum):
 
     @property
     def told(self) -> str:
-        """What a trial did that ended so."""
-        return _TOLD.get(self, self.value)
+        """What happened to a trial with this status, as the predicate of a sentence."""
+        return _OUTCOMES.get(self, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +256,16 @@ class Trial:
         """Whether it did not succeed. In a sweep, running out of memory is a result, not a failure."""
         return self.status is not Status.OK and not (self.status is Status.OUT_OF_MEMORY and self.point)
 
+    @property
+    def skipped(self) -> bool:
+        """Whether nothing was measured for reasons that the container gave, such as a script for one GPU only."""
+        return self.status is Status.BAD_EVENTS and not self.windows and bool(self.left_out)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it ended early, after some of its variants were measured; what it measured counts."""
+        return self.failed and bool(self.windows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
@@ -379,10 +389,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The persisted record of one `tfbench bench`; `ended` unless it is still going on or was cut short.
+    """The persisted record of one `tfbench bench`; `ended` unless it is in progress or was cut short.
 
     Attributes:
-        goes_on: whether it certainly went on when it was read; its current trial is not among `trials`.
+        goes_on: whether it was certainly still in progress when it was read; its current trial is not among `trials`.
     """
 
     manifest: Manifest
@@ -410,7 +420,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the run is still going on or was cut short, or trials were lost since."""
+        """Whether the run is in progress or was cut short, or trials were lost since."""
         there = {trial.id for trial in self.trials}
         # A run that has ended has the first trial of each workload and device, and not always the others.
         missing = any(each.id not in there for each in self.planned if not (self.ended and each.index))

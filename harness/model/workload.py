@@ -31,7 +31,7 @@ class FileState:
     changed_ns: int
 
     def same(self, other: FileState | None) -> bool:
-        """Return whether this is the same file, as far as is known."""
+        """Return whether this is known to be the same file."""
         if other is None:
             return False
         times = (self.size, self.changed_ns) == (other.size, other.changed_ns)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.run import Run, Series, StepTimes, Trial
+from harness.model.run import Run, Series, Trial
 
 Floats = NDArray[np.float64]
 
@@ -44,22 +44,25 @@ def _extremes(values: Floats, length: int) -> Floats:
 
 
 def count_values(run: Run) -> int:
-    """Count the telemetry values and single steps of a run."""
-    return sum(len(series.t_ns) * (1 + len(series.columns)) for series in _series(run)) + sum(
-        2 * len(steps.step_ns) for trial in run.trials for steps in trial.steps
+    """Count the telemetry values, single steps and latencies of a run."""
+    return (
+        sum(len(series.t_ns) * (1 + len(series.columns)) for series in _series(run))
+        + sum(2 * len(steps.step_ns) for trial in run.trials for steps in trial.steps)
+        + sum(len(each.latency_ns) for trial in run.trials for each in trial.requests)
     )
 
 
 def downsample_run(run: Run, limit: int) -> Run:
-    """Reduce telemetry and single steps of a run to about `limit` values; return `run` itself if it has fewer.
+    """Reduce telemetry, single steps and latencies of a run to about `limit` values; return `run` if it has fewer.
 
-    All series and lists of steps are reduced to the same length; shorter ones stay complete, as do windows, phases
-    and metrics, from which speeds are computed.
+    All series and lists of steps and latencies are reduced to the same length; shorter ones stay complete, as do
+    windows, phases and metrics, from which speeds are computed.
     """
     if count_values(run) <= limit:
         return run
     columns = sum(1 + len(series.columns) for series in _series(run))
     lists = sum(2 * len({steps.variant for steps in trial.steps}) for trial in run.trials)
+    lists += sum(len(trial.requests) for trial in run.trials)
     points = max(4, limit // (columns + lists))
     return replace(run, trials=tuple(_downsample_trial(trial, points) for trial in run.trials))
 
@@ -73,7 +76,13 @@ def _downsample_trial(trial: Trial, points: int) -> Trial:
     return replace(
         trial,
         telemetry=tuple(_downsample_series(series, points) for series in trial.telemetry),
-        steps=tuple(_downsample_steps(steps, points // windows[steps.variant]) for steps in trial.steps),
+        steps=tuple(
+            replace(steps, step_ns=_by_rank(steps.step_ns, points // windows[steps.variant]))
+            for steps in trial.steps
+        ),
+        requests=tuple(
+            replace(each, latency_ns=_by_rank(each.latency_ns, points)) for each in trial.requests
+        ),
     )
 
 
@@ -83,11 +92,10 @@ def _downsample_series(series: Series, points: int) -> Series:
     return replace(series, t_ns=series.t_ns[kept.astype(np.int64)], columns=columns)
 
 
-def _downsample_steps(steps: StepTimes, limit: int) -> StepTimes:
-    """Keep steps evenly spaced in the sorted durations, including the shortest and the longest."""
+def _by_rank(durations: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """Keep durations evenly spaced in their sorted order, including the shortest and the longest."""
     keep = max(2, limit)
-    if keep >= len(steps.step_ns):
-        return steps
-    ranks = np.linspace(0, len(steps.step_ns) - 1, keep).round().astype(np.int64)
-    at = np.sort(np.argsort(steps.step_ns, kind="stable")[ranks])
-    return replace(steps, step_ns=steps.step_ns[at])
+    if keep >= len(durations):
+        return durations
+    ranks = np.linspace(0, len(durations) - 1, keep).round().astype(np.int64)
+    return durations[np.sort(np.argsort(durations, kind="stable")[ranks])]

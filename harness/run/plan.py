@@ -137,7 +137,7 @@ def with_cpu_to_compare(
 
 
 def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
-    """Return the trials that measure each device alone, and groups of GPUs as far as they work together."""
+    """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together."""
     groups = [device for device in devices if len(positions(device)) > 1]
     capabilities = {
         device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)

@@ -192,7 +192,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         values: variables with what the run does not record of its options.
 
     Raises:
-        BusyError: another process goes on with it.
+        BusyError: another process is continuing it.
         StoreError: not a run, or images, GPUs, or what its trials read changed, so that others would not be comparable.
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
@@ -225,7 +225,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         ]
         changes += [each for each in changed if read is None or each in read]
         if others := [each for each in changed if read is not None and each not in read]:
-            progress.line(f"Changed beside {entry.path.name}, which has not read it: {_listed(others)}")
+            progress.line(f"Changed next to {entry.path.name}, which has not read it: {_listed(others)}")
     if changes:
         prepared.engine.close()
         raise StoreError(

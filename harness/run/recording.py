@@ -84,7 +84,7 @@ def verify(path: Path) -> tuple[str, str]:
         said = ", ".join(each.decode() for each in shown) or "none"
         raise StoreError(
             f"{path} is altered: the SHA-256 of its run is {digest}, the page shows {said}.",
-            hint="Get the report again from whoever made it.",
+            hint="Get the report again from its author.",
         )
     return run.manifest.run_id, digest
 

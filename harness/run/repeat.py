@@ -120,7 +120,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     """Return the run as it would be on this host; unknown fields, such as data and engine, are empty.
 
     Args:
-        images: target -> up-to-date image, as far as the engine has them; of others only the lock is known.
+        images: target -> up-to-date image, if the engine has it; of others only the lock is known.
     """
     entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))
     gpus_here, _ = discover()

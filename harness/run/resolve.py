@@ -254,7 +254,7 @@ def _check_keras(environment: Mapping[str, str]) -> None:
     for name, usual in KERAS.items():
         if environment.get(name, usual) != usual:
             raise UsageError(
-                f"--env {name}={environment[name]} is not possible: what is measured is Keras 3 on TensorFlow.",
+                f"Cannot set --env {name}={environment[name]}: tfbench measures Keras 3 on TensorFlow.",
                 hint="Leave it out.",
             )
 
@@ -289,7 +289,7 @@ def _check_mounts(options: Options) -> None:
             )
         if hides(path):
             raise UsageError(
-                f"--mount {path} is not possible: it would hide a folder that the container needs.",
+                f"Cannot mount {path}: it would hide a folder that the container needs.",
                 hint="Give the folder with the data.",
             )
 

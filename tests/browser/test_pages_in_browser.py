@@ -1,14 +1,18 @@
 import json
 import re
 import shutil
+import struct
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from reports import compare_page
 from reports.page import figures_of
+from tests import picture
 from tests.commands import output_of
 from tests.comparisons import comparison
+from tests.conftest import ROOT
 from tests.report_pages import RUNS, analysis
 
 pytestmark = pytest.mark.browser
@@ -209,3 +213,16 @@ def test_the_printed_page_is_short_and_has_static_figures(open_report, tmp_path,
     assert brightness(opened.page.evaluate("getComputedStyle(document.body).backgroundColor")) == 255
     assert opened.page.locator("#figure-step-time .still").is_visible()
     assert not opened.page.locator("#figure-step-time .live").is_visible()
+
+
+def test_make_picture_draws_the_first_screen(tmp_path: Path) -> None:
+    output_of("make", "--no-print-directory", "picture", f"PICTURE={tmp_path / 'drawn.png'}")
+    sizes = {
+        struct.unpack(">II", path.read_bytes()[16:24])
+        for path in (tmp_path / "drawn.png", ROOT / "docs/report.png")
+    }
+    assert {width for width, _ in sizes} == {picture.WIDTH_PX}
+    assert all(200 < height < 1000 for _, height in sizes), "one screen"
+    assert max(height for _, height in sizes) - min(height for _, height in sizes) < 60, (
+        "README's is of this design"
+    )
