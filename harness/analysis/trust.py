@@ -37,9 +37,10 @@ def required_accuracy(run: Run, workload: Workload | None) -> float | None:
     if workload is None or workload.min_accuracy <= 0 or workload.requests is not None:
         return None
     kinds = {data.kind for data in run.manifest.data if data.workload == workload.name}
-    if kinds != {"real"} or not workload.datasets:
+    data = next(iter(workload.datasets), None)
+    # A damaged plan may have none, or sizes that are none.
+    if kinds != {"real"} or data is None or min(data.classes, data.test) < 1:
         return workload.min_accuracy
-    data = workload.datasets[0]
     chance = 1.0 / data.classes
     return chance + _SIGMAS * math.sqrt(chance * (1.0 - chance) / data.test)
 

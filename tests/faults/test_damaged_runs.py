@@ -130,6 +130,17 @@ def test_a_call_with_values_of_other_types(intact, tmp_path, value):
     render(open_run(path), html=True)
 
 
+@pytest.mark.parametrize("changes", [{"classes": 0}, {"classes": -1}, {"test": 0}, {"train": -1}, None])
+def test_a_plan_with_impossible_data_sets(intact, tmp_path, changes):
+    path = tmp_path / "run"
+    shutil.copytree(intact, path)
+    plan = json.loads((path / "plan.json").read_text())
+    (workload,) = plan["workloads"]
+    workload["datasets"] = [workload["datasets"][0] | changes] if changes else []
+    (path / "plan.json").write_text(json.dumps(plan))
+    render(open_run(path), html=False)
+
+
 def test_a_number_that_no_page_can_hold(intact, tmp_path):
     path = tmp_path / "run"
     shutil.copytree(intact, path)
