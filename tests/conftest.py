@@ -2,6 +2,7 @@
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -42,3 +43,12 @@ def trees_python() -> Path:
 def environment_python(target: str) -> Path:
     cache = os.environ.get("TFBENCH_CACHE") or platformdirs.user_cache_dir("tfbench")
     return Path(ensure_environment(target, ROOT, Path(cache), Silent()).reference)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for temporary files."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder

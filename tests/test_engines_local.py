@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -79,14 +78,6 @@ def test_command_and_orphans_are_killed_with_the_first_process():
 
 IMAGE = image(sys.executable)
 WORKLOADS = Mount(container=WORKLOADS_DIR, host=ROOT / "workloads")
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 @pytest.fixture

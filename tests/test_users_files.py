@@ -252,14 +252,6 @@ def attack(
     assert after.keys() == before.keys()
 
 
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 @pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm"])
 def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, place: str) -> None:
     (tmp_path / "out").mkdir()

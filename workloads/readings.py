@@ -57,6 +57,15 @@ class Timing:
     wait_share: float | None
 
 
+def by_reading(windows: Iterable[Window], variant: str) -> list[list[Window]]:
+    """Return the windows of each reading of a variant in a trial."""
+    readings: dict[int, list[Window]] = {}
+    for window in windows:
+        if window.variant == variant:
+            readings.setdefault(window.reading, []).append(window)
+    return list(readings.values())
+
+
 def timing(windows: Sequence[Window], between_s: float = 0.0) -> Timing | None:
     """Return the times of a reading; None if its windows have no steps, samples or length.
 

@@ -27,7 +27,7 @@ from workloads.protocol import (
     measures_speed,
     together,
 )
-from workloads.readings import Window, between_epochs_s, gains, timing
+from workloads.readings import between_epochs_s, by_reading, gains, timing
 
 # Telemetry that is stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled
 # rates. docs/telemetry.md describes all metrics.
@@ -174,11 +174,7 @@ def measures_of(trial: Trial, variant: str, between_s: float = 0.0) -> Iterator[
     Args:
         between_s: seconds per step that ends of epochs take.
     """
-    readings: dict[int, list[Window]] = defaultdict(list)
-    for window in trial.windows:
-        if window.variant == variant:
-            readings[window.reading].append(window)
-    for windows in readings.values():
+    for windows in by_reading(trial.windows, variant):
         times = timing(windows, between_s)
         if times is not None:
             yield Measure(

@@ -11,7 +11,7 @@ from harness.defaults import Profile
 from harness.intervals import half_width
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from workloads.protocol import BASELINE, BETWEEN_EPOCHS, measures_speed
-from workloads.readings import between_epochs_s, timing
+from workloads.readings import between_epochs_s, by_reading, timing
 
 # Models that take this long compile for most of it, and their readings hardly differ.
 LONG_S = 120.0
@@ -92,11 +92,7 @@ def speed_of(trial: Trial, variant: str) -> float:
         if metric.name == BETWEEN_EPOCHS and metric.variant in (variant, BASELINE):
             values[metric.variant].append(metric.value)
     between_s = between_epochs_s(values, variant)
-    windows = [window for window in trial.windows if window.variant == variant]
-    readings = (
-        timing([window for window in windows if window.reading == number], between_s)
-        for number in dict.fromkeys(window.reading for window in windows)
-    )
+    readings = (timing(windows, between_s) for windows in by_reading(trial.windows, variant))
     speeds = [1 / each.sample_s for each in readings if each is not None]
     return geometric_mean(speeds) if speeds else 0.0
 

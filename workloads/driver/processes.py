@@ -149,11 +149,7 @@ class Processes:
             if current != last:
                 last, since = current, now
             limit_s = _BEGINS_S if self._forks and current == before else self._stall_s
-            if (
-                not how
-                and self._stall_s
-                and now - since > max(limit_s, self._stall_s if current != before else 0)
-            ):
+            if not how and self._stall_s and now - since > limit_s:
                 how = f"no event for {now - since:.0f} s, so the process was stopped"
                 with suppress(ProcessLookupError):
                     os.kill(pid, _TRACE_SIGNAL)
