@@ -21,12 +21,13 @@ from harness.cli.rendering import (
     read_extracts,
     write_outputs,
 )
-from harness.cli.shared_options import Formats, Price, Target, split
+from harness.cli.shared_options import Formats, Price, Target
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
 from harness.model.device import single_devices
 from harness.model.platform import HOST
+from harness.options import split
 from harness.run.recording import open_run, references
 from harness.run.store import newest_run
 from harness.untrusted import printable

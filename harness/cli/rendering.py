@@ -12,11 +12,11 @@ from pathlib import Path
 import typer
 
 from harness.cli.console import Terminal, best_effort, err
-from harness.cli.shared_options import split
 from harness.errors import MissedError, TfbenchError, UndecidedError, UsageError, check_names, on_disk
 from harness.model.analysis import Analysis, Limit, LimitOutcome
 from harness.model.comparison import Extract, Gate, KnownMachine, Versus
 from harness.model.run import Prices
+from harness.options import split
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.machines import added_machines, machine_json, shipped_machines

@@ -27,8 +27,9 @@ from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
 from harness.model.platform import ImageInfo
-from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
+from harness.model.run import DataInfo, Manifest, PlannedTrial
 from harness.model.workload import BESIDE, Data, Workload
+from harness.options import Options
 from harness.paths import Paths
 from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Resolved, hides, recorded
