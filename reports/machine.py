@@ -7,6 +7,7 @@ from statistics import geometric_mean
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
 from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, PeakUse, Standing
+from harness.model.metrics import METRICS
 from harness.model.platform import HOST, Check, HealthItem, Level
 from harness.wording import counted
 from reports import numbers
@@ -174,12 +175,7 @@ def sustained(each: Endurance) -> str:
     """Return what a device sustained in one line."""
     cold, hot = numbers.rate(each.cold, "FLOP/s"), numbers.rate(each.sustained, "FLOP/s")
     steady = "not steady yet" if each.steady_s is None else f"steady after {numbers.duration(each.steady_s)}"
-    units = {"sm_clock_mhz": "MHz", "power_instant_w": "W", "temperature_c": "°C"}
-    at = (
-        f"{each.telemetry[name]:.0f}{numbers.SPACE}{unit}"
-        for name, unit in units.items()
-        if name in each.telemetry
-    )
+    at = (f"{value:.0f}{numbers.SPACE}{METRICS[name].unit.symbol}" for name, value in each.telemetry.items())
     share = numbers.percent(each.sustained / each.cold)
     return ", ".join((f"{cold} cold, {hot} sustained ({share})", steady, *at))
 

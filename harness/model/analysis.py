@@ -284,12 +284,6 @@ class Cause(StrEnum):
     IMPOSSIBLE = "impossible measurement"
 
 
-# Series (source, metric) of a GPU's utilisation and power, best first. On Ampere and newer, power usage may be an
-# average over the last second.
-GPU_UTILISATION = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
-GPU_POWER = (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
     """The measured speedup of the baseline without some parts of its step.

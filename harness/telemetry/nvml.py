@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pynvml
 
+from harness.model.metrics import plausible
 from harness.telemetry import Sample, Target
 from harness.telemetry.gpu_source import (
     Answers,
@@ -24,7 +25,6 @@ from harness.telemetry.gpu_source import (
     GpuSource,
     Handle,
     Reading,
-    plausible,
     value_of,
 )
 
