@@ -59,7 +59,9 @@ class Panel(NamedTuple):
 def _panels() -> tuple[Panel, ...]:
     drawn = [metric for metric in METRICS.values() if metric.panel]
     panels = (
-        Panel(title, _unit(group[0]), tuple(itertools.chain.from_iterable(each.readings for each in group)))
+        Panel(
+            title, _unit(group[0]), tuple(itertools.chain.from_iterable(metric.readings for metric in group))
+        )
         for title in dict.fromkeys(metric.panel for metric in drawn)
         if (group := [metric for metric in drawn if metric.panel == title])
     )
@@ -169,9 +171,10 @@ def telemetry_figure(
 def _phases(trial: Trial) -> Records:
     """Return the phases of a trial in order, in seconds since its start; windows of a variant are one phase."""
     spans = [
-        (each.start_ns, each.end_ns, _KINDS.get(each.name, _START), each.variant) for each in trial.phases
+        (phase.start_ns, phase.end_ns, _KINDS.get(phase.name, _START), phase.variant)
+        for phase in trial.phases
     ]
-    spans += [(each.start_ns, each.end_ns, "requests", each.variant) for each in trial.requests]
+    spans += [(request.start_ns, request.end_ns, "requests", request.variant) for request in trial.requests]
     result = []
     for (kind, variant), group in itertools.groupby(sorted(spans), key=lambda span: span[2:]):
         start_ns, *_, end_ns = (moment for span in group for moment in span[:2])
@@ -305,9 +308,9 @@ def _table(drawn: Sequence[Line]) -> Table:
 
 def soaked(trial: Trial) -> Trial:
     """Return a trial that saturated a device with its speed and clock as telemetry of their own."""
-    ends = np.array([each.end_ns for each in trial.windows], np.int64)
-    lengths = np.array([each.end_ns - each.start_ns for each in trial.windows])
-    speed = np.array([each.steps for each in trial.windows]) / lengths
+    ends = np.array([window.end_ns for window in trial.windows], np.int64)
+    lengths = np.array([window.end_ns - window.start_ns for window in trial.windows])
+    speed = np.array([window.steps for window in trial.windows]) / lengths
     added = [
         Series(source=SOAK, device=trial.device, t_ns=ends, columns={"speed": 100 * speed / speed.max()})
     ]

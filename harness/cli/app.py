@@ -76,8 +76,8 @@ def build_app(name: str) -> typer.Typer:
         # Importing the modules of all commands would take half a second.
         app.command(name, cls=_Command)(importlib.import_module(f"harness.cli.{name}").command)
     else:
-        for each, summary in COMMANDS.items():
-            app.command(each, help=summary)(lambda: None)
+        for command, summary in COMMANDS.items():
+            app.command(command, help=summary)(lambda: None)
     return app
 
 

@@ -153,7 +153,7 @@ def filtered(
                 }
                 for section, fields in run.facts.items()
             },
-            caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
+            caveats=tuple(caveat for caveat in run.caveats if _concerns(caveat, workloads, devices)),
             health=tuple(
                 each for each in run.health if not devices or each.device in (HOST, *single_devices(devices))
             ),

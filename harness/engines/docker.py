@@ -74,7 +74,7 @@ class DockerEngine:
         # Also cleans up after Ctrl-C during the start, when nothing else refers to the container.
         with ExitStack() as cleanup:
             cleanup.enter_context(accessible(mounts, identity.host_ids))
-            file_systems = {each.mountpoint for each in psutil.disk_partitions(all=True)}
+            file_systems = {partition.mountpoint for partition in psutil.disk_partitions(all=True)}
             mounts = with_inner(mounts, file_systems)
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))

@@ -58,7 +58,7 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
 
     @property
-    def told(self) -> str:
+    def predicate(self) -> str:
         """What happened to a trial with this status, as the predicate of a sentence."""
         return _OUTCOMES.get(self, self.value)
 
@@ -340,7 +340,7 @@ class Run:
     """The persisted record of one `tfbench bench`; `ended` unless it is in progress or was cut short.
 
     Attributes:
-        goes_on: whether it was certainly still in progress when it was read; its current trial is not among `trials`.
+        in_progress: whether it certainly was when it was read; its current trial is not among `trials`.
     """
 
     manifest: Manifest
@@ -348,7 +348,7 @@ class Run:
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
     ended: bool = False
-    goes_on: bool = False
+    in_progress: bool = False
     health: Health | None = None
 
     @property
@@ -371,7 +371,7 @@ class Run:
         """Whether the run is in progress or was cut short, or trials were lost since."""
         there = {trial.id for trial in self.trials}
         # A run that has ended has the first trial of each workload and device, and not always the others.
-        missing = any(each.id not in there for each in self.planned if not (self.ended and each.index))
+        missing = any(trial.id not in there for trial in self.planned if not (self.ended and trial.index))
         return missing or any(
             trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials
         )

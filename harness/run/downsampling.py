@@ -49,7 +49,7 @@ def count_values(run: Run) -> int:
     return (
         sum(len(series.t_ns) * (1 + len(series.columns)) for series in _series(run))
         + sum(2 * len(steps.step_ns) for trial in run.trials for steps in trial.steps)
-        + sum(len(each.latency_ns) for trial in run.trials for each in trial.requests)
+        + sum(len(request.latency_ns) for trial in run.trials for request in trial.requests)
     )
 
 
@@ -82,7 +82,7 @@ def _downsample_trial(trial: Trial, points: int) -> Trial:
             for steps in trial.steps
         ),
         requests=tuple(
-            replace(each, latency_ns=_by_rank(each.latency_ns, points)) for each in trial.requests
+            replace(request, latency_ns=_by_rank(request.latency_ns, points)) for request in trial.requests
         ),
     )
 

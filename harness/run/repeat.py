@@ -123,18 +123,18 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images", packages=options.packages)
-    for each in run.manifest.images if options.packages else ():
-        recipes.resolve(each.target, paths.cache, Silent())
+    for image in run.manifest.images if options.packages else ():
+        recipes.resolve(image.target, paths.cache, Silent())
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         engine=EngineInfo(name="", version="", isolated=run.manifest.engine.isolated),
         images=tuple(
-            images.get(each.target)
-            or replace(each, base="", lock_sha256=recipes.lock_sha256(each.target), digest="", contents="")
-            for each in run.manifest.images
-            if each.target not in options.images
+            images.get(image.target)
+            or replace(image, base="", lock_sha256=recipes.lock_sha256(image.target), digest="", contents="")
+            for image in run.manifest.images
+            if image.target not in options.images
         ),
         data=(),
         gpus=gpus,

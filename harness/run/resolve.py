@@ -119,13 +119,13 @@ def _planned(
 ) -> tuple[PlannedTrial, ...]:
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
-    axes = {name: each for name, each in values.items() if len(each) > 1}
+    axes = {name: given for name, given in values.items() if len(given) > 1}
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
             hint="Select one, for example: tfbench bench cifar100-mlp --param BATCH_SIZE=32,64,128",
         )
-    points = math.prod(len(each) for each in axes.values())
+    points = math.prod(len(axis) for axis in axes.values())
     if points * len(workloads) * len(devices) * profile.max_trials > MAX_PLANNED:
         raise UsageError(
             f"The run would have more than {MAX_PLANNED} trials.",
@@ -137,12 +137,12 @@ def _planned(
         profile,
         # A sweep measures only baseline by default.
         resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
-        {name: each[0] for name, each in values.items() if name not in axes},
+        {name: given[0] for name, given in values.items() if name not in axes},
         grid(axes),
     )
     if not options.workloads:
-        gpus_only = {each.name for each in workloads if each.suite == "gpu"}
-        planned = tuple(each for each in planned if each.gpus or each.workload not in gpus_only)
+        gpus_only = {workload.name for workload in workloads if workload.suite == "gpu"}
+        planned = tuple(trial for trial in planned if trial.gpus or trial.workload not in gpus_only)
     everything = not (options.variants or axes)
     if gpus and options.device == "auto" and everything:
         planned = with_cpu_to_compare(planned, workloads)
@@ -300,7 +300,7 @@ def read_prices(text: str) -> Prices | None:
     """
     if not text:
         return None
-    names = {each.name for each in fields(Prices)}
+    names = {field_.name for field_ in fields(Prices)}
     items = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
     values = {name.replace("-", "_") or "machine": value for name, _, value in items}
     values = {
@@ -313,7 +313,9 @@ def read_prices(text: str) -> Prices | None:
         amounts = [value for name in names if isinstance(value := getattr(prices, name), float)]
         # A decimal comma gives two prices of the machine.
         distinct = len(values) == len(items)
-        usable = distinct and prices.currency and amounts and all(0 <= each < math.inf for each in amounts)
+        usable = (
+            distinct and prices.currency and amounts and all(0 <= amount < math.inf for amount in amounts)
+        )
     except ValueError:
         usable = False
     if not usable:

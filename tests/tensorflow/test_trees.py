@@ -89,7 +89,9 @@ def test_early_stopping_does_not_end_a_measurement_and_another_callback_says_why
     )
     # More rounds than the script asks for.
     done = boosted(
-        change=lambda text: text.replace('evals=[(test, "test")]', stopping).replace("ROUNDS = 100", "ROUNDS = 15"),
+        change=lambda text: text.replace('evals=[(test, "test")]', stopping).replace(
+            "ROUNDS = 100", "ROUNDS = 15"
+        ),
         steps=10,
         window_s=60.0,
     )
