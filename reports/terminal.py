@@ -85,8 +85,8 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "Machine", condition.removeprefix("Machine: ")
     for name, text in machine.abilities(analysis):
         yield name, text
-    for each in analysis.endurance:
-        yield f"Endurance {machine.device(each.device)}", machine.sustained(each)
+    for endurance in analysis.endurance:
+        yield f"Endurance {machine.device(endurance.device)}", machine.sustained(endurance)
     for row in overview:
         number = row.published
         if number is not None:

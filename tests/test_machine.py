@@ -5,6 +5,7 @@ import io
 import json
 import os
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,13 @@ from harness.analysis.capabilities import data_sheet
 from harness.analysis.extract import extract
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
-from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability, Cause, CaveatKind
 from harness.model.platform import Level
-from harness.model.run import Metric, Options, Run, Trial
+from harness.model.run import Metric, Run, Trial
 from harness.model.workload import Workload
+from harness.options import Options, seconds
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run.json_values import from_plain
@@ -187,7 +188,7 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
 
 
 def test_times_have_units_and_other_times_are_refused():
-    read = _PARSERS["soak_s"][1]
+    read = partial(seconds, "--soak")
     assert [read(text) for text in ("90s", "10m", "1h", "45")] == [90, 600, 3600, 45]
     for text in ("", "m", "ten"):
         with pytest.raises(UsageError, match="--soak"):

@@ -174,7 +174,7 @@ def test_failed_trial_does_not_affect_the_others(bench, script, status, expected
     assert expected in broken.message
     assert len(broken.windows) == "".join(script.writes).count('"window"'), "earlier windows are kept"
     (line,) = bench.progress.lines
-    assert line.startswith(f"mlp.cpu.1 {status.told}.")
+    assert line.startswith(f"mlp.cpu.1 {status.predicate}.")
     assert bench.engine.left_behind == []
 
 
@@ -270,7 +270,7 @@ def test_a_run_has_one_process_at_a_time(bench):
     def second() -> str:
         if not caught:
             try:
-                with RunFolder(bench.folder.path).going_on():
+                with RunFolder(bench.folder.path).lock():
                     pass
             except BusyError as error:
                 caught.append(error)
@@ -279,9 +279,9 @@ def test_a_run_has_one_process_at_a_time(bench):
     bench.ending = second
     run_all(bench)
     assert len(caught) == 1
-    with bench.folder.going_on():  # until it ends
-        assert bench.read().goes_on
-    assert not bench.read().goes_on
+    with bench.folder.lock():  # until it ends
+        assert bench.read().in_progress
+    assert not bench.read().in_progress
 
 
 def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):

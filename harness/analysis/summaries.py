@@ -15,8 +15,9 @@ from harness.analysis.stats import Spreads, units
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
 from harness.intervals import Spread, estimate
-from harness.model.analysis import GPU_POWER, Cost, Estimate, Key, Reading, Summary
+from harness.model.analysis import Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
+from harness.model.metrics import GPU_POWER
 from harness.model.run import Prices, Run, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import (

@@ -71,7 +71,7 @@ class Runner:
             Interrupted: the user stopped the run, or the machine is about to end; likewise.
             StoreError: the run folder cannot be written.
         """
-        with self.folder.going_on():
+        with self.folder.lock():
             return self._run(jobs)
 
     def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
@@ -148,7 +148,7 @@ class Runner:
         if self.on_trial_end is not None:
             self.on_trial_end(trial)
         if status is not Status.OK:
-            self.progress.line(f"{planned.id} {status.told}. {message}")
+            self.progress.line(f"{planned.id} {status.predicate}. {message}")
         if cause is not None and lost:
             raise cause
         if isinstance(cause, Interrupted):

@@ -134,7 +134,11 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     times, swap = psutil.cpu_times(), psutil.swap_memory()
     nearest = nearest_existing(data)
     disk = shutil.disk_usage(nearest)
-    mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
+    mounts = [
+        partition
+        for partition in psutil.disk_partitions(all=True)
+        if nearest.is_relative_to(partition.mountpoint)
+    ]
     used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
     nodes = {
         path.parent.name.removeprefix("node"): cpu_numbers(text(path))
@@ -149,7 +153,7 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
         "huge_pages": huge_pages(),
         "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
-        "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
+        "disk_type": max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else None,
         "disk_free_share": 1 - disk.used / max(1, disk.total),
     }
     return {name: value for name, value in values.items() if value is not None}
