@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.fixes import note
 from harness.model.analysis import (
-    MIN_TRIALS,
     RELIABLE_WIDTH,
     Ablation,
     Analysis,
@@ -17,6 +17,7 @@ from harness.model.analysis import (
     CaveatKind,
     Finding,
     Part,
+    Precision,
     StepTime,
 )
 from harness.model.device import is_gpu
@@ -292,23 +293,36 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         text += f"; {single} from 1 reading"
     if within == len(speeds):
         return text, "good"
-    return f"{text}.", "notice"
+    return " ".join(filter(None, (f"{text}.", _why_wide(analysis.precision)))), "notice"
+
+
+def _why_wide(found: Precision | None) -> str:
+    """Return why the widest interval is wide, by what was measured; "" if all are narrow."""
+    if found is None or found.width <= RELIABLE_WIDTH:
+        return ""
+    if found.taken_by is not None:
+        return f"{found.taken_by.value.capitalize()} took {numbers.percent(found.taken)} of its CPU time."
+    if found.machine is not None and found.machine >= found.between / 2:
+        return f"The machine's own speed varied by {numbers.percent(found.machine)} between its readings."
+    steady = f", each steady within {numbers.percent(found.within)}" if found.within is not None else ""
+    return f"Its processes differ by {numbers.percent(found.between)}{steady}."
 
 
 def repeat(analysis: Analysis) -> str:
-    """Return the command that repeats a run with more trials; "" if its speeds are narrow, or mean nothing."""
+    """Return the command that measures long enough for narrow intervals; "" if they are, or mean nothing."""
     run = analysis.run
     if trust(analysis)[1] != "notice" or not run.manifest.command:
         return ""
-    most = max((len({trial.index for trial in run.trials if trial.windows}), 1))
     try:
         words = shlex.split(run.manifest.command)
     except ValueError:
         return ""
-    for option in ("--trials", "--out"):
+    for option in ("--trials", "--time", "--out"):
         while option in words:
             del words[(at := words.index(option)) : at + 2]
-    return shlex.join([*words, "--trials", str(max(MIN_TRIALS, 2 * most))])
+    taken_s = sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9
+    needed_s = max(1.5 * taken_s, analysis.precision.time_s if analysis.precision else 0.0)
+    return shlex.join([*words, "--time", f"{math.ceil(needed_s / 60)}m"])
 
 
 def banners(run: Run) -> Iterator[str]:

@@ -105,7 +105,10 @@ def test_successful_trials(bench):
         == "/script/mlp.py"
     )
     assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
-    assert bench.progress.lines == ["  mlp on cpu: baseline 1,000/s", *["  mlp on cpu: baseline 1,000/s ±0%"] * 2]
+    assert bench.progress.lines == [
+        "  mlp on cpu: baseline 1,000/s",
+        *["  mlp on cpu: baseline 1,000/s ±0%"] * 2,
+    ]
     assert [task.label for task in bench.progress.tasks] == ["Trial 1 of 3", "Trial 2 of 3", "Trial 3 of 3"]
     notes = ["mlp on cpu", *(f"mlp on cpu: baseline{more}" for more in ("", ", window 1", ", window 2"))]
     for task in bench.progress.tasks:
