@@ -261,6 +261,7 @@ class Cause(StrEnum):
     DISK = "disk"  # the pipeline waits for storage
     COPY = "copy"
     LAUNCH = "launch"
+    RECURRENT = "recurrent layer without cuDNN's kernel"
     EXCHANGE = "all-reduce"
     RUN_EAGERLY = "run_eagerly"
     CALLBACKS = "callbacks"
