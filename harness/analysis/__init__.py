@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.analysis.acceptance import accepted
+from harness.analysis.accuracy_of_speeds import precision
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
 from harness.analysis.neighbours import outliers
-from harness.analysis.precision import precision
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import Spreads, comparisons

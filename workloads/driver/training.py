@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, brief, brief_validation, rows
+from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
@@ -30,6 +31,7 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
+    DATA,
     EPOCH_CALLBACK_PREFIX,
     FIX_PREFIX,
     PYTHON_IN_STEP,
@@ -51,6 +53,8 @@ from workloads.protocol import EVALUATE as EVALUATING
 ENDLESS = 1_000_000
 # Time budget of an evaluation; a whole training evaluates all held-out data.
 EVALUATE_S = 10.0
+# A first epoch that takes this much longer is said.
+_SLOW_FIRST_EPOCH_S = 1.0
 
 
 class EpochEnds(tf.keras.callbacks.Callback):
@@ -234,6 +238,8 @@ def as_written(job: Job, call: Call) -> Any:
             f"{job.variant}: the pipeline does not tell its batch size, assumed to be that of its first batch "
             f"({epoch.batch}). If it has batches of one size, use drop_remainder=True in its last batch()."
         )
+    if call.is_pipeline and call.trains and not (meter.full or job.spec.steps):
+        _begin_second_epoch(job, call)
     with in_python.python_functions():
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
@@ -256,6 +262,27 @@ def as_written(job: Job, call: Call) -> Any:
     ):
         _time_short_epochs(job, call, own, stride)
     return result
+
+
+def _begin_second_epoch(job: Job, call: Call) -> None:
+    """Fill the caches of the call's pipeline, so that later epochs are measured; a training has one first epoch."""
+    began = job.meter.clock()
+    took_s = fill_caches(call.arguments["x"])
+    if took_s == 0.0:
+        return
+    job.meter.phase(DATA, began)
+    if job.variant != BASELINE or job.results.begun_count(BASELINE) > 1:
+        return
+    if took_s is None:
+        job.events.warning(
+            f"Filling the pipeline's cache takes longer than {LONGEST_FILL_S:.0f} s, so the first epoch was measured. "
+            "Later epochs read the cache."
+        )
+    elif took_s >= _SLOW_FIRST_EPOCH_S:
+        job.events.warning(
+            f"The first epoch takes about {took_s:.0f} s longer than later ones: it fills the cache. Speeds are those "
+            "of later epochs."
+        )
 
 
 def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) -> None:
