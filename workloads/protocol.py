@@ -461,6 +461,11 @@ def measures_speed(variant: str) -> bool:
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 
+def distributes(text: str) -> bool:
+    """Return whether the text of a script spreads a batch over several devices by itself."""
+    return "Strategy(" in text or "DataParallel(" in text
+
+
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))

@@ -11,7 +11,7 @@ from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
 from harness.model.device import CPU, GPU, device_kind, gpu_names, is_gpu, of_gpus, positions, single_devices
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, usual
+from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, one_device_only, usual
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
@@ -165,15 +165,39 @@ def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, .
 
 
 def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
+    together = len(positions(device)) > 1
     rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
     kind = device_kind(device)
     available = tuple(
         variant
         for variant in variants
-        if (is_gpu(device) or variant not in GPU_ONLY) and rungs.get(variant, "") in ("", kind)
+        if (is_gpu(device) or variant not in GPU_ONLY)
+        and rungs.get(variant, "") in ("", kind)
+        and not (together and one_device_only(workload, variant))
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
+
+
+def not_applicable(
+    workloads: Sequence[Workload], devices: Sequence[str], variants: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return a sentence for each reason for which variants are not planned on several GPUs.
+
+    Args:
+        variants: as for `plan_trials`.
+    """
+    if not any(len(positions(device)) > 1 for device in devices):
+        return ()
+    result = []
+    for workload in workloads:
+        own = {each: one_device_only(workload, each) for each in variants[workload.name]}
+        for reason in dict.fromkeys(filter(None, own.values())):
+            names = [each for each, why in own.items() if why == reason]
+            # All that serves the breakdown goes with the script as written.
+            which = "" if len(names) == len(own) else f" ({', '.join(names)})"
+            result.append(f"Not applicable to several GPUs: {workload.name}{which}: {reason}.")
+    return tuple(result)
 
 
 def grid(axes: Mapping[str, Sequence[Scalar | None]]) -> tuple[Point, ...]:

@@ -27,6 +27,7 @@ from harness.run.plan import (
     grid,
     machine_trials,
     no_gpus,
+    not_applicable,
     plan_trials,
     resolve_devices,
     resolve_variants,
@@ -55,13 +56,18 @@ _SYSTEM_FOLDERS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What will be run."""
+    """What will be run.
+
+    Attributes:
+        remarks: what was asked for and is not planned, with the reason.
+    """
 
     options: Options
     profile: Profile
     entries: tuple[Entry, ...]
     gpus: tuple[Gpu, ...]
     planned: tuple[PlannedTrial, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -105,17 +111,25 @@ def resolve(options: Options) -> Resolved:
         raise no_gpus(f"--gpus {options.gpus}", no_gpu)
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     entries = select(options.workloads, on_gpus=bool(gpus))
-    planned = _planned(options, profile, entries, devices, gpus)
+    planned, remarks = _planned(options, profile, entries, devices, gpus)
     if not planned:
-        raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
+        raise UsageError(
+            " ".join(("Nothing to run.", *remarks)),
+            hint="Choose --device gpu0."
+            if remarks
+            else "Select a workload and a device; see `tfbench list`.",
+        )
     # Last: tests of the other options name an engine that does not exist, so that nothing runs.
     check_names("engine", (options.engine,), ENGINES)
-    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+    return Resolved(
+        options=options, profile=profile, entries=entries, gpus=gpus, planned=planned, remarks=remarks
+    )
 
 
 def _planned(
     options: Options, profile: Profile, entries: Sequence[Entry], devices: Sequence[str], gpus: Sequence[Gpu]
-) -> tuple[PlannedTrial, ...]:
+) -> tuple[tuple[PlannedTrial, ...], tuple[str, ...]]:
+    """Return the trials, and what was asked for and is not planned."""
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
     axes = {name: each for name, each in values.items() if len(each) > 1}
@@ -130,12 +144,13 @@ def _planned(
             f"The run would have more than {MAX_PLANNED} trials.",
             hint="Use fewer values of --param, or fewer --trials.",
         )
+    # A sweep measures only baseline by default.
+    variants = resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads)
     planned = plan_trials(
         workloads,
         devices,
         profile,
-        # A sweep measures only baseline by default.
-        resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
+        variants,
         {name: each[0] for name, each in values.items() if name not in axes},
         grid(axes),
     )
@@ -155,7 +170,7 @@ def _planned(
         )
     # Last, because it leaves the machine hot.
     soaks = soak_trials(devices, options.soak_s) if options.soak_s else ()
-    return (*planned, *soaks)
+    return (*planned, *soaks), not_applicable(workloads, devices, variants)
 
 
 def recorded(options: Options) -> Options:
