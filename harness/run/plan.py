@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, one_device_onl
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
+    ALL_REDUCE_SIZES,
     BASELINE,
     CPU_CAPABILITIES,
     FIXES,
@@ -27,6 +28,7 @@ from workloads.protocol import (
     TENSORFLOW,
     TUNED,
     measures_speed,
+    peer,
 )
 
 
@@ -138,7 +140,7 @@ def with_cpu_to_compare(
 
 def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
     """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together."""
-    groups = [device for device in devices if len(positions(device)) > 1]
+    groups = {device: _group_variants(device, known) for device, known in _known_pairs(devices).items()}
     capabilities = {
         device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
     }
@@ -147,8 +149,29 @@ def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTri
             id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
         )
         for index in range(profile.trials)
-        for device, variants in {**capabilities, **dict.fromkeys(groups, GROUP_CAPABILITIES)}.items()
+        for device, variants in {**capabilities, **groups}.items()
+        # The curve of the all-reduce takes a program for each size.
+        for variants in [tuple(each for each in variants if not index or each not in ALL_REDUCE_SIZES)]
     )
+
+
+def _known_pairs(devices: Sequence[str]) -> Mapping[str, set[tuple[int, int]]]:
+    """Return each group of GPUs, with the pairs of GPUs that larger groups before it have."""
+    groups = [device for device in devices if len(positions(device)) > 1]
+    result: dict[str, set[tuple[int, int]]] = {}
+    known: set[tuple[int, int]] = set()
+    for device in sorted(groups, key=lambda each: -len(positions(each))):
+        result[device] = set(known)
+        known |= set(itertools.permutations(positions(device), 2))
+    return {device: result[device] for device in groups}
+
+
+def _group_variants(device: str, known: Collection[tuple[int, int]]) -> tuple[str, ...]:
+    """Return what is measured of a group: copies between each pair of its GPUs unless known, and the all-reduce."""
+    gpus = positions(device)
+    pairs = itertools.permutations(range(len(gpus)), 2)
+    new = (peer(a, b) for a, b in pairs if (gpus[a], gpus[b]) not in known)
+    return (*new, *GROUP_CAPABILITIES, *ALL_REDUCE_SIZES)
 
 
 def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, ...]:

@@ -28,9 +28,10 @@ def run(warm, folder, **spec):
 
 
 def test_every_capability_of_the_cpu_is_measured(warm, tmp_path):
-    lacking = run(warm, tmp_path, variants=["read", "all-reduce"])
+    lacking = run(warm, tmp_path, variants=["read", "all-reduce", "all-reduce:16", "peer:0-1"])
     reasons = {event["variant"]: event["reason"] for event in lacking if event["kind"] == "left-out"}
     assert "no files" in reasons["read"] and "two GPUs" in reasons["all-reduce"]
+    assert "two GPUs" in reasons["all-reduce:16"] and "CUDA runtime" in reasons["peer:0-1"]
     data = tmp_path / "data"
     data.mkdir()
     np.save(data / "x.npy", np.zeros(20 << 20, np.uint8))
@@ -62,17 +63,50 @@ assert work in [2 * 2 * math.prod(shape) for shape in capability.CPU_SHAPES], wo
     assert status == 0, log
 
 
-def test_an_all_reduce_sums_over_all_devices_in_each_link_of_its_chain(warm):
+def test_each_sum_of_a_call_is_over_all_devices(warm):
     code = """
 import tensorflow as tf
-from workloads.driver import capability
+from workloads.driver import capability, links
 [cpu] = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
-capability.COPY_BYTES = 1 << 20
-work = capability.all_reduce(["CPU:0", "CPU:1"])
-assert [float(result) for result in work[0]()] == 2 * capability.CHAINS * [2.0**capability.LINKS]
-assert work[1] == capability.CHAINS * capability.LINKS << 20
+work = links.all_reduce(["CPU:0", "CPU:1"], 1 << 20, sums=4)
+assert [float(result) for result in work[0]()] == 2 * [2.0**4]
+assert work[1] == 4 << 20
 assert 1e6 < capability.rate(work, 0.1)[0] < 1e12
+"""
+    status, log = warm("code", code)
+    assert status == 0, log
+
+
+def test_pairs_are_copied_in_their_direction_with_peer_access(warm):
+    code = """
+import ctypes
+from workloads.driver.links import Cuda, PEER_BYTES, Peers, UnavailableError
+class Library:
+    def __init__(self, able):
+        self.calls, self.able = [], able
+    def __getattr__(self, name):
+        def call(*given):
+            self.calls.append((name, *(each for each in given if isinstance(each, int))))
+            if name == "cudaDeviceCanAccessPeer":
+                given[0]._obj.value = self.able
+            return 704 if name == "cudaDeviceEnablePeerAccess" else 2 if name == "cudaFail" else 0
+        return call
+for able in (1, 0):
+    library = Library(able)
+    peers = Peers(Cuda(library))
+    assert peers.access(0, 3) == bool(able)
+    assert (("cudaDeviceEnablePeerAccess", 0, 0) in library.calls) == bool(able)
+    call, amount, wait = peers.copy(0, 3)
+    call()
+    assert library.calls[-2:] == [("cudaSetDevice", 3), ("cudaMemcpyPeerAsync", 3, 0)], library.calls
+    assert amount == PEER_BYTES
+try:
+    Cuda(library)("cudaFail")
+except UnavailableError as error:
+    assert "error 2" in str(error)
+else:
+    raise AssertionError
 """
     status, log = warm("code", code)
     assert status == 0, log

@@ -2,8 +2,9 @@
 
 MirroredStrategy reduces and updates variable by variable. Here a step has three parts: forward and backward
 pass; one all-reduce of all gradients in a flat buffer; the optimizer. On the GPUs of one machine XLA compiles all
-steps of a call, including the all-reduce, into one program per GPU, unless `compile` turns it off. Replicas start with the same weights and
-apply the same gradients, so they stay equal; moving averages such as batch normalisation's are the first one's.
+steps of a call, including the all-reduce, into one program per GPU, unless `compile` turns it off. Replicas start
+with the same weights and apply the same gradients, so they stay equal; moving averages such as batch
+normalisation's are the first one's.
 """
 
 from __future__ import annotations
