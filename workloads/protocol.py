@@ -74,6 +74,9 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
 
+# How many seeded results were compared bit for bit, and the seconds that took; see the event "answer".
+ANSWERS_CHECKED, ANSWERS_S = "answers_checked", "answers_s"
+
 # Calls per second of the host's probe at both ends of a trial; see workloads/driver/__main__.py.
 PROBES = ("probe_interpreter", "probe_memory", "probe_matrix")
 
@@ -186,6 +189,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
+    # The checksum of a seeded result, if it is a GPU's first one in this reading or differs from its last; gpu is the
+    # number of the GPU in the trial. See workloads/driver/answers.py.
+    "answer": {"variant": (str,), "gpu": (int,), "name": (str,), "t_ns": (int,), "value": (int,)},
     # A planned variant that could not be measured, with the reason.
     "left-out": {"variant": (str,), "reason": (str,)},
     # A planned variant that is not informative for this workload and device, with the reason.

@@ -12,14 +12,16 @@ from typing import NamedTuple
 from harness.analysis.capabilities import unit_of
 from harness.model.analysis import Analysis, Estimate, Key, RatioKind, Summary, Value
 from harness.model.device import gpu_names, positions
-from harness.model.platform import HealthItem, Level
+from harness.model.platform import HOST, HealthItem, Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
+    ALL_REDUCE_SIZES,
     BASELINE,
     CPU_CAPABILITIES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
     MACHINE,
+    PEER_PREFIX,
     SOAK,
     TUNED,
     measures_speed,
@@ -28,7 +30,9 @@ from workloads.protocol import (
 # The words of `health`, as the numbers that it is compared by.
 HEALTH_LEVELS: Mapping[str, float] = {"ok": 0.0, "attention": 1.0, "fail": 2.0}
 _SEVERITY = {Level.OK: 0.0, Level.UNREADABLE: 0.0, Level.ATTENTION: 1.0, Level.FAIL: 2.0}
-CAPABILITIES = tuple(dict.fromkeys((*GPU_CAPABILITIES, *GROUP_CAPABILITIES, *CPU_CAPABILITIES)))
+CAPABILITIES = tuple(
+    dict.fromkeys((*GPU_CAPABILITIES, *GROUP_CAPABILITIES, *ALL_REDUCE_SIZES, *CPU_CAPABILITIES))
+)
 
 # What the words in capitals of a pattern stand for.
 _PLACEHOLDERS = {
@@ -89,7 +93,18 @@ def _capabilities(analysis: Analysis) -> Named:
 
 def _planned_capabilities(trial: PlannedTrial) -> Iterator[str]:
     if trial.workload == MACHINE:
-        yield from (f"capability.{variant}" for variant in trial.variants if variant != SOAK)
+        yield from (f"capability.{each}" for each in trial.variants if each in CAPABILITIES)
+
+
+def _peers(analysis: Analysis) -> Named:
+    for each in analysis.pairs:
+        if HOST not in (each.source, each.target):
+            yield "peer", f"{each.source}+{each.target}", each.value
+
+
+def _planned_peers(trial: PlannedTrial) -> Iterator[str]:
+    if any(variant.startswith(PEER_PREFIX) for variant in trial.variants):
+        yield "peer"
 
 
 def _speeds(analysis: Analysis) -> Named:
@@ -187,6 +202,10 @@ QUANTITIES = (
         "capability.CAPABILITY", lambda name: (unit_of(name.partition(".")[2]),), "what a device can do at best",
         "--machine, the default, and a device that has it", "capability.bf16 >= 650 TFLOP/s",
         _capabilities, _planned_capabilities, kept=True,
+    ),
+    Quantity(
+        "peer", _always("B/s"), "copies from one GPU to another, of each pair in both directions",
+        "--machine, the default, and --device gpu0+gpu1 or scaling", "peer >= 200 GB/s", _peers, _planned_peers,
     ),
     Quantity(
         "WORKLOAD.VARIANT", _always("samples/s", "requests/s"),

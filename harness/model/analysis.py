@@ -494,6 +494,28 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """How fast the memory of one GPU, or of the host, is copied to another's.
+
+    Attributes:
+        source, target: a GPU such as "gpu0", or HOST, whose memory is pinned.
+        value: bytes/s.
+        direct: whether the target reads the source without the host; None if unknown, and for the host.
+        link: what NVML says connects both, such as "NVLink"; "" if it says nothing.
+        ratio: the value over the median of the others between devices of the same kinds; None without others.
+        odd: whether it is so much lower that the link is to be looked at.
+    """
+
+    source: str
+    target: str
+    value: Estimate
+    direct: bool | None = None
+    link: str = ""
+    ratio: float | None = None
+    odd: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlier:
     """A GPU that is slower than the others of its kind in this machine, by more than chance and their usual scatter.
 
@@ -724,6 +746,7 @@ class Analysis:
     peak_use: tuple[PeakUse, ...] = ()
     endurance: tuple[Endurance, ...] = ()
     outliers: tuple[Outlier, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     standings: tuple[Standing, ...] = ()
     acceptance: tuple[LimitResult, ...] = ()
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from workloads.protocol import CPU_CAPABILITIES, RATE, read_events
+from workloads.protocol import ANSWERS_CHECKED, CPU_CAPABILITIES, RATE, read_events
 
 pytestmark = pytest.mark.tensorflow
 
@@ -61,6 +61,47 @@ assert work in [2 * 2 * math.prod(shape) for shape in capability.CPU_SHAPES], wo
 """
     status, log = warm("code", code)
     assert status == 0, log
+
+
+def test_a_flipped_bit_during_a_load_is_an_answer_that_differs(warm, tmp_path):
+    code = """
+import sys
+import numpy as np
+import tensorflow as tf
+from workloads.driver import answers, capability
+from workloads.protocol import SOAK, EventWriter
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
+answers.PRODUCT, answers.STEP = (8, 64, 8), (16, 8, 4)
+capability.SOAK_WINDOW_S, capability.CPU_SHAPES = 0.02, ((64, 64, 64),)
+kept, calls = answers.Kept(), []
+def flipped(name):
+    calls.append(name)
+    if name == "CPU:1" and calls.count(name) == 3:
+        left, *others = kept._inputs[name]
+        bits = left.numpy().view(np.uint16)
+        bits[3, 17] ^= 1 << 9  # one bit of one number
+        kept._inputs[name] = (tf.constant(bits.view(np.float16)), *others)
+    return kept.checksums(name)
+with open("PATH", "w") as file:
+    events = EventWriter(file)
+    capability.soak(["CPU:0", "CPU:1"], 0.3, events, answers.Answers(["CPU:0", "CPU:1"], SOAK, events, flipped))
+assert len(calls) > 8
+""".replace("PATH", str(tmp_path / "events.jsonl"))
+    status, log = warm("code", code)
+    assert status == 0, log
+    with (tmp_path / "events.jsonl").open() as file:
+        events = list(read_events(file))
+    found = [event for event in events if event["kind"] == "answer"]
+    assert [(each["gpu"], each["name"]) for each in found] == [
+        (0, "product"), (0, "step"), (1, "product"), (1, "step"), (1, "product")
+    ]  # fmt: skip
+    first, _, second, _, wrong = (each["value"] for each in found)
+    assert first == second != wrong
+    windows = [event for event in events if event["kind"] == "window"]
+    assert windows[1]["end_ns"] <= found[-1]["t_ns"] <= windows[2]["start_ns"], "outside of windows"
+    (checked,) = (event["value"] for event in events if event.get("name") == ANSWERS_CHECKED)
+    assert checked == 4 * (len(windows) + 1)
 
 
 def test_each_sum_of_a_call_is_over_all_devices(warm):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import devices
+from workloads.driver import answers, devices
 from workloads.driver.ladder import report
 from workloads.driver.links import Cuda, UnavailableError, Work, all_reduce, peers
 from workloads.driver.processes import End
@@ -373,10 +373,20 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
             samples=calls, wait_ns=-1,
         )  # fmt: skip
         events.metric(name, RATE, value)
+    if SOAK not in task.variants:
+        answers.check(names, "", events)
 
 
-def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
-    """Multiply matrices on all devices without pause and write a window for each second or so."""
+def soak(
+    names: Sequence[str], seconds: float, events: EventWriter, compared: answers.Answers | None = None
+) -> None:
+    """Multiply matrices on all devices without pause and write a window for each second or so.
+
+    Between windows, seeded results of GPUs are compared with the first ones.
+
+    Args:
+        compared: what compares them, also of CPUs.
+    """
     events.write("variant", variant=SOAK, params={}, changes=[])
     precision = "fp16" if names[0].startswith("GPU") else "fp32"
     # One shape for all: with a shape each, the device with the smaller one would idle.
@@ -391,6 +401,9 @@ def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
     work = sum(amount for _, amount, _ in works)
     events.metric(SOAK, WORK, work)
     steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
+    gpus = [name for name in names if name.startswith("GPU")]
+    compared = compared or answers.Answers(gpus, SOAK, events)
+    compared.check()  # cold, and outside of the windows as all later ones
     began_ns = time.monotonic_ns()
     start_ns, index = began_ns, 0
     while start_ns - began_ns < seconds * 1e9:
@@ -402,5 +415,7 @@ def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
             "window", variant=SOAK, index=index, start_ns=start_ns, end_ns=end_ns, steps=steps, samples=steps,
             wait_ns=-1,
         )  # fmt: skip
-        start_ns, index = end_ns, index + 1
+        compared.check()
+        start_ns, index = time.monotonic_ns(), index + 1
+    compared.end()
     events.write("phase", name=STEADY, variant=SOAK, start_ns=began_ns, end_ns=start_ns)

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from workloads import protocol
 from workloads.cells import difference
-from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
+from workloads.driver import answers, devices, draining, inference, ladder, script, step_variants, training
 from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
@@ -289,6 +289,8 @@ class ScriptRun:
                 self._events.warning(said)
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
+        if measures_speed(job.variant) and not self._task.short:
+            answers.check(self._names, job.variant, self._events)
         if self._evaluates:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
