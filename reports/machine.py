@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
-from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, PeakUse, Standing
-from harness.model.platform import HOST, Check, HealthItem, Level
+from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, Pair, PeakUse, Standing
+from harness.model.device import positions
+from harness.model.platform import HOST, NVLINK, Check, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
 from reports.text import device_name, devices_of, variant_name
-from workloads.protocol import CORE_SUFFIX
+from workloads.protocol import ALL_REDUCE, ALL_REDUCE_PREFIX, ALL_REDUCE_SIZES, CORE_SUFFIX, number_of
 
 
 def verdict(analysis: Analysis) -> tuple[str, str]:
@@ -19,6 +22,7 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
     parts = list(_verdict(analysis))
     levels = {item.level for item in analysis.health}
     attention = Level.ATTENTION in levels or _contended(analysis) or bool(analysis.outliers)
+    attention = attention or any(pair.odd for pair in analysis.pairs)
     level = "alert" if Level.FAIL in levels else "notice" if attention else "good"
     return ("Machine: " + "; ".join(parts) if parts else ""), level
 
@@ -33,6 +37,8 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
     elif analysis.health:
         yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
     yield from map(odd_one, analysis.outliers)
+    if odd := odd_pairs(analysis):
+        yield odd
     yield from _able(analysis)
     if analysis.capabilities and not _capability_standings(analysis):
         yield "no others of its kind known"
@@ -100,13 +106,16 @@ def _contended(analysis: Analysis) -> bool:
 
 
 def clock(analysis: Analysis) -> str:
-    """Return the lowest mean clock of a variant that something lowered, with the variant and the cause."""
+    """Return the lowest mean clock of a variant that something lowered: at which load, of which GPU, and by what."""
     slowed = [(each.share, each, cause) for each in analysis.clocks if each.share for cause in each.slowed]
     if not slowed:
         return ""
     _, each, cause = min(slowed, key=lambda one: one[0])
     mhz = f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz"
-    return f"{cause.value} lowered the clock of {each.workload} ({variant_name(each.variant)}) to {mhz}"
+    name = device_name(each.device)
+    gpu = f"the slowest of {name}" if len(positions(each.device)) > 1 else name
+    load = f"{each.workload} ({variant_name(each.variant)})"
+    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:
@@ -126,8 +135,8 @@ def _able(analysis: Analysis) -> Iterator[str]:
         yield f"{which} at {' to '.join(ratios)} of {others} like it"
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
-            at = f" at {load(one)}" if load(one) else ""
-            yield f"{device_name(one.device)} FP16 {capability(one)}{at}"
+            at = f", during them {load(one)}" if load(one) else ""
+            yield f"{device_name(one.device)} {capability(one)} in FP16 products{at}"
 
 
 def capability(one: Capability) -> str:
@@ -150,7 +159,7 @@ def _share(one: Capability) -> str:
 
 
 def load(one: Capability) -> str:
-    """Return the clock and power at which a capability was measured; "" if unknown."""
+    """Return the mean clock and power of the one GPU while a capability was measured; "" if unknown."""
     clock = f"{numbers.number(one.mhz, 4)}{numbers.SPACE}MHz" if one.mhz else ""
     power = f"{one.power_w:.0f}{numbers.SPACE}W" if one.power_w else ""
     return ", ".join(filter(None, (clock, power)))
@@ -158,6 +167,8 @@ def load(one: Capability) -> str:
 
 def capability_name(name: str) -> str:
     """Return the name of a capability."""
+    if name in ALL_REDUCE_SIZES:
+        return f"all-reduce, {_sum_size(name)}"
     kind, core, _ = name.partition(CORE_SUFFIX)
     return f"{_CAPABILITIES.get(kind, kind.upper())}{', one core' if core else ''}"
 
@@ -171,17 +182,25 @@ def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, 
 
 
 def sustained(each: Endurance) -> str:
-    """Return what a device sustained in one line."""
+    """Return what a device sustained in one line: its load, and of several GPUs which values are of all or of one."""
     cold, hot = numbers.rate(each.cold, "FLOP/s"), numbers.rate(each.sustained, "FLOP/s")
     steady = "not steady yet" if each.steady_s is None else f"steady after {numbers.duration(each.steady_s)}"
-    units = {"sm_clock_mhz": "MHz", "power_instant_w": "W", "temperature_c": "°C"}
-    at = (
-        f"{each.telemetry[name]:.0f}{numbers.SPACE}{unit}"
-        for name, unit in units.items()
-        if name in each.telemetry
-    )
     share = numbers.percent(each.sustained / each.cold)
-    return ", ".join((f"{cold} cold, {hot} sustained ({share})", steady, *at))
+    several = len(positions(each.device)) > 1
+    together = " of all together" if several else ""
+    what = f"{each.precision.upper()} products" if each.precision else "matrix products"
+    units = {
+        "sm_clock_mhz": ("MHz", "the lowest"), "power_instant_w": ("W", "the highest"),
+        "temperature_c": ("°C", "the hottest"),
+    }  # fmt: skip
+    at = [
+        f"{f'{of_one} ' if several else ''}{each.telemetry[name]:.0f}{numbers.SPACE}{unit}"
+        for name, (unit, of_one) in units.items()
+        if name in each.telemetry
+    ]
+    while_sustained = f"then {'of single GPUs ' if several else ''}{', '.join(at)}" if at else ""
+    first = f"{what} without pause, {cold} cold, {hot} sustained ({share}){together}"
+    return ", ".join(filter(None, (first, steady, while_sustained)))
 
 
 def use(each: PeakUse) -> str:
@@ -190,12 +209,18 @@ def use(each: PeakUse) -> str:
     if each.of_measured is None:
         return rate
     sheet = f" ({numbers.percent(each.of_sheet)} of the data sheet)" if each.of_sheet is not None else ""
-    peak = f"the measured {capability_name(each.precision)} peak"
+    peak = f"the measured {capability_name(each.precision)} peak{_each_of(each.device)}"
     return f"{rate}, {numbers.percent(each.of_measured)} of {peak}{sheet}"
+
+
+def _each_of(device: str) -> str:
+    count = len(positions(device))
+    return f" of {count} GPUs" if count > 1 else ""
 
 
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
+    measured = [each for each in measured if each.name not in ALL_REDUCE_SIZES]  # all_reduces has them
     texts = {each.name: f"{capability_name(each.name)} {_rate(each)}{_share(each)}" for each in measured}
     for each in measured:
         both = texts.get(kind := each.name.removesuffix(CORE_SUFFIX))
@@ -212,10 +237,137 @@ _CAPABILITIES = {
     "from-device": "GPU to host",
     "from-device-pinned": "GPU to host, pinned",
     "launch": "kernel launches",
-    "all-reduce": "all-reduce",
+    "all-reduce": "all-reduce, 256 MiB",
     "jpeg": "JPEG decoding",
     "read": "reading the data",
 }
+
+
+def _sum_size(name: str) -> str:
+    mib = sum_mib(name)
+    return f"{mib >> 10}{numbers.SPACE}GiB" if mib >= 1024 else f"{mib}{numbers.SPACE}MiB"
+
+
+def sum_mib(name: str) -> int:
+    """Return the MiB of a sum of an all-reduce."""
+    return number_of(name, ALL_REDUCE_PREFIX) if name != ALL_REDUCE else 256
+
+
+def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
+    """Return the all-reduces of each group of GPUs that has several sizes, smallest first."""
+    found: dict[str, list[Capability]] = {}
+    for each in analysis.capabilities:
+        if each.name == ALL_REDUCE or each.name in ALL_REDUCE_SIZES:
+            found.setdefault(each.device, []).append(each)
+    return {
+        device: sorted(own, key=lambda each: sum_mib(each.name))
+        for device, own in found.items()
+        if len(own) > 1
+    }
+
+
+def all_reduce_line(measured: Sequence[Capability]) -> str:
+    """Return the bus bandwidth of an all-reduce by size: "12.0 GB/s for 1 MiB, 269 GB/s for 256 MiB"."""
+    sizes = ", ".join(f"{_rate(each)} for {_sum_size(each.name)}" for each in measured)
+    return f"all-reduce (bus bandwidth as NCCL counts it): {sizes}"
+
+
+def _between(analysis: Analysis) -> list[Pair]:
+    return [each for each in analysis.pairs if HOST not in (each.source, each.target)]
+
+
+def odd_pairs(analysis: Analysis) -> str:
+    """Return a sentence about copies that are much slower than the others; "" without any."""
+    odd = [each for each in analysis.pairs if each.odd]
+    if not odd:
+        return ""
+    slowest = min(odd, key=lambda each: each.ratio or 1.0)
+    common = set.intersection(*({each.source, each.target} for each in odd)) - {HOST}
+    if len(odd) > 1 and len(common) == 1:
+        what = f"copies to and from {device_name(common.pop())} reach {_speeds(odd)}"
+    else:
+        more = f" ({counted(len(odd) - 1, 'other pair')} slow too)" if len(odd) > 1 else ""
+        what = f"copies from {device(slowest.source)} to {device(slowest.target)} reach {_speeds([slowest])}{more}"
+    return f"{what}, {numbers.percent(slowest.ratio)} of the other pairs"
+
+
+def _speeds(pairs: Sequence[Pair]) -> str:
+    ends = (min(each.value.median for each in pairs), max(each.value.median for each in pairs))
+    return " to ".join(dict.fromkeys(numbers.rate(each, "B/s") for each in ends))
+
+
+def copies_line(analysis: Analysis) -> str:
+    """Return what copies between GPUs reach, the odd ones, and the topology; "" if none were measured."""
+    between = _between(analysis)
+    if not between:
+        return ""
+    parts = (f"copies between GPUs {_speeds(between)}", odd_pairs(analysis), *topology(analysis))
+    return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Copies in GB/s, from the device of a row to that of a column.
+
+    Attributes:
+        header: cells as macros.html has them.
+        rows: the device, and for each column the number and whether it is odd.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
+
+
+def matrix(analysis: Analysis) -> Matrix | None:
+    """Return the copies between all GPUs, and the host, as a matrix; None if no pair was measured."""
+    if not _between(analysis):
+        return None
+    found = {(each.source, each.target): each for each in analysis.pairs}
+    gpus = sorted({each.source for each in _between(analysis)}, key=positions)
+    names = [*([HOST] if any(HOST in pair for pair in found) else []), *gpus]
+
+    def cell(source: str, target: str) -> tuple[str, bool]:
+        each = found.get((source, target))
+        return (numbers.number(each.value.median / 1e9), each.odd) if each else (numbers.MISSING, False)
+
+    return Matrix(
+        header=("GB/s from, to", *(f"n:{device(name)}" for name in names)),
+        rows=tuple((device(source), tuple(cell(source, target) for target in names)) for source in names),
+    )
+
+
+def topology(analysis: Analysis) -> Iterator[str]:
+    """Yield what NVML says connects the GPUs, whether they read each other, and what the speeds say of it."""
+    between = _between(analysis)
+    if not between:
+        return
+    said = Counter(each.link for each in between if each.link)
+    if said:
+        counts = {
+            link: "" if len(said) == 1 else f" ({counted(count, 'pair')})" for link, count in said.items()
+        }
+        links = (f"{link}{count}" for link, count in counts.items())
+        yield f"NVML reports {', '.join(links)}"
+    else:
+        health_, first = analysis.run.health, between[0]
+        missing = health_.before.missing.get(first.source, {}) if health_ else {}
+        why = missing.get(link_to(first.target), "").rstrip(".")
+        yield "NVML does not report what connects them" + (f": {why}" if why else "")
+    for direct, text in ((True, "peer access"), (False, "no peer access, so CUDA copies through the host")):
+        count = sum(each.direct is direct for each in between)
+        if count:
+            yield text if count == len(between) else f"{text} in {counted(count, 'pair')}"
+    limits = [each.pcie for each in between if each.pcie]
+    if limits:
+        faster = [each for each in between if each.pcie and each.value.median > each.pcie]
+        most = numbers.rate(max(limits), "B/s")
+        if len(faster) == len(between):
+            yield f"faster than their PCIe link can carry ({most})"
+        elif not faster:
+            broken = any(each.link == NVLINK for each in between)
+            yield f"{'although NVML reports NVLink, ' if broken else ''}not faster than PCIe ({most})"
+        else:
+            yield f"{counted(len(faster), 'pair')} of {len(between)} faster than PCIe can carry ({most})"
 
 
 def health(item: HealthItem) -> str:
@@ -248,6 +400,23 @@ def _ecc(facts: Facts, text: str) -> str:
     during = f", {facts['new']:.0f} of them during this run" if facts["new"] else ""
     ever = f", {facts['ecc_uncorrected_ever']:.0f} ever" if facts.get("ecc_uncorrected_ever") else ""
     return f"{facts['ecc_uncorrected']:.0f} uncorrectable since the driver was loaded{during}{ever}"
+
+
+def _answers(facts: Facts, text: str) -> str:
+    if not facts.get("differing"):
+        others = "" if facts["alone"] else ", also to those of the other GPUs"
+        return f"{facts['checked']:.0f} seeded results, each equal to the first one bit for bit{others}"
+    at = [
+        f"{facts[name]:.0f}{numbers.SPACE}{unit}"
+        for name, unit in (("mhz", "MHz"), ("temperature_c", "°C"))
+        if name in facts
+    ]
+    where = f" at {', '.join(at)}" if at else ""
+    than = "another GPU's" if facts["of_others"] else "its first one"
+    when = numbers.duration(facts["s"])
+    more = facts["differing"] - 1
+    rest = f", and {counted(round(more), 'other result')}" if more else ""
+    return f"the seeded {text} differs from {than} {when} after the start{where}{rest}"
 
 
 def _remapped(facts: Facts, text: str) -> str:
@@ -306,6 +475,7 @@ def _numa(facts: Facts, text: str) -> str:
 _REMEDIES: Mapping[Check, str] = {
     Check.LOST: "reset the GPU, or restart the machine",
     Check.ECC: "reset the GPU, and replace it if they return",
+    Check.ANSWERS: "do not trust its results; run dcgmi diag -r 3, and return it if this repeats",
     Check.NVLINK: "read the fabric manager's log",
     Check.PCIE: "reseat the card or check the slot",
     Check.REPLAYS: "reseat the card or check its riser",
@@ -325,6 +495,7 @@ _OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
     Check.LOST: lambda facts, text: text or "yes",
     Check.XID: _xid,
     Check.ECC: _ecc,
+    Check.ANSWERS: _answers,
     Check.REMAPPED: _remapped,
     Check.NVLINK: _nvlink,
     Check.PCIE: _pcie,

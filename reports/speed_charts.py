@@ -19,6 +19,7 @@ from harness.model.analysis import (
     SweepPoint,
 )
 from harness.model.device import is_gpu, positions
+from harness.model.platform import HOST
 from harness.wording import point_words, scalar_word
 from reports import machine, numbers
 from reports.charts import (
@@ -405,7 +406,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
         "Capability": "row",
         "Measured": "text",
         "Interval": "interval",
-        "At": "at",
+        "Mean clock and power of this GPU meanwhile": "at",
     }
     return row_figure(
         "figure-machine", "Share of the data sheet (dashed line)", panels, layers, table=columns
@@ -422,6 +423,52 @@ def _bar(each: Capability, sheet: float) -> dict[str, Any]:
         "at": machine.load(each) or numbers.MISSING,
         "colour": device_colour(each.device),
     }
+
+
+_SUMS_LABELS_PX, _SUMS_HEIGHT_PX = 46, 160
+
+
+def all_reduce_figure(analysis: Analysis) -> Figure | None:
+    """Draw the bus bandwidth of the all-reduce by size, beside copies of the slowest pair; None without sizes."""
+    panels, table = [], []
+    slowest = min(
+        (each.value.median for each in analysis.pairs if HOST not in (each.source, each.target)), default=0.0
+    )
+    for device, measured in machine.all_reduces(analysis).items():
+        name = device_name(device)
+        sizes = [machine.sum_mib(each.name) for each in measured]
+        records = [
+            {
+                "mib": machine.sum_mib(each.name),
+                "speed": each.value.median / 1e9,
+                "size": machine.capability_name(each.name),
+                "text": numbers.rate(each.value.median, each.value.unit),
+                "colour": gpu_colour(0),
+            }
+            for each in measured
+        ]
+        table += [(f"{name}, {each['size']}", str(each["text"])) for each in records]
+        x = alt.X("mib:Q", scale=alt.Scale(type="log", base=2, nice=False, padding=14),
+                  axis=alt.Axis(title="MiB", values=sizes, format="d"))  # fmt: skip
+        axis = alt.Axis(title="GB/s", minExtent=_SUMS_LABELS_PX, tickCount=5)
+        y = alt.Y("speed:Q", scale=alt.Scale(zero=True), axis=axis)
+        base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
+        tooltip = [alt.Tooltip(f"{each}:N") for each in ("size", "text")]
+        layers = [base.mark_line(), base.mark_point(filled=True, size=56).encode(tooltip=tooltip)]
+        if slowest:
+            line = alt.Chart(rows([{"speed": slowest / 1e9}]))
+            layers.append(line.mark_rule(strokeWidth=1, strokeDash=[4, 3], color=INK_2).encode(y=y))
+        panels.append(panel(*layers, heading=name, height=_SUMS_HEIGHT_PX))
+    if not panels:
+        return None
+    return Figure(
+        id="figure-all-reduce",
+        title="All-reduce by size, bus bandwidth"
+        + ("; the dashed line is a copy between the slowest pair" if slowest else ""),
+        spec=stacked(panels, labels_px=_SUMS_LABELS_PX, spacing=40),
+        table=Table(header=("GPUs, size", "Bus bandwidth"), rows=tuple(table)),
+        reserve_px=_SUMS_LABELS_PX + 20,
+    )
 
 
 def kind_figure(analysis: Analysis) -> Figure | None:

@@ -83,6 +83,8 @@ PROBES = ("probe_interpreter", "probe_memory", "probe_matrix")
 # The name of trials that measure the machine itself; their variants are capabilities, in the order measured. RATE is
 # in FLOP/s, bytes/s, pictures/s or kernels/s.
 MACHINE, RATE = "machine", "rate"
+# The parameter with what a script or a load computes in.
+PRECISION = "precision"
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 COPIES = ("to-device", "to-device-pinned", "from-device", "from-device-pinned")
 # The variant that saturates a device for the seconds in its parameter of this name; WORK is that of a step in FLOP.

@@ -14,7 +14,7 @@ from harness.model.run import Answer, Run, Trial
 from workloads.protocol import ANSWERS_CHECKED
 
 # What a difference is recorded with.
-_READINGS = ("sm_clock_mhz", "temperature_c")
+_READINGS = {"sm_clock_mhz": "mhz", "temperature_c": "temperature_c"}
 # Only results of one script in GPUs of one model are comparable: scripts may change how TensorFlow multiplies.
 _Key = tuple[str, str, str, str]  # workload, variant, name of the result, model
 
@@ -104,6 +104,6 @@ def _readings(trial: Trial, device: str, t_ns: int) -> Iterator[tuple[str, float
         if series.source != "nvml" or series.device != device or not len(series.t_ns):
             continue
         nearest = int(np.argmin(np.abs(series.t_ns - t_ns)))
-        for name in _READINGS:
+        for name, fact in _READINGS.items():
             if name in series.columns and np.isfinite(value := float(series.columns[name][nearest])):
-                yield name, value
+                yield fact, value

@@ -29,6 +29,7 @@ from workloads.protocol import (
     FLOPS,
     MACHINE,
     PEER_PREFIX,
+    PRECISION,
     PRECISIONS,
     RATE,
     SOAK,
@@ -195,7 +196,7 @@ def _of_case(case: Case, measured: Sequence[Capability]) -> Iterator[PeakUse]:
 def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:
     """Return the capability that a variant's products use: float32 is TF32 where the GPU has it."""
     chosen = [
-        str(info.params.get("precision", ""))
+        str(info.params.get(PRECISION, ""))
         for trial in case.trials
         for info in trial.variants
         if info.variant == variant
@@ -234,6 +235,9 @@ def _endurance(trial: Trial) -> Endurance | None:
         sustained=sustained,
         steady_s=steady,
         telemetry=dict(_late_means(trial, late[0].start_ns, late[-1].end_ns)),
+        precision=next(
+            (str(each.params.get(PRECISION, "")) for each in trial.variants if each.variant == SOAK), ""
+        ),
     )
 
 

@@ -56,7 +56,8 @@ def _between(run: Run) -> Iterator[Pair]:
         if value and value.median > 0:
             known = direct.get((source, target))
             link = link_between(run.health, source, target)
-            yield Pair(source=source, target=target, value=value, direct=known, link=link)
+            pair = Pair(source=source, target=target, value=value, direct=known, link=link)
+            yield replace(pair, pcie=_pcie(run.manifest.gpus, pair))
 
 
 def _compared(pair: Pair, found: Sequence[Pair], manifest: Manifest) -> Pair:
@@ -76,7 +77,7 @@ def link_between(health: Health | None, source: str, target: str) -> str:
     return str(health.before.values.get(source, {}).get(link_to(target), "")) if health else ""
 
 
-def pcie_limit(gpus: Sequence[Gpu], pair: Pair) -> float | None:
+def _pcie(gpus: Sequence[Gpu], pair: Pair) -> float | None:
     """Return the bytes/s that PCIe can carry in one direction between two GPUs; None if unknown."""
     limits = [
         PCIE_LANE_BYTES_PER_S[gpu.pcie_gen] * gpu.pcie_width

@@ -502,6 +502,7 @@ class Pair:
         value: bytes/s.
         direct: whether the target reads the source without the host; None if unknown, and for the host.
         link: what NVML says connects both, such as "NVLink"; "" if it says nothing.
+        pcie: bytes/s that PCIe can carry in one direction between two GPUs; None if unknown, and for the host.
         ratio: the value over the median of the others between devices of the same kinds; None without others.
         odd: whether it is so much lower that the link is to be looked at.
     """
@@ -511,6 +512,7 @@ class Pair:
     value: Estimate
     direct: bool | None = None
     link: str = ""
+    pcie: float | None = None
     ratio: float | None = None
     odd: bool = False
 
@@ -589,7 +591,9 @@ class Endurance:
     Attributes:
         cold, sustained: at the beginning, and at the end.
         steady_s: seconds until the speed stayed within 2 % of the sustained one; None if it never did.
-        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known.
+        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known; of several
+            GPUs the lowest clock, the highest power and the highest temperature.
+        precision: of the products, such as "fp16"; "" if the run does not tell.
     """
 
     device: str
@@ -597,6 +601,7 @@ class Endurance:
     sustained: float
     steady_s: float | None
     telemetry: Mapping[str, float] = field(default_factory=dict)
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,10 @@ class Health:
     xids: tuple[Xid, ...] = ()
 
 
+# What NVML's link between two GPUs is called.
+NVLINK = "NVLink"
+
+
 def link_to(device: str) -> str:
     """Return the name of a GPU's reading that says what connects it with another GPU."""
     return f"link {device}"

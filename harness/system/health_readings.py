@@ -17,7 +17,7 @@ import psutil
 import pynvml
 
 from harness.model.device import cpu_numbers, of_gpus
-from harness.model.platform import HOST, Gpu, Health, State, Xid, link_to
+from harness.model.platform import HOST, NVLINK, Gpu, Health, State, Xid, link_to
 from harness.paths import nearest_existing
 from harness.system.machine import cpu_governor, huge_pages, text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
@@ -158,7 +158,7 @@ def _link(one: Any, other: Any) -> str:
     with suppress(pynvml.NVMLError):
         nvlink = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
         if nvlink == pynvml.NVML_P2P_STATUS_OK:
-            return "NVLink"
+            return NVLINK
     level = pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other)
     return _TOPOLOGY.get(level, f"level {level}")
 

@@ -34,6 +34,7 @@ from workloads.protocol import (
     CORE_SUFFIX,
     PEER_ACCESS,
     PEER_PREFIX,
+    PRECISION,
     PRECISIONS,
     RATE,
     SOAK,
@@ -387,8 +388,8 @@ def soak(
     Args:
         compared: what compares them, also of CPUs.
     """
-    events.write("variant", variant=SOAK, params={}, changes=[])
     precision = "fp16" if names[0].startswith("GPU") else "fp32"
+    events.write("variant", variant=SOAK, params={PRECISION: precision}, changes=[])
     # One shape for all: with a shape each, the device with the smaller one would idle.
     shape = fastest_shape(precision, names[0], SOAK_WINDOW_S)
     works = [products(precision, name, shape) for name in names]
