@@ -133,10 +133,34 @@ def _able(analysis: Analysis) -> Iterator[str]:
         names = [device_name(device) for device in devices]
         which = " and ".join(names) if len(names) < 3 else f"{len(names)} GPUs"
         yield f"{which} at {' to '.join(ratios)} of {others} like it"
+    alike: dict[tuple[str, float], list[Capability]] = {}
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
-            at = f", during them {load(one)}" if load(one) else ""
-            yield f"{device_name(one.device)} {capability(one)} in FP16 products{at}"
+            alike.setdefault((one.kind, one.sheet), []).append(one)
+    yield from map(_half, alike.values())
+
+
+def _half(measured: Sequence[Capability]) -> str:
+    """Return what GPUs of one model reach in FP16 products, each alone, with the load at which they did."""
+    first = measured[0]
+    if len(measured) == 1:
+        at = f", meanwhile {load(first)}" if load(first) else ""
+        return f"{device_name(first.device)} {capability(first)} in FP16 products{at}"
+    ordered = sorted(measured, key=lambda each: each.value.median)
+    speeds = dict.fromkeys(_rate(each).partition(numbers.SPACE)[0] for each in (ordered[0], ordered[-1]))
+    shares = dict.fromkeys(_share(each).strip(" ()") for each in (ordered[0], ordered[-1]))
+    loads = [
+        " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(found), max(found)))) + unit
+        for found, unit in (
+            ([each.mhz for each in measured if each.mhz], f"{numbers.SPACE}MHz"),
+            ([each.power_w for each in measured if each.power_w], f"{numbers.SPACE}W"),
+        )
+        if found
+    ]
+    sheet = numbers.rate(first.sheet or 0.0, first.value.unit)
+    at = f", meanwhile {', '.join(loads)} each" if loads else ""
+    speed, share = " to ".join(speeds), " to ".join(shares)
+    return f"{len(measured)} GPUs {speed} of {sheet} each ({share}) in FP16 products, one at a time{at}"
 
 
 def capability(one: Capability) -> str:
@@ -175,8 +199,13 @@ def capability_name(name: str) -> str:
 
 def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, str]]:
     """Yield each device and all that it can do in one line; without what the chart draws if not `drawn`."""
+    curves = all_reduces(analysis)
     for device_, name in devices_of(analysis).items():
-        own = [each for each in analysis.capabilities if each.device == device_]
+        own = [
+            each
+            for each in analysis.capabilities
+            if each.device == device_ and not (device_ in curves and each.name == ALL_REDUCE)
+        ]
         if line := abilities_line([each for each in own if drawn or not each.sheet]):
             yield name, line
 
@@ -194,7 +223,7 @@ def sustained(each: Endurance) -> str:
         "temperature_c": ("°C", "the hottest"),
     }  # fmt: skip
     at = [
-        f"{f'{of_one} ' if several else ''}{each.telemetry[name]:.0f}{numbers.SPACE}{unit}"
+        f"{f'{of_one} ' if several else ''}{each.telemetry[name]:,.0f}{numbers.SPACE}{unit}"
         for name, (unit, of_one) in units.items()
         if name in each.telemetry
     ]
@@ -288,7 +317,7 @@ def odd_pairs(analysis: Analysis) -> str:
     else:
         more = f" ({counted(len(odd) - 1, 'other pair')} slow too)" if len(odd) > 1 else ""
         what = f"copies from {device(slowest.source)} to {device(slowest.target)} reach {_speeds([slowest])}{more}"
-    return f"{what}, {numbers.percent(slowest.ratio)} of the other pairs"
+    return f"{what}, {numbers.percent(slowest.ratio)} of what other pairs reach"
 
 
 def _speeds(pairs: Sequence[Pair]) -> str:
@@ -407,7 +436,7 @@ def _answers(facts: Facts, text: str) -> str:
         others = "" if facts["alone"] else ", also to those of the other GPUs"
         return f"{facts['checked']:.0f} seeded results, each equal to the first one bit for bit{others}"
     at = [
-        f"{facts[name]:.0f}{numbers.SPACE}{unit}"
+        f"{facts[name]:,.0f}{numbers.SPACE}{unit}"
         for name, unit in (("mhz", "MHz"), ("temperature_c", "°C"))
         if name in facts
     ]

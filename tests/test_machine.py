@@ -155,6 +155,7 @@ def test_the_all_reduce_is_a_curve_by_size():
     ((_, sizes),) = machine.all_reduces(analysis).items()
     assert [machine.sum_mib(each.name) for each in sizes] == [1, 4, 16, 64, 256, 1024]
     assert len(figures_of(analysis)["figure-all-reduce"].table.rows) == 6
+    assert "all-reduce" not in " ".join(text for _, text in machine.abilities(analysis)), "said once"
     alone = replace(analysis, capabilities=tuple(each for each in sizes if each.name == "all-reduce"))
     assert not machine.all_reduces(alone), "older runs have one size"
 
@@ -276,6 +277,10 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
     assert "(86\u202f%)" in machine.sustained(result)
     assert figures_of(analysis)["figure-soak-gpu0"].soak
+    several = machine.sustained(replace(result, device="gpu0+gpu1", precision="fp16"))
+    assert all(
+        text in several for text in ("FP16", "of all together", "the lowest", "the highest", "the hottest")
+    )
     for speeds, steady_s in ((np.full(60, 500.0), 0), (np.linspace(700, 300, 60), None)):
         (result,) = analyse(special_runs.soaked_run(speeds)).endurance
         assert result.steady_s == steady_s
