@@ -218,16 +218,17 @@ def sustained(each: Endurance) -> str:
     several = len(positions(each.device)) > 1
     together = " of all together" if several else ""
     what = f"{each.precision.upper()} products" if each.precision else "matrix products"
-    units = {
-        "sm_clock_mhz": ("MHz", "the lowest"), "power_instant_w": ("W", "the highest"),
-        "temperature_c": ("°C", "the hottest"),
-    }  # fmt: skip
+    units = {"sm_clock_mhz": "MHz", "power_instant_w": "W", "temperature_c": "°C"}
     at = [
-        f"{f'{of_one} ' if several else ''}{each.telemetry[name]:,.0f}{numbers.SPACE}{unit}"
-        for name, (unit, of_one) in units.items()
+        f"{each.telemetry[name]:,.0f}{numbers.SPACE}{unit}"
+        for name, unit in units.items()
         if name in each.telemetry
     ]
-    while_sustained = f"then {'of single GPUs ' if several else ''}{', '.join(at)}" if at else ""
+    if several and "sm_clock_mhz" in each.telemetry:
+        at[0] = f"the slowest GPU at {at[0]}"
+    if several and len(at) > 1:
+        at[1:] = [f"none above {' and '.join(at[1:])}"]
+    while_sustained = f"then {', '.join(at)}" if at else ""
     first = f"{what} without pause, {cold} cold, {hot} sustained ({share}){together}"
     return ", ".join(filter(None, (first, steady, while_sustained)))
 
@@ -434,7 +435,8 @@ def _ecc(facts: Facts, text: str) -> str:
 def _answers(facts: Facts, text: str) -> str:
     if not facts.get("differing"):
         others = "" if facts["alone"] else ", also to those of the other GPUs"
-        return f"{facts['checked']:.0f} seeded results, each equal to the first one bit for bit{others}"
+        cost = f", in {numbers.duration(facts['seconds'])} of all trials" if facts["seconds"] else ""
+        return f"{facts['checked']:.0f} seeded results, each equal to the first one bit for bit{others}{cost}"
     at = [
         f"{facts[name]:,.0f}{numbers.SPACE}{unit}"
         for name, unit in (("mhz", "MHz"), ("temperature_c", "°C"))

@@ -15,6 +15,7 @@ from tests.builders import VariantSpeed, four_gpu_run, gpu_run, manifest, trial,
 from tests.builders_telemetry import SECOND_NS, GpuLoad
 from workloads.protocol import (
     ANSWERS_CHECKED,
+    ANSWERS_S,
     BASELINE,
     MACHINE,
     PEER_ACCESS,
@@ -233,12 +234,13 @@ def answering_run(values: Mapping[str, Sequence[tuple[float, int]]]) -> Run:
             for s, value in seen
         )
         checked = Metric(variant=SOAK, name=ANSWERS_CHECKED, value=61.0)
+        cost = Metric(variant=SOAK, name=ANSWERS_S, value=0.61)
         series = tuple(
             replace(each, device=device) if each.device == "gpu0" else each for each in soak.telemetry
         )
         trials.append(
             replace(soak, id=f"machine.{device}.soak", device=device, answers=found,
-                    metrics=(*soak.metrics, checked), telemetry=series)
+                    metrics=(*soak.metrics, checked, cost), telemetry=series)
         )  # fmt: skip
     gpus = tuple(replace(gpu, index=number, uuid=f"{gpu.uuid}{number}") for number in range(len(values)))
     return replace(

@@ -11,7 +11,7 @@ import numpy as np
 from harness.model.device import gpu_names, of_gpus
 from harness.model.platform import Check, HealthItem, Level
 from harness.model.run import Answer, Run, Trial
-from workloads.protocol import ANSWERS_CHECKED
+from workloads.protocol import ANSWERS_CHECKED, ANSWERS_S
 
 # What a difference is recorded with.
 _READINGS = {"sm_clock_mhz": "mhz", "temperature_c": "temperature_c"}
@@ -28,17 +28,21 @@ def answer_items(run: Run) -> tuple[HealthItem, ...]:
     """Return a check of each GPU whose results were compared.
 
     It fails if a result differs from the GPU's first one of its kind, or its first one from that of most GPUs of its
-    model; of two GPUs that differ, both fail, because either may be wrong. The facts are of the first difference:
-    `mhz` and `temperature_c`, `s` after the trial began; `of_others` is 1 if it is one between GPUs.
+    model; of two GPUs that differ, both fail, because either may be wrong. The facts are how many results were
+    `checked`, the `seconds` that took, whether the GPU was `alone`; and of the first difference `mhz` and
+    `temperature_c`, `s` after the trial began, and `of_others`, 1 if it is one between GPUs.
     """
     models = {of_gpus(position): gpu.name for position, gpu in enumerate(run.manifest.gpus)}
     seen: dict[str, dict[_Key, list[_Seen]]] = {}
     checked: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()  # of whole numbers of milliseconds
     for trial in run.trials:
         devices = gpu_names(trial.device)
         for metric in trial.metrics:
             if metric.name == ANSWERS_CHECKED:
                 checked.update({device: int(metric.value) // len(devices) for device in devices})
+            elif metric.name == ANSWERS_S:
+                seconds.update({device: round(1000 * metric.value) for device in devices})
         for each in trial.answers:
             if 0 <= each.gpu < len(devices):
                 device = devices[each.gpu]
@@ -46,7 +50,16 @@ def answer_items(run: Run) -> tuple[HealthItem, ...]:
                 seen.setdefault(device, {}).setdefault(key, []).append(_Seen(each, trial))
     usual = _usual(seen)
     return tuple(
-        _item(device, keys, usual, checked[device], alone=len(seen) < 2)
+        _item(
+            device,
+            keys,
+            usual,
+            {
+                "checked": float(checked[device]),
+                "seconds": seconds[device] / 1000,
+                "alone": float(len(seen) < 2),
+            },
+        )
         for device, keys in sorted(seen.items())
     )
 
@@ -68,11 +81,8 @@ def _item(
     device: str,
     keys: Mapping[_Key, list[_Seen]],
     usual: Mapping[_Key, int | None],
-    checked: int,
-    *,
-    alone: bool,
+    facts: dict[str, float],
 ) -> HealthItem:
-    facts = {"checked": float(checked), "alone": float(alone)}
     differing = sorted(_differing(keys, usual), key=lambda each: each[0].answer.t_ns)
     if not differing:
         return HealthItem(device=device, check=Check.ANSWERS, level=Level.OK, facts=facts)
