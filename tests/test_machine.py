@@ -14,7 +14,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.capabilities import data_sheet
 from harness.analysis.extract import extract
-from harness.analysis.quantities import values
+from harness.analysis.quantities import planned_names, values
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
 from harness.cli.shared_options import _PARSERS
@@ -129,6 +129,9 @@ def test_copies_of_each_pair_are_a_matrix_beside_the_topology():
     assert "peer" not in able(analysis, "gpu0+gpu1"), "a pair is no group"
     named = {each.device: each.estimate.median for each in values(analysis) if each.name == "peer"}
     assert len(named) == 12 and named["gpu3+gpu0"] == 3.8e11
+    planned = planned_names(machine_trials(("gpu1+gpu0",), SMOKE))
+    assert set(planned["peer"]) == {"gpu0+gpu1", "gpu1+gpu0"}
+    assert planned["capability.all-reduce:16"] == ("gpu1+gpu0",)
     assert not {"peer"} & {each.name for each in values(analysis, kept=True)}
 
 

@@ -29,6 +29,7 @@ from tests.builders import small_workload
 from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.folders import write_files
+from tests.nvml_standin import UUID, standin
 from workloads.protocol import (
     BASELINE,
     FIXES,
@@ -42,6 +43,8 @@ from workloads.protocol import (
     Script,
     measures_speed,
 )
+
+__all__ = ["standin"]
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
@@ -394,3 +397,12 @@ def test_files_that_vanish_while_a_folder_is_hashed_do_not_count(
     found = (tmp_path / "gone.tmp", tmp_path / "train.py")
     monkeypatch.setattr(catalogue, "_files", lambda folder: iter(found))
     assert folder_sha256(tmp_path) == expected
+
+
+def test_a_run_of_nothing_but_what_does_not_apply_says_why(standin) -> None:
+    standin.load(f"gpu 0 {UUID} -1\ngpu 1 {UUID.replace('1', '2')} -1\n")
+    options = Options(device="gpu0+gpu1", gpus="all", variants="tuned")
+    with pytest.raises(UsageError, match="inference uses one device"):
+        resolve(replace(options, workloads=("resnet50-infer",)))
+    (remark,) = resolve(replace(options, workloads=("gpt2", "cifar10-mlp"))).remarks
+    assert "cifar10-mlp" in remark and "gpt2" not in remark

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from harness.analysis.capabilities import unit_of
 from harness.model.analysis import Analysis, Estimate, Key, RatioKind, Summary, Value
-from harness.model.device import gpu_names, positions
+from harness.model.device import gpu_names, of_gpus, positions
 from harness.model.platform import HOST, HealthItem, Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
@@ -25,6 +25,7 @@ from workloads.protocol import (
     SOAK,
     TUNED,
     measures_speed,
+    peers_of,
 )
 
 # The words of `health`, as the numbers that it is compared by.
@@ -59,6 +60,7 @@ class Quantity(NamedTuple):
         exact: whether a single reading is final.
         everywhere: whether a limit applies to all devices, not to GPUs before CPUs.
         kept: whether `--write-limits` and files of known machines have it.
+        devices: yields the devices that the values of a planned trial are of.
     """
 
     pattern: str
@@ -72,6 +74,7 @@ class Quantity(NamedTuple):
     exact: bool = False
     everywhere: bool = False
     kept: bool = False
+    devices: Callable[[PlannedTrial], Iterator[str]] = lambda trial: iter([trial.device])
 
     def names(self, name: str) -> Mapping[str, str] | None:
         """Return what the words in capitals stand for in a name; None if it does not follow the pattern."""
@@ -100,6 +103,12 @@ def _peers(analysis: Analysis) -> Named:
     for each in analysis.pairs:
         if HOST not in (each.source, each.target):
             yield "peer", f"{each.source}+{each.target}", each.value
+
+
+def _planned_pairs(trial: PlannedTrial) -> Iterator[str]:
+    for variant in trial.variants:
+        if variant.startswith(PEER_PREFIX):
+            yield of_gpus(*(trial.gpus[number] for number in peers_of(variant)))
 
 
 def _planned_peers(trial: PlannedTrial) -> Iterator[str]:
@@ -206,6 +215,7 @@ QUANTITIES = (
     Quantity(
         "peer", _always("B/s"), "copies from one GPU to another, of each pair in both directions",
         "--machine, the default, and --device gpu0+gpu1 or scaling", "peer >= 200 GB/s", _peers, _planned_peers,
+        devices=_planned_pairs,
     ),
     Quantity(
         "WORKLOAD.VARIANT", _always("samples/s", "requests/s"),
@@ -267,7 +277,7 @@ def planned_names(trials: Iterable[PlannedTrial]) -> Mapping[str, tuple[str, ...
     for trial in trials:
         for each in QUANTITIES:
             for name in each.planned(trial):
-                result.setdefault(name, {})[trial.device] = None
+                result.setdefault(name, {}).update(dict.fromkeys(each.devices(trial)))
     return {name: tuple(devices) for name, devices in result.items()}
 
 

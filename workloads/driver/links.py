@@ -136,12 +136,14 @@ def all_reduce(names: Sequence[str], size: int, sums: int = 0) -> Work:
         )
         return result[1:]
 
-    def on_one(part: tf.Tensor, token: tf.Variable) -> tf.Tensor:
-        return repeated(lambda each: [summed(each[0], token)], [part])[0][0]
+    def compiled(token: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:
+        @tf.function(jit_compile=True, autograph=False)
+        def on_one(part: tf.Tensor) -> tf.Tensor:
+            return repeated(lambda each: [summed(each[0], token)], [part])[0][0]
 
-    programs = [
-        tf.function(partial(on_one, token=token), jit_compile=True, autograph=False) for token in tokens
-    ]
+        return on_one
+
+    programs = list(map(compiled, tokens))
 
     def on_all(values: list[tf.Tensor]) -> list[tf.Tensor]:
         results = []
