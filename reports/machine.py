@@ -9,12 +9,19 @@ from statistics import geometric_mean
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
 from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, Pair, PeakUse, Standing
-from harness.model.device import positions
+from harness.model.device import is_gpu, positions
 from harness.model.platform import HOST, NVLINK, Check, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
 from reports.text import device_name, devices_of, variant_name
-from workloads.protocol import ALL_REDUCE, ALL_REDUCE_PREFIX, ALL_REDUCE_SIZES, CORE_SUFFIX, number_of
+from workloads.protocol import (
+    ALL_REDUCE,
+    ALL_REDUCE_PREFIX,
+    ALL_REDUCE_SIZES,
+    CORE_SUFFIX,
+    NODE_PREFIX,
+    number_of,
+)
 
 
 def verdict(analysis: Analysis) -> tuple[str, str]:
@@ -191,6 +198,8 @@ def load(one: Capability) -> str:
 
 def capability_name(name: str) -> str:
     """Return the name of a capability."""
+    if name.startswith(NODE_PREFIX):
+        return f"host to GPU, pinned, NUMA node {name.removeprefix(NODE_PREFIX)}"
     if name in ALL_REDUCE_SIZES:
         return f"all-reduce, {_sum_size(name)}"
     kind, core, _ = name.partition(CORE_SUFFIX)
@@ -303,7 +312,7 @@ def all_reduce_line(measured: Sequence[Capability]) -> str:
 
 
 def _between(analysis: Analysis) -> list[Pair]:
-    return [each for each in analysis.pairs if HOST not in (each.source, each.target)]
+    return [each for each in analysis.pairs if is_gpu(each.source) and is_gpu(each.target)]
 
 
 def odd_pairs(analysis: Analysis) -> str:
@@ -355,6 +364,7 @@ def matrix(analysis: Analysis) -> Matrix | None:
     found = {(each.source, each.target): each for each in analysis.pairs}
     gpus = sorted({each.source for each in _between(analysis)}, key=positions)
     names = [*([HOST] if any(HOST in pair for pair in found) else []), *gpus]
+    nodes = dict.fromkeys(each.source for each in analysis.pairs if each.source not in names)
 
     def cell(source: str, target: str) -> tuple[str, bool]:
         each = found.get((source, target))
@@ -362,7 +372,9 @@ def matrix(analysis: Analysis) -> Matrix | None:
 
     return Matrix(
         header=("GB/s from, to", *(f"n:{device(name)}" for name in names)),
-        rows=tuple((device(source), tuple(cell(source, target) for target in names)) for source in names),
+        rows=tuple(
+            (device(source), tuple(cell(source, target) for target in names)) for source in (*nodes, *names)
+        ),
     )
 
 

@@ -19,7 +19,6 @@ from harness.model.analysis import (
     SweepPoint,
 )
 from harness.model.device import is_gpu, positions
-from harness.model.platform import HOST
 from harness.wording import point_words, scalar_word
 from reports import machine, numbers
 from reports.charts import (
@@ -432,7 +431,8 @@ def all_reduce_figure(analysis: Analysis) -> Figure | None:
     """Draw the bus bandwidth of the all-reduce by size, beside copies of the slowest pair; None without sizes."""
     panels, table = [], []
     slowest = min(
-        (each.value.median for each in analysis.pairs if HOST not in (each.source, each.target)), default=0.0
+        (each.value.median for each in analysis.pairs if is_gpu(each.source) and is_gpu(each.target)),
+        default=0.0,
     )
     for device, measured in machine.all_reduces(analysis).items():
         name = device_name(device)

@@ -35,7 +35,7 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import LOCK_ENV, default_path, measuring
 from reports import compare_page, machine, messages
 from reports.exports import render_csv
-from reports.page import figures_of, render_markdown
+from reports.page import figures_of, render_html, render_markdown
 from tests import builders, special_runs
 from tests.conftest import ROOT
 from tests.fakes import FakeEngine, Script
@@ -48,6 +48,7 @@ from workloads.protocol import (
     GROUP_CAPABILITIES,
     MACHINE,
     PROBES,
+    RATE,
     SOAK,
     Spec,
     peer,
@@ -103,6 +104,9 @@ def test_devices_alone_and_groups_together_are_planned():
     planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
     assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
     assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]
+    two_nodes = machine_trials(("cpu", "gpu0"), SMOKE, ("0", "1"))
+    assert two_nodes[1].variants == (*GPU_CAPABILITIES, "to-device-pinned:0", "to-device-pinned:1")
+    assert machine_trials(("gpu0",), SMOKE, ("0",))[0].variants == GPU_CAPABILITIES
     spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
     assert (spec.soak_s, spec.windows) == (600.0, 600)
 
@@ -135,6 +139,25 @@ def test_copies_of_each_pair_are_a_matrix_beside_the_topology():
     assert not {"peer"} & {each.name for each in values(analysis, kept=True)}
 
 
+def test_memory_of_each_numa_node_is_a_row_of_the_matrix_and_never_odd():
+    run = special_runs.several_gpus_run(NVLINKS)
+    nodes = [
+        Metric(variant=f"to-device-pinned:{node}", name=RATE, value=5e10 / (1 + node)) for node in (0, 1)
+    ]
+    trials = [
+        replace(each, metrics=(*each.metrics, *nodes)) if each.id.startswith("machine.gpu") else each
+        for each in run.trials
+    ]
+    analysis = analyse(replace(run, trials=tuple(trials)))
+    whole = machine.matrix(analysis)
+    assert whole is not None and [name for name, _ in whole.rows[:3]] == [
+        "host, NUMA node 0",
+        "host, NUMA node 1",
+        "host",
+    ]
+    assert not any(each.odd for each in analysis.pairs)
+
+
 def test_a_slow_link_is_marked_and_said_with_the_gpu_that_all_slow_pairs_share():
     copies = [[1.4e10 if 2 in (a, b) else 5.7e10 for b in range(4)] for a in range(4)]
     analysis = analyse(special_runs.several_gpus_run(copies))
@@ -151,6 +174,13 @@ def test_a_slow_link_is_marked_and_said_with_the_gpu_that_all_slow_pairs_share()
     hidden = analyse(special_runs.several_gpus_run(NVLINKS, link=""))
     assert "does not report" in machine.copies_line(hidden)
     assert "faster than their PCIe" in machine.copies_line(hidden)
+
+
+@pytest.mark.slow
+def test_the_page_marks_slow_pairs_in_the_matrix():
+    copies = [[1.4e10 if 2 in (a, b) else 5.7e10 for b in range(4)] for a in range(4)]
+    page = render_html(analyse(special_runs.several_gpus_run(copies)), code="")
+    assert page.count('<strong class="bad"') == 6 and "figure-all-reduce" in page
 
 
 def test_the_all_reduce_is_a_curve_by_size():

@@ -91,6 +91,8 @@ COPIES = ("to-device", "to-device-pinned", "from-device", "from-device-pinned")
 SOAK, WORK = "soak", "work"
 CORE_SUFFIX = "-core"  # on one core
 GPU_CAPABILITIES = (*PRECISIONS, "memory", *COPIES, "launch")
+# Copies from pinned memory of one NUMA node, whose number follows.
+NODE_PREFIX = "to-device-pinned:"
 # Sums over all GPUs by the MiB of each; those of 256 MiB, which other programs report too, have no number.
 ALL_REDUCE, ALL_REDUCE_PREFIX = "all-reduce", "all-reduce:"
 GROUP_CAPABILITIES = (ALL_REDUCE,)

@@ -12,12 +12,14 @@ from harness.model.analysis import Capability, Pair
 from harness.model.device import gpu_names, of_gpus, positions
 from harness.model.platform import HOST, Gpu, Health, link_to
 from harness.model.run import Manifest, Run
-from workloads.protocol import MACHINE, PEER_ACCESS, PEER_PREFIX, RATE, peers_of
+from workloads.protocol import MACHINE, NODE_PREFIX, PEER_ACCESS, PEER_PREFIX, RATE, peers_of
 
 # A pair at this share of the others, or less, is odd. Equal links of one machine differ by a few per cent; a broken
 # one by much more: 14 instead of 57 GB/s in NVIDIA/nvbandwidth issue 6.
 ODD_SHARE = 0.9
 _COPIES = {"to-device-pinned": True, "from-device-pinned": False}
+# Where the memory of the host is, if it was copied from one NUMA node.
+NODE = f"{HOST}, NUMA node "
 
 
 def pairs(run: Run, capabilities: Sequence[Capability]) -> tuple[Pair, ...]:
@@ -30,6 +32,11 @@ def pairs(run: Run, capabilities: Sequence[Capability]) -> tuple[Pair, ...]:
         if _COPIES[each.name]
         else Pair(source=each.device, target=HOST, value=each.value)
         for each in own
+    ]
+    host += [
+        Pair(source=f"{NODE}{each.name.removeprefix(NODE_PREFIX)}", target=each.device, value=each.value)
+        for each in capabilities
+        if each.name.startswith(NODE_PREFIX) and each.device in gpus
     ]
     found = [*between, *host]
     return tuple(_compared(each, found, run.manifest) for each in found)
@@ -63,7 +70,9 @@ def _between(run: Run) -> Iterator[Pair]:
 def _compared(pair: Pair, found: Sequence[Pair], manifest: Manifest) -> Pair:
     kinds = _kinds(pair, manifest)
     others = [each.value.median for each in found if each is not pair and _kinds(each, manifest) == kinds]
-    ratio = pair.value.median / median(others) if others else None
+    # Another NUMA node may be slower by design.
+    compares = others and not pair.source.startswith(NODE)
+    ratio = pair.value.median / median(others) if compares else None
     return replace(pair, ratio=ratio, odd=ratio is not None and ratio <= ODD_SHARE)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from harness.analysis.capabilities import unit_of
 from harness.model.analysis import Analysis, Estimate, Key, RatioKind, Summary, Value
-from harness.model.device import gpu_names, of_gpus, positions
-from harness.model.platform import HOST, HealthItem, Level
+from harness.model.device import gpu_names, is_gpu, of_gpus, positions
+from harness.model.platform import HealthItem, Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
     ALL_REDUCE_SIZES,
@@ -101,7 +101,7 @@ def _planned_capabilities(trial: PlannedTrial) -> Iterator[str]:
 
 def _peers(analysis: Analysis) -> Named:
     for each in analysis.pairs:
-        if HOST not in (each.source, each.target):
+        if is_gpu(each.source) and is_gpu(each.target):
             yield "peer", f"{each.source}+{each.target}", each.value
 
 

@@ -498,7 +498,7 @@ class Pair:
     """How fast the memory of one GPU, or of the host, is copied to another's.
 
     Attributes:
-        source, target: a GPU such as "gpu0", or HOST, whose memory is pinned.
+        source, target: a GPU such as "gpu0"; or HOST, or as a source one of its NUMA nodes, whose memory is pinned.
         value: bytes/s.
         direct: whether the target reads the source without the host; None if unknown, and for the host.
         link: what NVML says connects both, such as "NVLink"; "" if it says nothing.

@@ -23,6 +23,7 @@ from workloads.protocol import (
     GROUP_CAPABILITIES,
     INPUT_ONLY,
     MACHINE,
+    NODE_PREFIX,
     OPTIMIZATION_PREFIX,
     SOAK,
     TENSORFLOW,
@@ -138,11 +139,18 @@ def with_cpu_to_compare(
     )
 
 
-def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
-    """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together."""
+def machine_trials(
+    devices: Sequence[str], profile: Profile, nodes: Sequence[str] = ()
+) -> tuple[PlannedTrial, ...]:
+    """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together.
+
+    Args:
+        nodes: NUMA nodes of the CPUs in use, from each of which memory is copied to each GPU if there are several.
+    """
+    of_gpu = (*GPU_CAPABILITIES, *(f"{NODE_PREFIX}{node}" for node in nodes if len(nodes) > 1))
     groups = {device: _group_variants(device, known) for device, known in _known_pairs(devices).items()}
     capabilities = {
-        device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
+        device: of_gpu if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
     }
     return tuple(
         PlannedTrial(

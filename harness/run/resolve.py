@@ -44,6 +44,7 @@ from harness.secrets import (
     variable_of,
 )
 from harness.system.gpus import discover, select_gpus
+from harness.system.machine import numa_nodes
 from harness.wording import counted
 from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
 
@@ -161,8 +162,9 @@ def _planned(
     if gpus and options.device == "auto" and everything:
         planned = with_cpu_to_compare(planned, workloads)
     if options.machine and options.analysis and everything and _tensorflow(entries):
+        measured = machine_trials(devices, profile, numa_nodes(options.cpus))
         # The machine first, so that each round of trials begins alike.
-        planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
+        planned = tuple(sorted((*measured, *planned), key=lambda trial: trial.index))
     if options.soak_s and not _tensorflow(entries):
         raise UsageError(
             "With these workloads, --soak would have no effect: TensorFlow saturates devices, and none uses it.",

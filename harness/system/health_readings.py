@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pynvml
 
-from harness.model.device import cpu_numbers, of_gpus
+from harness.model.device import of_gpus
 from harness.model.platform import HOST, NVLINK, Gpu, Health, State, Xid, link_to
 from harness.paths import nearest_existing
-from harness.system.machine import cpu_governor, huge_pages, text
+from harness.system.machine import cpu_governor, huge_pages, numa_nodes, text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
 from harness.telemetry.nvml import XidEvents
 
@@ -174,11 +174,6 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     nearest = nearest_existing(data)
     disk = shutil.disk_usage(nearest)
     mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
-    used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
-    nodes = {
-        path.parent.name.removeprefix("node"): cpu_numbers(text(path))
-        for path in Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
-    }
     errors = [text(path) for path in Path("/sys/devices/system/edac/mc").glob("mc*/ue_count")]
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
@@ -186,7 +181,7 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
         "swapped_bytes": float(swap.sin + swap.sout),
         "governor": cpu_governor() or None,
         "huge_pages": huge_pages(),
-        "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
+        "numa_nodes": ",".join(numa_nodes(cpus)) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
         "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
         "disk_free_share": 1 - disk.used / max(1, disk.total),

@@ -165,13 +165,23 @@ def test_threads_return_to_all_cpus(warm):
 import os
 from pathlib import Path
 from threading import Event, Thread
-from workloads.driver.capability import one_core
+from workloads.driver.capability import numa_node, one_core
+from workloads.driver.links import UnavailableError
 end, cpus = Event(), os.sched_getaffinity(0)
 with one_core():
     assert len(os.sched_getaffinity(0)) == 1
     Thread(target=end.wait).start()
 assert all(os.sched_getaffinity(int(path.name)) == cpus for path in Path("/proc/self/task").iterdir())
 end.set()
+try:
+    with numa_node(4711):
+        raise AssertionError
+except UnavailableError as error:
+    assert "4711" in str(error)
+if Path("/sys/devices/system/node/node0").exists():
+    with numa_node(0):
+        assert os.sched_getaffinity(0) <= cpus
+    assert os.sched_getaffinity(0) == cpus
 """
     status, log = warm("code", code)
     assert status == 0, log

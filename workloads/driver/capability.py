@@ -32,6 +32,7 @@ from workloads.protocol import (
     ALL_REDUCE_PREFIX,
     COPIES,
     CORE_SUFFIX,
+    NODE_PREFIX,
     PEER_ACCESS,
     PEER_PREFIX,
     PRECISION,
@@ -305,6 +306,27 @@ def one_core() -> Iterator[None]:
         _confine(everywhere)
 
 
+@contextmanager
+def numa_node(number: int) -> Iterator[None]:
+    """Confine this process to the CPUs of a NUMA node, on which the memory is that it allocates and touches.
+
+    Raises:
+        UnavailableError: none of them may be used here.
+    """
+    path = Path(f"/sys/devices/system/node/node{number}/cpulist")
+    spans = path.read_text(encoding="ascii").strip().split(",") if path.exists() else []
+    ends = [list(map(int, span.split("-"))) for span in spans if span]
+    everywhere = os.sched_getaffinity(0)
+    own = everywhere & {cpu for each in ends for cpu in range(each[0], each[-1] + 1)}
+    if not own:
+        raise UnavailableError(f"No CPU of NUMA node {number} may be used here.")
+    _confine(own)
+    try:
+        yield
+    finally:
+        _confine(everywhere)
+
+
 def _confine(cpus: set[int]) -> None:
     for path in Path("/proc/self/task").iterdir():
         with suppress(ProcessLookupError):
@@ -336,6 +358,9 @@ def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
         return rate(matrix(kind, names[0], seconds), seconds)
     if kind in COPIES:
         return rate(copy(kind), seconds)
+    if kind.startswith(NODE_PREFIX):
+        with numa_node(number_of(kind, NODE_PREFIX)):
+            return rate(copy(NODE_PREFIX.removesuffix(":")), seconds)
     works = {"memory": lambda: cpu_memory(threads), "jpeg": lambda: jpeg(threads)}
     if on_gpu:
         works = {"memory": lambda: gpu_memory(names[0]), "launch": lambda: launch(names[0])}
