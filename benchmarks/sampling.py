@@ -27,7 +27,7 @@ from benchmarks.tables import markdown
 from harness.engines import Container
 from harness.intervals import estimate
 from harness.model.platform import Gpu
-from harness.model.run import Options
+from harness.options import Options
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.events import read_log

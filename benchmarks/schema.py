@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from harness.analysis.quantities import QUANTITIES
 from harness.model.analysis import Analysis, Reading, Value
+from harness.options import Options
 from reports.exports import LEFT_OUT, RESULTS_VERSION
 
 FILE = Path(__file__).resolve().parents[1] / "docs/results.schema.json"
@@ -42,6 +43,9 @@ class Schema:
         origin, arguments = get_origin(kind), get_args(kind)
         if kind in _PLAIN:
             return dict(_PLAIN[kind])
+        if kind is Options:
+            # What the user gave, not a result: a new option changes no schema.
+            return {"type": "object", "description": "The options of tfbench bench; see its --help."}
         if origin is Annotated:
             return self.of(arguments[0])
         if origin is Literal:

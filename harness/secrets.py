@@ -82,8 +82,8 @@ def without_secrets(text: str) -> str:
 
 def without(text: str, hidden: Iterable[str]) -> str:
     """Replace each of some texts, however it is quoted."""
-    for each in forms(tuple(hidden)):
-        text = text.replace(each, HIDDEN)
+    for form in forms(tuple(hidden)):
+        text = text.replace(form, HIDDEN)
     return text
 
 

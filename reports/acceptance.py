@@ -25,7 +25,7 @@ def sentence(results: Sequence[LimitResult]) -> str:
     """Return the first screen's sentence: "Accepted: 14 of 14 limits."; "" without limits."""
     if not results:
         return ""
-    outcomes = [each.outcome for each in results]
+    outcomes = [result.outcome for result in results]
     met = f"{outcomes.count(LimitOutcome.MET)} of {counted(len(results), 'limit')}"
     if LimitOutcome.MISSED in outcomes:
         return f"Missed: {_listed(results, LimitOutcome.MISSED)}. Met: {met}."
@@ -38,15 +38,15 @@ def sentence(results: Sequence[LimitResult]) -> str:
 
 def level(results: Sequence[LimitResult]) -> str:
     """Return "good", "notice" or "alert"."""
-    found = {each.outcome for each in results}
-    return next((LEVELS[each] for each in LimitOutcome if each in found), "good")
+    found = {result.outcome for result in results}
+    return next((LEVELS[outcome] for outcome in LimitOutcome if outcome in found), "good")
 
 
 def _listed(results: Sequence[LimitResult], outcome: LimitOutcome) -> str:
     found = [
-        f"{subject(each.limit, check)}: {short(each.limit, check)}" if check.value else each.limit.name
-        for each in results
-        for check in each.checks
+        f"{subject(result.limit, check)}: {short(result.limit, check)}" if check.value else result.limit.name
+        for result in results
+        for check in result.checks
         if check.outcome is outcome
     ]
     more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -62,9 +62,9 @@ def subject(limit: Limit, check: LimitCheck) -> str:
 def name(limit: Limit) -> str:
     """Return a limit's quantity in words: capabilities by their names, others as in the file."""
     words = [
-        machine.capability_name(each.removeprefix("capability.")) if each.startswith("capability.") else each
-        for each in (limit.name, limit.over)
-        if each
+        machine.capability_name(name.removeprefix("capability.")) if name.startswith("capability.") else name
+        for name in (limit.name, limit.over)
+        if name
     ]
     return " / ".join(words)
 
@@ -73,7 +73,7 @@ def short(limit: Limit, check: LimitCheck) -> str:
     """Return value and bound: "31 of 54 GB/s"; for what may not be above it "40 ms, at most 30 ms"."""
     if check.value is None:
         return "not measured"
-    value, bound = (quantity(each, check.value.unit) for each in (check.value.median, limit.bound))
+    value, bound = (quantity(amount, check.value.unit) for amount in (check.value.median, limit.bound))
     if check.value.unit == "level":
         return f"{value}, not {bound}" if check.outcome is LimitOutcome.MISSED else value
     if limit.at_most:
@@ -113,8 +113,8 @@ def _ends(value: Estimate) -> str:
 def action(limit: Limit, check: LimitCheck) -> str:
     """Return what to do about a limit that is not met; "" for one that is."""
     if check.outcome is LimitOutcome.NOT_MEASURED:
-        quantities = (quantity_of(each) for each in (limit.name, limit.over) if each)
-        needs = dict.fromkeys(each.needs for each in quantities if each)
+        quantities = (quantity_of(name) for name in (limit.name, limit.over) if name)
+        needs = dict.fromkeys(quantity.needs for quantity in quantities if quantity)
         return f"a run that measures it needs {' and '.join(needs)}"
     if check.outcome is LimitOutcome.UNDECIDED:
         if check.more is None:
@@ -157,14 +157,14 @@ def summary(results: Sequence[LimitResult]) -> Iterator[tuple[str, str]]:
 
 def named(analysis: Analysis) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, device, value and interval of every number that a limit may be about."""
-    for each in values(analysis):
-        estimate = each.estimate
+    for value in values(analysis):
+        estimate = value.estimate
         ends = _ends(estimate) if estimate.n > 1 else numbers.MISSING
-        yield each.name, machine.device(each.device), quantity(estimate.median, estimate.unit), ends
+        yield value.name, machine.device(value.device), quantity(estimate.median, estimate.unit), ends
 
 
 def rows(results: Sequence[LimitResult]) -> Iterator[tuple[LimitResult, LimitCheck]]:
     """Yield each limit with each device, the worst outcomes first."""
-    pairs = [(each, check) for each in results for check in each.checks]
+    pairs = [(result, check) for result in results for check in result.checks]
     order = list(LimitOutcome)
     yield from sorted(pairs, key=lambda pair: order.index(pair[1].outcome))

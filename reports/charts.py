@@ -85,8 +85,8 @@ def stacked(panels: Sequence[Panel], *, labels_px: int, spacing: int, **rest: An
     # Altair's own layering and concatenation duplicate and rename marks.
     context: dict[str, Any] = {"top_level": False, "datasets": {}}
     specs = [
-        {**each, "layer": [layer.to_dict(validate=False, context=context) for layer in each["layer"]]}
-        for each in panels
+        {**panel, "layer": [layer.to_dict(validate=False, context=context) for layer in panel["layer"]]}
+        for panel in panels
     ]
     whole = {"vconcat": specs, "datasets": context["datasets"], "bounds": "flush", "spacing": spacing}
     return {**whole, "config": {**CONFIG, "title": {**CONFIG["title"], "dx": -labels_px}}, **rest}
@@ -192,7 +192,7 @@ def dot_plot(
 
 def _width_px(texts: Iterable[str]) -> int:
     """Return a width that fits each of some texts, up to half of a printed page."""
-    widths = (sum(_CAPITAL_PX if each.isupper() else _LETTER_PX for each in text) for text in texts)
+    widths = (sum(_CAPITAL_PX if letter.isupper() else _LETTER_PX for letter in text) for text in texts)
     return min(10 + round(max(widths, default=0)), PRINT_WIDTH_PX // 2)
 
 
@@ -224,7 +224,7 @@ def still(figure: Figure) -> Markup:
     width = PRINT_WIDTH_PX - figure.reserve_px
     # Texts on the right may be wider in the reader's font than in the one that is measured here.
     padding = {**CONFIG["padding"], "right": 20}
-    panels = [{**each, "width": width} for each in figure.spec["vconcat"]]
+    panels = [{**panel, "width": width} for panel in figure.spec["vconcat"]]
     sized = {**figure.spec, "vconcat": panels, "padding": padding}
     svg = harmless(vl_convert.vegalite_to_svg(sized, allowed_base_urls=[]))
     return Markup(_PATH.sub(lambda path: _DIGITS.sub(r"\1", path.group()), svg))  # noqa: S704 - Vega escapes text

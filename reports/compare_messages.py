@@ -30,14 +30,14 @@ MARKS: Mapping[Outcome, str] = {
 }
 
 
-def subject(versus: Versus, each: Result | Speed) -> str:
+def subject(versus: Versus, result: Result | Speed) -> str:
     """Return the name of a workload, device and variant."""
-    return f"{each.workload}, {device_in(versus, each.device)}, {variant_name(each.variant)}"
+    return f"{result.workload}, {device_in(versus, result.device)}, {variant_name(result.variant)}"
 
 
 def device_in(versus: Versus, device: str) -> str:
     """Return a device's name; "GPU" if it is the only one in all runs."""
-    return device_names(each.device for each in versus.results).get(device, device)
+    return device_names(result.device for result in versus.results).get(device, device)
 
 
 def reference_name(versus: Versus) -> str:
@@ -65,7 +65,7 @@ def headline(versus: Versus) -> str:
 
 
 def _ranking(versus: Versus) -> str:
-    fastest = next((each for each in versus.standings if each.run != versus.reference), None)
+    fastest = next((standing for standing in versus.standings if standing.run != versus.reference), None)
     if fastest is None:
         return ""
     label, score = versus.runs[fastest.run].label, numbers.ratio_estimate(fastest.score)
@@ -77,7 +77,7 @@ def _ranking(versus: Versus) -> str:
 
 
 def _outcomes(versus: Versus) -> str:
-    compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    compared = [(result, result.ratio) for result in versus.results if result.ratio is not None]
     if not compared:
         return "No workload was measured in more than one run."
     parts = []
@@ -105,9 +105,9 @@ def warnings(versus: Versus, gate: Gate | None) -> Iterator[str]:
         first, copy = versus.runs[original].label, versus.runs[run].label
         yield f"{copy} is the same recording as {first}, so their comparison shows nothing. Give another run."
     groups: dict[Section, list[str]] = {}
-    for each in versus.differences:
-        if not each.comparable:
-            groups.setdefault(each.section, []).append(each.field)
+    for difference in versus.differences:
+        if not difference.comparable:
+            groups.setdefault(difference.section, []).append(difference.field)
     for section, fields in groups.items():
         yield f"Not comparable: different {section.value} ({some(fields)})."
 
@@ -137,7 +137,7 @@ def missing(versus: Versus, gate: Gate | None) -> list[tuple[str, str]]:
 
 
 def _checked(versus: Versus) -> str:
-    return counted(sum(each.ratio is not None for each in versus.results), "speed")
+    return counted(sum(result.ratio is not None for result in versus.results), "speed")
 
 
 def notes(versus: Versus, gate: Gate | None) -> list[str]:
@@ -157,7 +157,7 @@ def notes(versus: Versus, gate: Gate | None) -> list[str]:
 
 def power(versus: Versus) -> str:
     """Return the smallest differences that the widths of the intervals let the runs show."""
-    ratios = [each.ratio for each in versus.results if each.ratio is not None and each.ratio.n > 1]
+    ratios = [result.ratio for result in versus.results if result.ratio is not None and result.ratio.n > 1]
     shown = [1 - math.sqrt(ratio.low / ratio.high) for ratio in ratios]
     typical, worst = numbers.percent(median(shown)), numbers.percent(max(shown))
     if typical == worst:

@@ -40,9 +40,9 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
     """Return the values that templates use in addition to filters."""
     shown = shown_runs(versus)
     columns = [versus.runs[run] for run in shown]
-    results = {(each.run, each.key): each for each in versus.results}
+    results = {(result.run, result.key): result for result in versus.results}
     pairs = ((key.workload, key.device) for run, key in results if run in shown)
-    scores = {each.run: each.score for each in versus.standings}
+    scores = {standing.run: standing.score for standing in versus.standings}
     return {
         "versus": versus,
         "gate": gate,
@@ -55,8 +55,12 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "notes": [*compare_messages.notes(versus, gate), *machine_notes(versus)],
         "labels": [run.label for run in columns],
         "machines": machine_rows(versus, shown),
-        "differences": [_difference(versus, each) for each in versus.differences if each.comparable],
-        "decisive": [_difference(versus, each) for each in versus.differences if not each.comparable],
+        "differences": [
+            _difference(versus, difference) for difference in versus.differences if difference.comparable
+        ],
+        "decisive": [
+            _difference(versus, difference) for difference in versus.differences if not difference.comparable
+        ],
         "caveats": _caveats(columns),
         "costed": [
             (run, speed)
@@ -76,15 +80,15 @@ def _limits(run: Extract) -> Iterator[tuple[tuple[str, str], str]]:
         yield where, limit(finding, find_by_key(run.step_times, Key(*where, BASELINE)))
 
 
-def _difference(versus: Versus, each: Difference) -> tuple[str, ...]:
+def _difference(versus: Versus, difference: Difference) -> tuple[str, ...]:
     """Return a field and its value in each run, or for many runs one text with the runs of each value."""
-    values = [short_digests(value) for value in each.values]
+    values = [short_digests(value) for value in difference.values]
     if len(versus.runs) > COLUMNS:
         holders: dict[str, list[str]] = {}
         for run, value in zip(versus.runs, values, strict=True):
             holders.setdefault(value, []).append(run.label)
         values = ["; ".join(f"{value} ({some(labels)})" for value, labels in holders.items())]
-    return (f"{each.section.value}: {each.field}", *values)
+    return (f"{difference.section.value}: {difference.field}", *values)
 
 
 def _caveats(runs: Sequence[Extract]) -> list[tuple[str, list[str]]]:
@@ -93,7 +97,7 @@ def _caveats(runs: Sequence[Extract]) -> list[tuple[str, list[str]]]:
     for run in runs:
         texts = [text for text, _ in caveat_lines(run.caveats, notes=False)]
         texts += [
-            f"{machine.device(each.device)}, {each.check}: {machine.health(each)}." for each in run.health
+            f"{machine.device(item.device)}, {item.check}: {machine.health(item)}." for item in run.health
         ]
         for text in texts:
             result.setdefault(text, []).append(run.label)
@@ -119,9 +123,9 @@ def shown_runs(versus: Versus) -> tuple[int, ...]:
     if len(versus.runs) <= COLUMNS:
         return tuple(range(len(versus.runs)))
     kinds = {versus.runs[versus.reference].machine: versus.reference}
-    for each in versus.standings:
-        kinds.setdefault(versus.runs[each.run].machine, each.run)
-    outliers = (each.run for each in versus.results if each.outcome in (Outcome.SLOWER, Outcome.FASTER))
+    for standing in versus.standings:
+        kinds.setdefault(versus.runs[standing.run].machine, standing.run)
+    outliers = (result.run for result in versus.results if result.outcome in (Outcome.SLOWER, Outcome.FASTER))
     often = (run for run, _ in Counter(outliers).most_common())
     return tuple(dict.fromkeys((*kinds.values(), *often)))[:COLUMNS]
 
@@ -134,7 +138,7 @@ def _heading(versus: Versus, workload: str, device: str) -> str:
 def _step_times(versus: Versus) -> charts.Figure | None:
     """Draw one bar per run for each workload, device and variant, with a common axis per panel."""
     panels = {}
-    for workload, device in dict.fromkeys((each.workload, each.device) for each in versus.results):
+    for workload, device in dict.fromkeys((result.workload, result.device) for result in versus.results):
         for variant in (BASELINE, TUNED):
             times = {
                 versus.runs[run].label: time
@@ -148,21 +152,21 @@ def _step_times(versus: Versus) -> charts.Figure | None:
 
 def _ratios(versus: Versus) -> charts.Figure | None:
     """Draw the ratios of more than COLUMNS runs, with one colour per kind of machine."""
-    compared = [(each, each.ratio) for each in versus.results if each.ratio is not None]
+    compared = [(result, result.ratio) for result in versus.results if result.ratio is not None]
     if not compared or len(versus.runs) <= COLUMNS:
         return None
-    machines = list(dict.fromkeys(versus.runs[each.run].machine for each, _ in compared))
+    machines = list(dict.fromkeys(versus.runs[result.run].machine for result, _ in compared))
     colours = {machine: charts.gpu_colour(index) for index, machine in enumerate(machines)}
     records = [
         {
-            "row": subject(versus, each),
+            "row": subject(versus, result),
             "value": ratio.median,
-            "name": f"{versus.runs[each.run].label} {MARKS[each.outcome]} {numbers.ratio_estimate(ratio)}",
+            "name": f"{versus.runs[result.run].label} {MARKS[result.outcome]} {numbers.ratio_estimate(ratio)}",
             "text": "",
-            "speed": numbers.speed(each.speed),
-            "colour": colours[versus.runs[each.run].machine],
+            "speed": numbers.speed(result.speed),
+            "colour": colours[versus.runs[result.run].machine],
         }
-        for each, ratio in compared
+        for result, ratio in compared
     ]
     keys = (charts.LegendKey(colour=colour, shape="dot", name=name) for name, colour in colours.items())
     return charts.dot_plot(
@@ -184,7 +188,7 @@ def machine_rows(versus: Versus, shown: Sequence[int]) -> list[tuple[str, ...]]:
     values = [_capabilities_of(versus.runs[run]) for run in shown]
     reference = _capabilities_of(versus.runs[versus.reference])
     rows = []
-    for device, name in dict.fromkeys(key for each in values for key in each):
+    for device, name in dict.fromkeys(key for value in values for key in value):
         cells = []
         for run, own in zip(shown, values, strict=True):
             found, base = own.get((device, name)), reference.get((device, name))
@@ -204,9 +208,9 @@ def machine_notes(versus: Versus) -> Iterator[str]:
         for device in dict.fromkeys(device for device, _ in own):
             ratios = [own[key][0] / reference[key][0] for key in own if key[0] == device and key in reference]
             speeds = [
-                each.ratio.median
-                for each in versus.results
-                if (each.run, each.device) == (number, device) and each.ratio
+                result.ratio.median
+                for result in versus.results
+                if (result.run, result.device) == (number, device) and result.ratio
             ]
             if ratios:
                 yield _machine_note(versus, run, device, geometric_mean(ratios), speeds)
@@ -225,7 +229,7 @@ def _machine_note(versus: Versus, run: Extract, device: str, able: float, speeds
 
 def _capabilities_of(run: Extract) -> Mapping[tuple[str, str], tuple[float, str]]:
     return {
-        (each.device, each.name): (each.value.median, each.value.unit)
-        for each in run.capabilities
-        if each.name in _COMPARED
+        (capability.device, capability.name): (capability.value.median, capability.value.unit)
+        for capability in run.capabilities
+        if capability.name in _COMPARED
     }

@@ -46,7 +46,7 @@ _MLPERF = (
 )
 
 # Of docs/results.schema.json: raised when a field is renamed or removed, or its meaning changes.
-RESULTS_VERSION = 3
+RESULTS_VERSION = 4
 # Large arrays of a trial, which stay in the run folder.
 LEFT_OUT = ("telemetry", "steps", "requests")
 # Name, labels and value of a gauge.
@@ -59,13 +59,13 @@ def render_github(analysis: Analysis) -> str:
     return _json(
         [
             {
-                "name": "/".join(each.key),
+                "name": "/".join(summary.key),
                 "unit": "samples/s",
-                "value": each.throughput.median,
-                "range": numbers.spread(each.throughput),
-                "extra": f"batch {each.batch_size}, trials {each.throughput.n}, run {run_id}",
+                "value": summary.throughput.median,
+                "range": numbers.spread(summary.throughput),
+                "extra": f"batch {summary.batch_size}, trials {summary.throughput.n}, run {run_id}",
             }
-            for each in analysis.summaries
+            for summary in analysis.summaries
         ]
     )
 
@@ -74,12 +74,12 @@ def render_bencher(analysis: Analysis) -> str:
     """Return speeds in samples/s and step times in ns in the Bencher Metric Format."""
     return _json(
         {
-            "/".join(each.key): {
-                "throughput": _bencher(each.throughput),
-                "latency": _bencher(each.step_time, 1e9),
-                **({"energy": _bencher(each.energy_j_per_sample)} if each.energy_j_per_sample else {}),
+            "/".join(summary.key): {
+                "throughput": _bencher(summary.throughput),
+                "latency": _bencher(summary.step_time, 1e9),
+                **({"energy": _bencher(summary.energy_j_per_sample)} if summary.energy_j_per_sample else {}),
             }
-            for each in analysis.summaries
+            for summary in analysis.summaries
         }
     )
 
@@ -111,7 +111,7 @@ def openmetrics_text(samples: Iterable[Sample]) -> str:
     families: dict[str, list[str]] = {}
     for name, labels, value in samples:
         families.setdefault(f"tfbench_{name}", []).append(f"tfbench_{name}{_labels(labels)} {value!r}")
-    lines = (line for name, each in families.items() for line in (f"# TYPE {name} gauge", *each))
+    lines = (line for name, samples in families.items() for line in (f"# TYPE {name} gauge", *samples))
     return "\n".join((*lines, "# EOF")) + "\n"
 
 
@@ -166,13 +166,13 @@ def _json(document: Any) -> str:
 
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
-    able = (dict(_capability_row(analysis, each)) for each in analysis.capabilities)
+    able = (dict(_capability_row(analysis, capability)) for capability in analysis.capabilities)
     return _written([*(dict(_summary_row(analysis, summary)) for summary in analysis.summaries), *able])
 
 
 def comparison_csv(versus: Versus) -> str:
     """Return all speeds of a comparison as CSV; unknown values are empty."""
-    return _written(dict(_result_row(versus, each)) for each in versus.results)
+    return _written(dict(_result_row(versus, result)) for result in versus.results)
 
 
 def _written(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -230,17 +230,17 @@ def _summary_row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, An
     yield "trial_ids", " ".join(summary.trial_ids)
 
 
-def _capability_row(analysis: Analysis, each: Capability) -> Iterator[tuple[str, Any]]:
+def _capability_row(analysis: Analysis, capability: Capability) -> Iterator[tuple[str, Any]]:
     yield from _run_cells(analysis)
-    yield from {"workload": MACHINE, "device": each.device, "variant": each.name}.items()
-    yield "trials", each.value.n
-    yield from _estimate("capability", each.value)
-    yield "capability_unit", each.value.unit
-    yield "data_sheet", each.sheet
-    standing = machine.standing_of(analysis, f"capability.{each.name}", each.device)
+    yield from {"workload": MACHINE, "device": capability.device, "variant": capability.name}.items()
+    yield "trials", capability.value.n
+    yield from _estimate("capability", capability.value)
+    yield "capability_unit", capability.value.unit
+    yield "data_sheet", capability.sheet
+    standing = machine.standing_of(analysis, f"capability.{capability.name}", capability.device)
     yield "share_of_kind", standing.ratio if standing else None
-    yield "sm_clock_mhz", each.mhz
-    yield "power_w", each.power_w
+    yield "sm_clock_mhz", capability.mhz
+    yield "power_w", capability.power_w
 
 
 def _run_cells(analysis: Analysis) -> Iterator[tuple[str, Any]]:
@@ -254,18 +254,18 @@ def _run_cells(analysis: Analysis) -> Iterator[tuple[str, Any]]:
     yield "commit", manifest.commit
 
 
-def _result_row(versus: Versus, each: Result) -> Iterator[tuple[str, Any]]:
-    run = versus.runs[each.run]
+def _result_row(versus: Versus, result: Result) -> Iterator[tuple[str, Any]]:
+    run = versus.runs[result.run]
     yield "run", run.label
     yield "run_id", run.run_id
     yield "created", run.created
     yield "machine", run.machine
-    yield from each.key._asdict().items()
-    yield "trials", each.speed.n
-    yield from _estimate("samples_per_s", each.speed)
-    yield from _estimate("ratio", each.ratio)
-    yield "outcome", each.outcome.value
-    yield "not_comparable", " ".join(each.not_comparable)
+    yield from result.key._asdict().items()
+    yield "trials", result.speed.n
+    yield from _estimate("samples_per_s", result.speed)
+    yield from _estimate("ratio", result.ratio)
+    yield "outcome", result.outcome.value
+    yield "not_comparable", " ".join(result.not_comparable)
     yield "reference", reference_name(versus)
 
 
@@ -297,9 +297,9 @@ def render_acceptance(analysis: Analysis) -> str:
 def render_junit(versus: Versus, gate: Gate) -> str:
     """Return a test case for each comparison: a regression fails, an undecided one is skipped."""
     suite = ET.Element("testsuite", name="tfbench compare", timestamp=versus.runs[versus.reference].created)
-    for each in versus.results:
-        if each.ratio is not None:
-            _add_result(suite, versus, gate, each)
+    for result in versus.results:
+        if result.ratio is not None:
+            _add_result(suite, versus, gate, result)
     for run, key in gate.missing:
         _add_case(suite, "failure", versus.runs[run].label, " ".join(key), "measured in the baseline only")
     for run in gate.copied:
@@ -323,18 +323,19 @@ def _junit_text(suite: ET.Element) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_result(suite: ET.Element, versus: Versus, gate: Gate, each: Result) -> None:
-    assert each.ratio is not None
-    limit, label = numbers.percent(versus.limit), versus.runs[each.run].label
-    text = f"{numbers.ratio_estimate(each.ratio)} of {compare_messages.reference_name(versus)}: {each.outcome.value}"
+def _add_result(suite: ET.Element, versus: Versus, gate: Gate, result: Result) -> None:
+    assert result.ratio is not None
+    limit, label = numbers.percent(versus.limit), versus.runs[result.run].label
+    ratio, reference = numbers.ratio_estimate(result.ratio), compare_messages.reference_name(versus)
+    text = f"{ratio} of {reference}: {result.outcome.value}"
     tag = ""
-    if each in gate.failed:
+    if result in gate.failed:
         tag, text = "failure", f"{text} by {limit} or more"
-    elif each.outcome is Outcome.UNKNOWN:
+    elif result.outcome is Outcome.UNKNOWN:
         tag, text = "skipped", f"{text}, which cannot show a difference"
-    elif each in gate.open or each.outcome is Outcome.UNDECIDED:
+    elif result in gate.open or result.outcome is Outcome.UNDECIDED:
         tag, text = "skipped", f"{text}; a difference of {limit} is neither shown nor excluded"
-    _add_case(suite, tag, label, compare_messages.subject(versus, each), text)
+    _add_case(suite, tag, label, compare_messages.subject(versus, result), text)
 
 
 def _add_case(suite: ET.Element, tag: str, label: str, name: str, text: str) -> None:
@@ -353,11 +354,11 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
 
     "values" has every number that has a name in docs/limits.md.
     """
-    bare = tuple(replace(each, telemetry={}) for each in analysis.summaries)
+    bare = tuple(replace(summary, telemetry={}) for summary in analysis.summaries)
     plain = _plain(replace(analysis, summaries=bare))
-    for summary, each in zip(plain["summaries"], analysis.summaries, strict=True):
+    for summary, measured in zip(plain["summaries"], analysis.summaries, strict=True):
         # JSON has no other names than text.
-        summary["telemetry"] = {".".join(reading): value for reading, value in each.telemetry.items()}
+        summary["telemetry"] = {".".join(reading): value for reading, value in measured.telemetry.items()}
     for trial in plain["run"]["trials"]:
         for name in LEFT_OUT:
             del trial[name]
@@ -376,5 +377,5 @@ def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, A
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON types, with null for arrays, NaN and infinity."""
-    other = msgspec.json.encode(value, enc_hook=lambda each: str(each) if isinstance(each, Path) else None)
+    other = msgspec.json.encode(value, enc_hook=lambda other: str(other) if isinstance(other, Path) else None)
     return msgspec.json.decode(other)

@@ -51,7 +51,7 @@ def environment(*, html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {each.__name__: each for each in _FILTERS}
+    env.filters |= {function.__name__: function for function in _FILTERS}
     env.globals |= {
         "acceptance": acceptance,
         "messages": messages,
@@ -117,7 +117,7 @@ def _hash(text: str) -> str:
 def _sections(context: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
     """Render the sections of a folder that are not empty; file names begin with their position."""
     env, result = environment(html=True), []
-    for name in sorted(each for each in env.list_templates() if each.startswith(f"{folder}/")):
+    for name in sorted(template for template in env.list_templates() if template.startswith(f"{folder}/")):
         module: Any = env.get_template(name).make_module(dict(context))
         if body := str(module).strip():
             id_ = name.removeprefix(f"{folder}/").removesuffix(".html").split("_", 1)[1]

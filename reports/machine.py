@@ -10,6 +10,7 @@ from statistics import geometric_mean
 from harness.analysis.health_checks import UNKNOWN, XIDS
 from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, Pair, PeakUse, Standing
 from harness.model.device import is_gpu, positions
+from harness.model.metrics import METRICS
 from harness.model.platform import HOST, NVLINK, Check, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
@@ -56,21 +57,27 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         yield slow
 
 
-def odd_one(each: Outlier) -> str:
+def odd_one(outlier: Outlier) -> str:
     """Return the sentence about a GPU that differs from its neighbours."""
-    what = "" if each.family == "all" else f" in {each.family}"
-    slower = numbers.percent(1 - each.ratio)
-    return f"{device_name(each.device)} is {slower} slower{what} than the other {counted(each.others, 'GPU')} here"
+    what = "" if outlier.family == "all" else f" in {outlier.family}"
+    slower = numbers.percent(1 - outlier.ratio)
+    others = counted(outlier.others, "GPU")
+    return f"{device_name(outlier.device)} is {slower} slower{what} than the other {others} here"
 
 
 def _capability_standings(analysis: Analysis) -> list[Standing]:
-    return [each for each in analysis.standings if each.value.name.startswith("capability.")]
+    return [standing for standing in analysis.standings if standing.value.name.startswith("capability.")]
 
 
 def standing_of(analysis: Analysis, name: str, device: str) -> Standing | None:
     """Return where a value stands among its kind; None if nothing of its kind is known."""
     return next(
-        (each for each in analysis.standings if (each.value.name, each.value.device) == (name, device)), None
+        (
+            standing
+            for standing in analysis.standings
+            if (standing.value.name, standing.value.device) == (name, device)
+        ),
+        None,
     )
 
 
@@ -78,9 +85,9 @@ def standing_of(analysis: Analysis, name: str, device: str) -> Standing | None:
 MANY, FEW = 20, 5
 
 
-def place(each: Standing) -> str:
+def place(standing: Standing) -> str:
     """Return where a value stands: "between the 2nd and 3rd of 4", "better than 7 of 12", "37th percentile of 39"."""
-    count, better = len(each.others), each.better
+    count, better = len(standing.others), standing.better
     if count >= MANY:
         return f"{_ordinal(round(100 * (count - better) / count))} percentile of {count}"
     if count >= FEW:
@@ -101,42 +108,45 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def why(each: Standing) -> str:
+def why(standing: Standing) -> str:
     """Return what tells the difference from others apart: "explained by the clock"; "" if nothing does."""
-    if each.explained:
-        return f"explained by the {' and the '.join(each.explained)}"
-    return f"no other has this {' or '.join(each.unshared)}" if each.unshared else ""
+    if standing.explained:
+        return f"explained by the {' and the '.join(standing.explained)}"
+    return f"no other has this {' or '.join(standing.unshared)}" if standing.unshared else ""
 
 
 def _contended(analysis: Analysis) -> bool:
-    return any(each.cause in (Cause.OTHER_PROGRAMS, Cause.STEAL) for each in analysis.findings)
+    return any(finding.cause in (Cause.OTHER_PROGRAMS, Cause.STEAL) for finding in analysis.findings)
 
 
 def clock(analysis: Analysis) -> str:
     """Return the lowest mean clock of a variant that something lowered: at which load, of which GPU, and by what."""
-    slowed = [(each.share, each, cause) for each in analysis.clocks if each.share for cause in each.slowed]
+    slowed = [
+        (clock.share, clock, cause) for clock in analysis.clocks if clock.share for cause in clock.slowed
+    ]
     if not slowed:
         return ""
-    _, each, cause = min(slowed, key=lambda one: one[0])
-    mhz = f"{numbers.number(each.mhz, 4)} of {numbers.number(each.max_mhz, 4)}{numbers.SPACE}MHz"
-    name = device_name(each.device)
-    gpu = f"the slowest of {name}" if len(positions(each.device)) > 1 else name
-    load = f"{each.workload} ({variant_name(each.variant)})"
-    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load}"
+    _, clocks, cause = min(slowed, key=lambda one: one[0])
+    mhz = f"{numbers.number(clocks.mhz, 4)} of {numbers.number(clocks.max_mhz, 4)}{numbers.SPACE}MHz"
+    name = device_name(clocks.device)
+    gpu = f"the slowest of {name}" if len(positions(clocks.device)) > 1 else name
+    load_ = f"{clocks.workload} ({variant_name(clocks.variant)})"
+    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load_}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:
     """Yield how each kind of device compares with its kind, or else a GPU's FP16 with its data sheet."""
     compared = set()
-    for kind in dict.fromkeys(each.kind for each in _capability_standings(analysis)):
-        own = [each for each in _capability_standings(analysis) if each.kind == kind]
-        devices = dict.fromkeys(each.value.device for each in own)
+    for kind in dict.fromkeys(standing.kind for standing in _capability_standings(analysis)):
+        own = [standing for standing in _capability_standings(analysis) if standing.kind == kind]
+        devices = dict.fromkeys(standing.value.device for standing in own)
         compared |= set(devices)
         means = [
-            geometric_mean(each.ratio for each in own if each.value.device == device) for device in devices
+            geometric_mean(standing.ratio for standing in own if standing.value.device == device)
+            for device in devices
         ]
         ratios = dict.fromkeys(map(numbers.percent, (min(means), max(means))))
-        others = counted(max(len(each.others) for each in own), "other")
+        others = counted(max(len(standing.others) for standing in own), "other")
         names = [device_name(device) for device in devices]
         which = " and ".join(names) if len(names) < 3 else f"{len(names)} GPUs"
         yield f"{which} at {' to '.join(ratios)} of {others} like it"
@@ -211,29 +221,31 @@ def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, 
     curves = all_reduces(analysis)
     for device_, name in devices_of(analysis).items():
         own = [
-            each
-            for each in analysis.capabilities
-            if each.device == device_ and not (device_ in curves and each.name == ALL_REDUCE)
+            capability
+            for capability in analysis.capabilities
+            if capability.device == device_ and not (device_ in curves and capability.name == ALL_REDUCE)
         ]
-        if line := abilities_line([each for each in own if drawn or not each.sheet]):
+        if line := abilities_line([capability for capability in own if drawn or not capability.sheet]):
             yield name, line
 
 
-def sustained(each: Endurance) -> str:
+def sustained(endurance: Endurance) -> str:
     """Return what a device sustained in one line: its load, and of several GPUs which values are of all or of one."""
-    cold, hot = numbers.rate(each.cold, "FLOP/s"), numbers.rate(each.sustained, "FLOP/s")
-    steady = "not steady yet" if each.steady_s is None else f"steady after {numbers.duration(each.steady_s)}"
-    share = numbers.percent(each.sustained / each.cold)
-    several = len(positions(each.device)) > 1
+    cold, hot = numbers.rate(endurance.cold, "FLOP/s"), numbers.rate(endurance.sustained, "FLOP/s")
+    steady = (
+        "not steady yet"
+        if endurance.steady_s is None
+        else f"steady after {numbers.duration(endurance.steady_s)}"
+    )
+    share = numbers.percent(endurance.sustained / endurance.cold)
+    several = len(positions(endurance.device)) > 1
     together = " of all together" if several else ""
-    what = f"{each.precision.upper()} products" if each.precision else "matrix products"
-    units = {"sm_clock_mhz": "MHz", "power_instant_w": "W", "temperature_c": "°C"}
+    what = f"{endurance.precision.upper()} products" if endurance.precision else "matrix products"
     at = [
-        f"{each.telemetry[name]:,.0f}{numbers.SPACE}{unit}"
-        for name, unit in units.items()
-        if name in each.telemetry
+        f"{value:,.0f}{numbers.SPACE}{METRICS[name].unit.symbol}"
+        for name, value in endurance.telemetry.items()
     ]
-    if several and "sm_clock_mhz" in each.telemetry:
+    if several and "sm_clock_mhz" in endurance.telemetry:
         at[0] = f"the slowest GPU at {at[0]}"
     if several and len(at) > 1:
         at[1:] = [f"none above {' and '.join(at[1:])}"]
@@ -242,14 +254,16 @@ def sustained(each: Endurance) -> str:
     return ", ".join(filter(None, (first, steady, while_sustained)))
 
 
-def use(each: PeakUse) -> str:
+def use(peak_use: PeakUse) -> str:
     """Return how much of its device's peak a variant uses: "22.1 TFLOP/s, 5.7 % of the measured TF32 peak"."""
-    rate = numbers.rate(each.flops_per_s, "FLOP/s")
-    if each.of_measured is None:
+    rate = numbers.rate(peak_use.flops_per_s, "FLOP/s")
+    if peak_use.of_measured is None:
         return rate
-    sheet = f" ({numbers.percent(each.of_sheet)} of the data sheet)" if each.of_sheet is not None else ""
-    peak = f"the measured {capability_name(each.precision)} peak{_each_of(each.device)}"
-    return f"{rate}, {numbers.percent(each.of_measured)} of {peak}{sheet}"
+    sheet = (
+        f" ({numbers.percent(peak_use.of_sheet)} of the data sheet)" if peak_use.of_sheet is not None else ""
+    )
+    peak = f"the measured {capability_name(peak_use.precision)} peak{_each_of(peak_use.device)}"
+    return f"{rate}, {numbers.percent(peak_use.of_measured)} of {peak}{sheet}"
 
 
 def _each_of(device: str) -> str:
@@ -259,13 +273,17 @@ def _each_of(device: str) -> str:
 
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
-    measured = [each for each in measured if each.name not in ALL_REDUCE_SIZES]  # all_reduces has them
-    texts = {each.name: f"{capability_name(each.name)} {_rate(each)}{_share(each)}" for each in measured}
-    for each in measured:
-        both = texts.get(kind := each.name.removesuffix(CORE_SUFFIX))
-        if kind != each.name and both:
-            texts[kind] = f"{both} ({_rate(each)} on one core)"
-            del texts[each.name]
+    # all_reduces has the sizes.
+    measured = [capability_ for capability_ in measured if capability_.name not in ALL_REDUCE_SIZES]
+    texts = {
+        capability_.name: f"{capability_name(capability_.name)} {_rate(capability_)}{_share(capability_)}"
+        for capability_ in measured
+    }
+    for capability_ in measured:
+        both = texts.get(kind := capability_.name.removesuffix(CORE_SUFFIX))
+        if kind != capability_.name and both:
+            texts[kind] = f"{both} ({_rate(capability_)} on one core)"
+            del texts[capability_.name]
     return "; ".join(texts.values())
 
 

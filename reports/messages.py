@@ -271,12 +271,12 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if run.smoke:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
     speeds = {
-        f"{each.workload} on {device_name(each.device)}, {variant_name(each.variant)}": each.throughput
-        for each in analysis.summaries
-        if each.variant in (BASELINE, TUNED)
+        f"{summary.workload} on {device_name(summary.device)}, {variant_name(summary.variant)}": summary.throughput
+        for summary in analysis.summaries
+        if summary.variant in (BASELINE, TUNED)
     }
     points = [point for sweep in analysis.sweeps for point in sweep.points]
-    speeds |= {point_words(each.point): each.throughput for each in points if each.throughput}
+    speeds |= {point_words(point.point): point.throughput for point in points if point.throughput}
     if not speeds:
         return "Nothing was measured.", "alert"
     widths = {name: width for name, value in speeds.items() if (width := value.half_width) is not None}
@@ -300,7 +300,7 @@ def repeat(analysis: Analysis) -> str:
     run = analysis.run
     if trust(analysis)[1] != "notice" or not run.manifest.command:
         return ""
-    most = max((len({each.index for each in run.trials if each.windows}), 1))
+    most = max((len({trial.index for trial in run.trials if trial.windows}), 1))
     try:
         words = shlex.split(run.manifest.command)
     except ValueError:
@@ -317,7 +317,7 @@ def banners(run: Run) -> Iterator[str]:
         yield "Not isolated: workloads ran as plain processes. Install a container engine with `make engine`."
     then = (
         "The run is still in progress; regenerate the report when it ends."
-        if run.goes_on
+        if run.in_progress
         else "Continue it with --resume and the run's folder."
     )
     if not run.trials and run.ended:
@@ -325,11 +325,11 @@ def banners(run: Run) -> Iterator[str]:
     elif not run.trials:
         yield f"No trial has ended yet, so there are no speeds. {then}"
     elif run.unfinished:
-        why = next((f" {each.message}" for each in run.trials if each.status is Status.INTERRUPTED), "")
-        required = {each.id for each in run.planned if each.index < run.manifest.profile.trials}
+        why = next((f" {trial.message}" for trial in run.trials if trial.status is Status.INTERRUPTED), "")
+        required = {trial.id for trial in run.planned if trial.index < run.manifest.profile.trials}
         ok = sum(trial.status is Status.OK and trial.id in required for trial in run.trials)
-        how = "Still running" if run.goes_on else "Cut short"
-        counts = " What it measured counts." if any(each.partial for each in run.trials) else ""
+        how = "Still running" if run.in_progress else "Cut short"
+        counts = " What it measured counts." if any(trial.partial for trial in run.trials) else ""
         yield f"{how}: {ok} of {len(required)} required trials are complete.{why}{counts} {then}"
     for trial in run.trials:
         if trial.skipped:
@@ -343,8 +343,8 @@ def banners(run: Run) -> Iterator[str]:
         if trial.failed and trial.status is not Status.INTERRUPTED and not trial.skipped
     ]
     for group, what in (
-        ([each for each in failed if not each.partial], "failed"),
-        ([each for each in failed if each.partial], "ended early; what was measured before counts"),
+        ([trial for trial in failed if not trial.partial], "failed"),
+        ([trial for trial in failed if trial.partial], "ended early; what was measured before counts"),
     ):
         if group and all(trial.message == group[0].message for trial in group):
             yield f"{_trials(len(group), group)} {what}: {group[0].message}"
@@ -354,7 +354,7 @@ def banners(run: Run) -> Iterator[str]:
 
 def _trials(number: int, of: Sequence[Trial | Caveat]) -> str:
     """Return a number of trials with their workloads: "3 trials of cats-dogs, gpt2"."""
-    return f"{counted(number, 'trial')} of {some(tuple(dict.fromkeys(each.workload for each in of)))}"
+    return f"{counted(number, 'trial')} of {some(tuple(dict.fromkeys(trial.workload for trial in of)))}"
 
 
 def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, str]]:
@@ -367,7 +367,7 @@ def caveat_lines(caveats: Sequence[Caveat], *, notes: bool) -> list[tuple[str, s
     return [
         (
             _caveat(group),
-            some(tuple(dict.fromkeys(filter(None, (_subject(each, devices) for each in group))))),
+            some(tuple(dict.fromkeys(filter(None, (_subject(caveat, devices) for caveat in group))))),
         )
         for group in groups.values()
     ]
@@ -382,11 +382,11 @@ def _subject(caveat: Caveat, devices: Mapping[str, str]) -> str:
 
 
 def _caveat(group: Sequence[Caveat]) -> str:
-    first, worst = group[0], max((abs(each.value) for each in group), default=0.0)
+    first, worst = group[0], max((abs(caveat.value) for caveat in group), default=0.0)
     count, percent = len(group), numbers.percent(worst)
     texts: Mapping[CaveatKind, str] = {
         CaveatKind.PARAMETERS: f"Parameters differ from the published ones: {first.text}.",
-        CaveatKind.FAILED_TRIALS: f"{_trials(round(sum(each.value for each in group)), group)} {first.text}",
+        CaveatKind.FAILED_TRIALS: f"{_trials(round(sum(caveat.value for caveat in group)), group)} {first.text}",
         CaveatKind.SKIPPED: f"Skipped: {first.text}",
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."

@@ -119,7 +119,7 @@ def duration(seconds: float) -> str:
 
 def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
     """Format a value in the largest unit in which it is at least 1, else in the smallest."""
-    scale, unit = next((each for each in units if abs(value) >= each[0]), units[-1])
+    scale, unit = next((unit for unit in units if abs(value) >= unit[0]), units[-1])
     return f"{number(value / scale)}{SPACE}{unit}"
 
 

@@ -175,7 +175,7 @@ def description(run: Run) -> list[str]:
 def rows(analysis: Analysis) -> tuple[Row, ...]:
     """Return a row for each workload and GPU device, and for each workload that ran only on the CPU."""
     names = devices_of(analysis)
-    pairs = list(dict.fromkeys((each.workload, each.device) for each in analysis.summaries))
+    pairs = list(dict.fromkeys((summary.workload, summary.device) for summary in analysis.summaries))
     on_gpu = Counter(workload for workload, device in pairs if device != CPU)
     return tuple(
         _row(
@@ -209,35 +209,37 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
         step_time=find_by_key(analysis.step_times, baseline),
         finding=analysis.limit(workload, device),
         findings=tuple(
-            each for each in analysis.findings if (each.workload, each.device) == (workload, device)
+            finding
+            for finding in analysis.findings
+            if (finding.workload, finding.device) == (workload, device)
         ),
         serving=operating_point(analysis, served) if served else "",
         grew=grew_most(analysis, baseline) or grew_most(analysis, tuned),
         changes=_changes(analysis, workload, device),
         published=next(
             (
-                each
-                for each in analysis.published
-                if (each.workload, each.device) == (workload, device)
-                and each.number.variant == BASELINE
-                and each.factor is not None
-                and each.number.unit in ("samples/s", "s")
+                comparison
+                for comparison in analysis.published
+                if (comparison.workload, comparison.device) == (workload, device)
+                and comparison.number.variant == BASELINE
+                and comparison.factor is not None
+                and comparison.number.unit in ("samples/s", "s")
             ),
             None,
         ),
     )
 
 
-def operating_point(analysis: Analysis, each: Capacity) -> str:
+def operating_point(analysis: Analysis, capacity: Capacity) -> str:
     """Return what limits a service at its rate: its device, or the wait for other requests within the bound."""
     alone = [
         one.samples_per_s.median
         for one in analysis.latencies
-        if one.key == each.key and one.rate_per_s is None
+        if one.key == capacity.key and one.rate_per_s is None
     ]
-    if each.rate_per_s is None or not alone:
+    if capacity.rate_per_s is None or not alone:
         return ""
-    share = each.rate_per_s.median / max(alone)
+    share = capacity.rate_per_s.median / max(alone)
     what = "latency bound" if share < SATURATED else "the device"
     return f"{what}: {numbers.percent(share)} of its speed in back-to-back batches"
 
@@ -266,7 +268,7 @@ def grew_most(analysis: Analysis, key: Key) -> str:
 def first_change(overview: Sequence[Row]) -> tuple[Row, Step] | None:
     """Return the row with the largest gain that holds, and its change; None if no change helps."""
     found = [(row, row.best) for row in overview if row.best]
-    return max(found, key=lambda each: each[1].gain.median, default=None)
+    return max(found, key=lambda change: change[1].gain.median, default=None)
 
 
 def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
@@ -285,7 +287,9 @@ def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
     # Names of workloads are written as in commands, also where a sentence begins.
     names = tuple(row.workload for row in overview)
     return " ".join(
-        f"{each if each.startswith(names) else f'{each[0].upper()}{each[1:]}'}." for each in sentences if each
+        f"{sentence if sentence.startswith(names) else f'{sentence[0].upper()}{sentence[1:]}'}."
+        for sentence in sentences
+        if sentence
     )
 
 
@@ -333,9 +337,9 @@ def _peak(analysis: Analysis) -> Iterator[str]:
     """Yield the share of the GPU's measured peak that published and tuned code use."""
     shares = {
         variant: [
-            each.of_measured
-            for each in analysis.peak_use
-            if each.variant == variant and is_gpu(each.device) and each.of_measured is not None
+            use.of_measured
+            for use in analysis.peak_use
+            if use.variant == variant and is_gpu(use.device) and use.of_measured is not None
         ]
         for variant in (BASELINE, TUNED)
     }
@@ -352,7 +356,7 @@ def _beside_cpu(overview: Sequence[Row]) -> Iterator[str]:
 
 def _scaling(overview: Sequence[Row]) -> Iterator[str]:
     """Yield the lowest efficiency of several GPUs, or else their speed."""
-    scaled = [(each.median, row) for row in overview if (each := row.tuned_scaling or row.scaling)]
+    scaled = [(scaling.median, row) for row in overview if (scaling := row.tuned_scaling or row.scaling)]
     if scaled:
         share, row = min(scaled, key=lambda one: one[0])
         count = len(positions(row.device))
@@ -371,12 +375,12 @@ def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
     """Yield the requests within the bound of both variants, and those of tuned within a tighter one."""
     for row in overview:
         rates: dict[float, list[str]] = {}
-        for each in analysis.capacities:
-            if (each.workload, each.device) == (row.workload, row.device) and each.rate_per_s:
-                rate = f"{numbers.speed(each.rate_per_s)} ({variant_name(each.variant)})"
-                rates.setdefault(each.bound_s, []).append(rate)
+        for capacity in analysis.capacities:
+            if (capacity.workload, capacity.device) == (row.workload, row.device) and capacity.rate_per_s:
+                rate = f"{numbers.speed(capacity.rate_per_s)} ({variant_name(capacity.variant)})"
+                rates.setdefault(capacity.bound_s, []).append(rate)
         within = (
-            f"within {numbers.duration(bound)} at {' and '.join(each)}" for bound, each in rates.items()
+            f"within {numbers.duration(bound)} at {' and '.join(speeds)}" for bound, speeds in rates.items()
         )
         if rates:
             yield f"{row.name} answers 99{numbers.SPACE}% of requests {', '.join(within)}"
@@ -416,15 +420,15 @@ class Ladder:
 def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
     """Return the ladder of each row that has a finding or measured changes."""
     result = (_ladder(analysis, row) for row in rows)
-    return [each for each in result if each.steps or each.tuned or each.row.finding]
+    return [place for place in result if place.steps or place.tuned or place.row.finding]
 
 
 def _ladder(analysis: Analysis, row: Row) -> Ladder:
     tuned = _scripts(analysis, row.workload, row.device).get(TUNED)
-    components = (each.components for each in analysis.run.workloads if each.name == row.workload)
+    components = (workload.components for workload in analysis.run.workloads if workload.name == row.workload)
     script = tuned.text if tuned else ""
     used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
-    files = (each.file for each in analysis.run.workloads if each.name == row.workload)
+    files = (workload.file for workload in analysis.run.workloads if workload.name == row.workload)
     is_notebook = next(files, "").endswith(NOTEBOOK)
     return Ladder(
         row=row,
@@ -443,16 +447,16 @@ def _ladder(analysis: Analysis, row: Row) -> Ladder:
 def _accuracies(analysis: Analysis, row: Row) -> tuple[Summary, ...]:
     """Return baseline and tuned if the accuracy of both is known."""
     keys = (Key(row.workload, row.device, variant) for variant in (BASELINE, TUNED))
-    found = tuple(each for key in keys if (each := find_by_key(analysis.summaries, key)))
-    known = all(each.accuracy is not None and each.accuracy_samples for each in found)
+    found = tuple(summary for key in keys if (summary := find_by_key(analysis.summaries, key)))
+    known = all(summary.accuracy is not None and summary.accuracy_samples for summary in found)
     return found if known and len(found) == 2 else ()
 
 
 def _command(analysis: Analysis, row: Row) -> str:
     """Return the command that runs the tuned script of a row in its image, in the current folder."""
-    declared = (each.image for each in analysis.run.workloads if each.name == row.workload)
+    declared = (workload.image for workload in analysis.run.workloads if workload.name == row.workload)
     target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.device))
-    image = next((each.reference for each in analysis.run.manifest.images if each.target == target), "")
+    image = next((image.reference for image in analysis.run.manifest.images if image.target == target), "")
     gpus = " --gpus all" if is_gpu(row.device) else ""
     return (
         f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.workload}-tuned.py'
@@ -474,7 +478,9 @@ def _changes(analysis: Analysis, workload: str, device: str) -> tuple[Step, ...]
     scripts = _scripts(analysis, workload, device)
     # A tuned script of the harness is measured before it is known.
     known = {
-        each.variant for each in analysis.summaries if (each.workload, each.device) == (workload, device)
+        summary.variant
+        for summary in analysis.summaries
+        if (summary.workload, summary.device) == (workload, device)
     }
     names = [name for name in (*scripts, *sorted(known & {TUNED} - scripts.keys())) if "+" not in name]
     steps = [
@@ -500,8 +506,8 @@ def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | 
         readings=summary.readings if summary else 0,
         fixes=script.fixes if script else (),
         differences=tuple(
-            f"{_LEARNING[each.what]} {each.before} → {each.after}"
-            for each in changes
-            if each.what in _LEARNING
+            f"{_LEARNING[change.what]} {change.before} → {change.after}"
+            for change in changes
+            if change.what in _LEARNING
         ),
     )

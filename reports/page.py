@@ -74,7 +74,7 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     trials = shown_trials(analysis)
     sweeps = enumerate(analysis.sweeps, 1)
     built = [
-        *(sweep_figure(each, titles[each.workload], number) for number, each in sweeps),
+        *(sweep_figure(sweep, titles[sweep.workload], number) for number, sweep in sweeps),
         machine_figure(analysis),
         all_reduce_figure(analysis),
         kind_figure(analysis),
@@ -91,7 +91,7 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     for number, trial in enumerate(trials, 1):
         title = f"{titles[trial.workload]} on {devices[trial.device]}"
         if trial.status is not Status.OK:
-            title += f" ({trial.status.told}, trial {trial.id})"
+            title += f" ({trial.status.predicate}, trial {trial.id})"
         id_ = f"figure-telemetry-{number}"
         built.append(telemetry_figure(trial, id_, title, points=points, power_limit_w=limit_w))
     for trial in analysis.run.trials:

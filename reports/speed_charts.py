@@ -58,22 +58,23 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
     """Draw the variants of each workload, with ceilings if input matters; None if nothing was changed."""
     devices = devices_of(analysis)
     places = list(devices)
-    limited = {(each.workload, each.device) for each in shown_pipelines(analysis)}
+    limited = {(pipeline.workload, pipeline.device) for pipeline in shown_pipelines(analysis)}
     panels = {}
     for workload, title in titles_of(analysis).items():
         shown = [
-            each
-            for each in analysis.summaries
-            if each.workload == workload
-            and analysis.speed(each.key)
-            and _shown(each.variant, ceilings=(workload, each.device) in limited)
+            summary
+            for summary in analysis.summaries
+            if summary.workload == workload
+            and analysis.speed(summary.key)
+            and _shown(summary.variant, ceilings=(workload, summary.device) in limited)
         ]
-        shown.sort(key=lambda each: (places.index(each.device), _ORDER.get(each.variant, 3)))
-        if {BASELINE} < {each.variant for each in shown}:
+        shown.sort(key=lambda summary: (places.index(summary.device), _ORDER.get(summary.variant, 3)))
+        if {BASELINE} < {summary.variant for summary in shown}:
             heading = f"{title}, requests/s within the latency bound" if analysis.serves(workload) else title
-            several = len({each.device for each in shown}) > 1
+            several = len({summary.device for summary in shown}) > 1
             panels[heading] = [
-                _speed_record(analysis, each, f"{devices[each.device]} " if several else "") for each in shown
+                _speed_record(analysis, summary, f"{devices[summary.device]} " if several else "")
+                for summary in shown
             ]
     if not panels:
         return None
@@ -85,16 +86,16 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _speed_record(analysis: Analysis, each: Summary, device: str) -> dict[str, Any]:
-    gain, value = analysis.gain(each.key), analysis.speed(each.key)
+def _speed_record(analysis: Analysis, summary: Summary, device: str) -> dict[str, Any]:
+    gain, value = analysis.gain(summary.key), analysis.speed(summary.key)
     assert value is not None  # others are not shown
     speed = numbers.speed(value)
     return {
         **span(value),
-        "row": f"{device}{variant_name(each.variant)}",
+        "row": f"{device}{variant_name(summary.variant)}",
         "text": f"{speed}, {numbers.factor(gain.median)}" if gain else speed,
-        "name": ", ".join(f"{item.what} {item.before} → {item.after}" for item in each.changes),
-        "colour": device_colour(each.device),
+        "name": ", ".join(f"{item.what} {item.before} → {item.after}" for item in summary.changes),
+        "colour": device_colour(summary.device),
     }
 
 
@@ -134,11 +135,16 @@ def trials_figure(analysis: Analysis) -> Figure | None:
 
 def published_figure(analysis: Analysis) -> Figure | None:
     """Draw each published speed, time or ratio that was measured here; None if there are none."""
-    shown = [each for each in analysis.published if each.factor is not None]
+    shown = [comparison for comparison in analysis.published if comparison.factor is not None]
     if not shown:
         return None
     titles, devices = titles_of(analysis), devices_of(analysis)
-    panels = {"": [_published_record(each, titles[each.workload], devices[each.device]) for each in shown]}
+    panels = {
+        "": [
+            _published_record(comparison, titles[comparison.workload], devices[comparison.device])
+            for comparison in shown
+        ]
+    }
     columns = {
         "Workload": "where", "Published for": "name", "Published": "number", "Here": "here",
         "Here / published": "text", "Note": "note",
@@ -152,23 +158,23 @@ def published_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _published_record(each: PublishedComparison, title: str, device: str) -> dict[str, Any]:
-    assert each.factor is not None
+def _published_record(comparison: PublishedComparison, title: str, device: str) -> dict[str, Any]:
+    assert comparison.factor is not None
     what = {"ratio": "GPU/CPU", "requests ratio": "GPU/CPU requests", "gain": "gain by tuning"}
-    number = numbers.published(each.number)
-    of = what.get(each.number.unit, device)
-    if each.number.variant != BASELINE:
-        of += f" {variant_name(each.number.variant)}"
+    number = numbers.published(comparison.number)
+    of = what.get(comparison.number.unit, device)
+    if comparison.number.variant != BASELINE:
+        of += f" {variant_name(comparison.number.variant)}"
     return {
-        "row": f"{each.workload} {of} {number}, {each.number.system.split(',')[0]}",
-        **span(each.factor),
-        "text": numbers.quantity(each.factor),
-        "name": f"{each.number.system}, {each.number.source}",
-        "colour": device_colour(each.device),
+        "row": f"{comparison.workload} {of} {number}, {comparison.number.system.split(',')[0]}",
+        **span(comparison.factor),
+        "text": numbers.quantity(comparison.factor),
+        "name": f"{comparison.number.system}, {comparison.number.source}",
+        "colour": device_colour(comparison.device),
         "where": f"{title}, {device}",
         "number": number,
-        "here": numbers.quantity(each.measured),
-        "note": each.number.note,
+        "here": numbers.quantity(comparison.measured),
+        "note": comparison.number.note,
     }
 
 
@@ -180,9 +186,11 @@ def scaling_figure(analysis: Analysis) -> Figure | None:
     panels = {title: _scaling_records(analysis, name) for name, title in titles_of(analysis).items()}
     drawn, table = [], []
     for title, records in panels.items():
-        if len({each["gpus"] for each in records}) > 1:
+        if len({record["gpus"] for record in records}) > 1:
             drawn.append(panel(*_scaling_layers(records), heading=title, height=_SCALING_HEIGHT_PX))
-            table += [tuple(each[name] for name in ("where", "speed", "share", "grew")) for each in records]
+            table += [
+                tuple(record[name] for name in ("where", "speed", "share", "grew")) for record in records
+            ]
     if not drawn:
         return None
     return Figure(
@@ -196,18 +204,18 @@ def scaling_figure(analysis: Analysis) -> Figure | None:
         legend=tuple(
             LegendKey(colour=colour, shape="line", name=variant)
             for variant, colour in {
-                each["variant"]: each["colour"] for records in panels.values() for each in records
+                record["variant"]: record["colour"] for records in panels.values() for record in records
             }.items()
         ),
     )
 
 
 def _scaling_layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
-    counts = sorted({each["gpus"] for each in records})
+    counts = sorted({record["gpus"] for record in records})
     axis = alt.Axis(title="GPUs", values=counts, format="d")
     x = alt.X("gpus:Q", scale=alt.Scale(padding=14, zero=False, nice=False), axis=axis)
     y = alt.Y("times:Q", axis=alt.Axis(title="times one GPU", values=counts, minExtent=_SCALING_LABELS_PX))
-    ideal = alt.Chart(rows([{"gpus": each, "times": each, "colour": INK_2} for each in counts]))
+    ideal = alt.Chart(rows([{"gpus": count, "times": count, "colour": INK_2} for count in counts]))
     base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("where", "speed", "share", "grew")]
     return [
@@ -220,29 +228,31 @@ def _scaling_layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
 def _scaling_records(analysis: Analysis, workload: str) -> list[dict[str, Any]]:
     """Return a record for each number of GPUs and variant of a workload, fewest GPUs first."""
     own = [
-        each
-        for each in analysis.summaries
-        if each.workload == workload and is_gpu(each.device) and measures_speed(each.variant)
+        summary
+        for summary in analysis.summaries
+        if summary.workload == workload and is_gpu(summary.device) and measures_speed(summary.variant)
     ]
-    variants = list(dict.fromkeys(each.variant for each in own))
-    records = [_scaling_record(analysis, each, gpu_colour(variants.index(each.variant))) for each in own]
-    return sorted((each for each in records if each), key=lambda each: each["gpus"])
+    variants = list(dict.fromkeys(summary.variant for summary in own))
+    records = [
+        _scaling_record(analysis, summary, gpu_colour(variants.index(summary.variant))) for summary in own
+    ]
+    return sorted((record for record in records if record), key=lambda record: record["gpus"])
 
 
-def _scaling_record(analysis: Analysis, each: Summary, colour: str) -> dict[str, Any]:
+def _scaling_record(analysis: Analysis, summary: Summary, colour: str) -> dict[str, Any]:
     """Return what is drawn of a variant on a device; {} if it was not measured on one GPU too."""
-    gpus = len(positions(each.device))
-    share = analysis.ratio(RatioKind.SCALING, each.key)
+    gpus = len(positions(summary.device))
+    share = analysis.ratio(RatioKind.SCALING, summary.key)
     if gpus > 1 and share is None:
         return {}
-    variant = variant_name(each.variant)
+    variant = variant_name(summary.variant)
     return {
         "gpus": gpus,
         "times": gpus * share.median if share else 1.0,
-        "where": f"{each.workload}, {device_name(each.device)}, {variant}",
-        "speed": numbers.speed(each.throughput),
+        "where": f"{summary.workload}, {device_name(summary.device)}, {variant}",
+        "speed": numbers.speed(summary.throughput),
         "share": numbers.percent(share.median if share else None),
-        "grew": grew_most(analysis, each.key),
+        "grew": grew_most(analysis, summary.key),
         "variant": variant,
         "colour": colour,
     }
@@ -255,9 +265,9 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw each batch size and each offered rate; None if no requests were timed."""
     devices, panels = devices_of(analysis), {}
     for workload, title in titles_of(analysis).items():
-        shown = [each for each in analysis.latencies if each.workload == workload]
+        shown = [latency for latency in analysis.latencies if latency.workload == workload]
         if shown:
-            panels[title] = [_latency_record(each, devices[each.device]) for each in shown]
+            panels[title] = [_latency_record(latency, devices[latency.device]) for latency in shown]
     if not panels:
         return None
     x = alt.X(
@@ -279,7 +289,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
             fill=alt.Fill("fill:N", scale=None), shape=alt.Shape("shape:N", scale=None), tooltip=tooltip
         )
         drawn.append(panel(spans, points, heading=heading, height=_LATENCY_HEIGHT_PX))
-    variants = dict.fromkeys(each.variant for each in analysis.latencies if each.variant != TUNED)
+    variants = dict.fromkeys(latency.variant for latency in analysis.latencies if latency.variant != TUNED)
     names = {"square": ", ".join(map(variant_name, variants)), "dot": variant_name(TUNED)}
     return Figure(
         id="figure-latency",
@@ -297,25 +307,31 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     )  # fmt: skip
 
 
-def _latency_record(each: Latency, device: str) -> dict[str, str | float]:
-    quantiles = each.quantiles_s
+def _latency_record(latency: Latency, device: str) -> dict[str, str | float]:
+    quantiles = latency.quantiles_s
     texts = {
         name: numbers.duration(quantiles[name]) if name in quantiles else "" for name in ("p50", "p90", "p99")
     }
     low, high = (1e3 * quantiles[name] for name in ("p50", "p99" if "p99" in quantiles else "p50"))
-    offered = each.rate_per_s is not None
-    number = f"{each.requests} of {each.planned}" if each.requests < each.planned else str(each.requests)
+    offered = latency.rate_per_s is not None
+    number = (
+        f"{latency.requests} of {latency.planned}"
+        if latency.requests < latency.planned
+        else str(latency.requests)
+    )
     return {
-        "where": f"{each.workload}, {device}, {variant_name(each.variant)}",
-        "what": f"{numbers.number(each.rate_per_s)}/s offered" if offered else f"batch of {each.batch_size}",
-        "rate": each.samples_per_s.median,
-        "served": numbers.speed(each.samples_per_s),
+        "where": f"{latency.workload}, {device}, {variant_name(latency.variant)}",
+        "what": f"{numbers.number(latency.rate_per_s)}/s offered"
+        if offered
+        else f"batch of {latency.batch_size}",
+        "rate": latency.samples_per_s.median,
+        "served": numbers.speed(latency.samples_per_s),
         "low": low,
         "high": high,
         "number": number,
-        "shape": "circle" if each.variant == TUNED else "square",
-        "colour": device_colour(each.device),
-        "fill": "transparent" if offered else device_colour(each.device),
+        "shape": "circle" if latency.variant == TUNED else "square",
+        "colour": device_colour(latency.device),
+        "fill": "transparent" if offered else device_colour(latency.device),
         **texts,
     }
 
@@ -332,16 +348,16 @@ def sweep_figure(sweep: Sweep, title: str, number: int) -> Figure:
     """
     records = [
         {
-            **(span(each.throughput) if each.throughput else {}),
+            **(span(point.throughput) if point.throughput else {}),
             # The names of several axes would not fit.
-            "row": ", ".join(scalar_word(value) for _, value in each.point)
+            "row": ", ".join(scalar_word(value) for _, value in point.point)
             if len(sweep.axes) > 1
-            else point_words(each.point),
-            "text": f"{numbers.speed(each.throughput)} {_outcome(sweep, each)}",
-            "name": numbers.interval(each.throughput),
+            else point_words(point.point),
+            "text": f"{numbers.speed(point.throughput)} {_outcome(sweep, point)}",
+            "name": numbers.interval(point.throughput),
             "colour": device_colour(sweep.device),
         }
-        for each in _ranked(sweep)[:_MAX_DRAWN]
+        for point in _ranked(sweep)[:_MAX_DRAWN]
     ]
     return dot_plot(
         f"figure-sweep-{number}",
@@ -357,19 +373,19 @@ def sweep_table(sweep: Sweep) -> Table:
         header=(*sweep.axes, "speed", "95 % interval", "over the fastest", "outcome"),
         rows=tuple(
             (
-                *(scalar_word(dict(each.point)[name]) for name in sweep.axes),
-                numbers.speed(each.throughput),
-                numbers.interval(each.throughput),
-                numbers.quantity(each.over_best),
-                ": ".join(filter(None, (_outcome(sweep, each), each.message))),
+                *(scalar_word(dict(point.point)[name]) for name in sweep.axes),
+                numbers.speed(point.throughput),
+                numbers.interval(point.throughput),
+                numbers.quantity(point.over_best),
+                ": ".join(filter(None, (_outcome(sweep, point), point.message))),
             )
-            for each in _ranked(sweep)
+            for point in _ranked(sweep)
         ),
     )
 
 
 def _ranked(sweep: Sweep) -> list[SweepPoint]:
-    return sorted(sweep.points, key=lambda each: -each.throughput.median if each.throughput else 1.0)
+    return sorted(sweep.points, key=lambda point: -point.throughput.median if point.throughput else 1.0)
 
 
 def _outcome(sweep: Sweep, point: SweepPoint) -> str:
@@ -384,9 +400,9 @@ def machine_figure(analysis: Analysis) -> Figure | None:
     """Draw a bar for each capability that a data sheet has; None without any."""
     devices = devices_of(analysis)
     panels: dict[str, list[dict[str, Any]]] = {}
-    for each in analysis.capabilities:
-        if each.sheet:
-            panels.setdefault(devices[each.device], []).append(_bar(each, each.sheet))
+    for capability in analysis.capabilities:
+        if capability.sheet:
+            panels.setdefault(devices[capability.device], []).append(_bar(capability, capability.sheet))
     if not panels:
         return None
     most = max(1.0, *(record["share"] for records in panels.values() for record in records))
@@ -412,15 +428,17 @@ def machine_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _bar(each: Capability, sheet: float) -> dict[str, Any]:
-    ends = " to ".join(numbers.rate(end, each.value.unit) for end in (each.value.low, each.value.high))
+def _bar(capability: Capability, sheet: float) -> dict[str, Any]:
+    ends = " to ".join(
+        numbers.rate(end, capability.value.unit) for end in (capability.value.low, capability.value.high)
+    )
     return {
-        "row": machine.capability_name(each.name),
-        "share": each.value.median / sheet,
-        "text": machine.capability(each),
-        "interval": ends if each.value.known else numbers.ONE,
-        "at": machine.load(each) or numbers.MISSING,
-        "colour": device_colour(each.device),
+        "row": machine.capability_name(capability.name),
+        "share": capability.value.median / sheet,
+        "text": machine.capability(capability),
+        "interval": ends if capability.value.known else numbers.ONE,
+        "at": machine.load(capability) or numbers.MISSING,
+        "colour": device_colour(capability.device),
     }
 
 
@@ -476,15 +494,15 @@ def kind_figure(analysis: Analysis) -> Figure | None:
     devices = devices_of(analysis)
     panels: dict[str, list[dict[str, Any]]] = {}
     cells: list[tuple[str, ...]] = []
-    for each in analysis.standings:
-        device = devices.get(each.value.device, device_name(each.value.device))
-        heading = f"{device}, {each.kind}"
-        row = _quantity_name(each.value.name)
-        place = ", ".join(filter(None, (machine.place(each), machine.why(each))))
-        panels.setdefault(heading, []).extend(_dots(each, row, place))
-        low, middle, high = (min(each.others), median(each.others), max(each.others))
-        unit = each.value.estimate.unit
-        texts = (numbers.rate(value, unit) for value in (each.value.estimate.median, low, middle, high))
+    for standing in analysis.standings:
+        device = devices.get(standing.value.device, device_name(standing.value.device))
+        heading = f"{device}, {standing.kind}"
+        row = _quantity_name(standing.value.name)
+        place = ", ".join(filter(None, (machine.place(standing), machine.why(standing))))
+        panels.setdefault(heading, []).extend(_dots(standing, row, place))
+        low, middle, high = (min(standing.others), median(standing.others), max(standing.others))
+        unit = standing.value.estimate.unit
+        texts = (numbers.rate(value, unit) for value in (standing.value.estimate.median, low, middle, high))
         cells.append((heading, row, *texts, place))
     if not panels:
         return None
@@ -498,9 +516,9 @@ def kind_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _dots(each: Standing, row: str, place: str) -> list[dict[str, Any]]:
-    middle = median(each.others)
-    estimate = each.value.estimate
+def _dots(standing: Standing, row: str, place: str) -> list[dict[str, Any]]:
+    middle = median(standing.others)
+    estimate = standing.value.estimate
     others = [
         {
             "value": other / middle,
@@ -510,16 +528,16 @@ def _dots(each: Standing, row: str, place: str) -> list[dict[str, Any]]:
             "name": "another",
             "colour": INK_2,
         }
-        for other in each.others
+        for other in standing.others
     ]
     own = {
         **span(estimate, 1 / middle),
-        "text": f"{numbers.percent(each.ratio)}, {place}",
+        "text": f"{numbers.percent(standing.ratio)}, {place}",
         "name": "this machine",
     }
     return [
         *({"row": row, **other} for other in others),
-        {"row": row, **own, "colour": device_colour(each.value.device)},
+        {"row": row, **own, "colour": device_colour(standing.value.device)},
     ]
 
 

@@ -47,7 +47,7 @@ def breakdown_figure(
     if not times:
         return None
     segments = {heading: list(_segments(group, common=common)) for heading, group in panels.items()}
-    used = [part for part in Part if any(abs(each.share(part)) >= 0.005 for each in times)]
+    used = [part for part in Part if any(abs(time.share(part)) >= 0.005 for time in times)]
     return row_figure(
         "figure-step-time",
         title,
@@ -75,11 +75,13 @@ def _segments(times: Mapping[str, StepTime], *, common: bool) -> Iterator[dict[s
     longest = max(map(_drawn, times.values()))
     for label, time in times.items():
         names = {part: SHORT_PARTS.get(part, part.value) for part in time.parts}
-        widest = {names[part]: part for part in sorted(time.parts, key=lambda each: time.parts[each].median)}
+        widest = {names[part]: part for part in sorted(time.parts, key=lambda part: time.parts[part].median)}
         end, text = 0.0, f"{numbers.milliseconds(time.total.median)} ms"
         for part, value in time.parts.items():
             start, end = end, end + max(value.median, 0.0) / (longest if common else _drawn(time))
-            share = numbers.percent(time.share(*(each for each in time.parts if names[each] == names[part])))
+            share = numbers.percent(
+                time.share(*(other for other in time.parts if names[other] == names[part]))
+            )
             named = widest[names[part]] is part
             yield {
                 "row": label, "part": f"{part.value} {numbers.percent(time.share(part))}",
@@ -118,8 +120,12 @@ def _step_layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
 
 def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
     """Return the pipelines whose input is a finding."""
-    limited = {(each.workload, each.device) for each in analysis.findings if each.parts == INPUT_PARTS}
-    return tuple(each for each in analysis.pipelines if (each.workload, each.device) in limited)
+    limited = {
+        (finding.workload, finding.device) for finding in analysis.findings if finding.parts == INPUT_PARTS
+    }
+    return tuple(
+        pipeline for pipeline in analysis.pipelines if (pipeline.workload, pipeline.device) in limited
+    )
 
 
 def pipeline_figure(analysis: Analysis) -> Figure | None:

@@ -12,8 +12,8 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.model.analysis import GPU_POWER, GPU_UTILISATION
 from harness.model.device import positions
+from harness.model.metrics import METRICS, MetricKind, TelemetryMetric, is_kind
 from harness.model.run import Series, Trial
 from harness.run.downsampling import downsample
 from reports import numbers
@@ -48,37 +48,50 @@ _KINDS = {FIRST_STEP: "first step", WARM_UP: "warm-up", STEADY: _MEASURED, EVALU
 _PICKED: Any = {"param": "hover", "empty": False}
 
 
-class Quantity(NamedTuple):
-    """The quantity shown in one panel: the first of its (source, metric) that a device has is drawn."""
+class Panel(NamedTuple):
+    """A panel of the chart: of its (source, metric), each device has the first that was read there."""
 
     title: str
     unit: str
     metrics: tuple[tuple[str, str], ...]
 
 
-QUANTITIES = (
-    Quantity("Speed", "% of its fastest second", ((SOAK, "speed"),)),
-    Quantity("SM clock", "MHz", ((SOAK, "sm_clock_mhz"),)),
-    Quantity("GPU utilisation", "%", GPU_UTILISATION),
-    Quantity("SM activity", "%", (("gpm", "sm_util_pct"),)),
-    Quantity("GPU power", "W", GPU_POWER),
-    Quantity("GPU temperature", "°C", (("nvml", "temperature_c"),)),
-    Quantity("CPU busy", "%", (("host", "cpu_util_pct"),)),
-)
+def _panels() -> tuple[Panel, ...]:
+    drawn = [metric for metric in METRICS.values() if metric.panel]
+    panels = (
+        Panel(
+            title, _unit(group[0]), tuple(itertools.chain.from_iterable(metric.readings for metric in group))
+        )
+        for title in dict.fromkeys(metric.panel for metric in drawn)
+        if (group := [metric for metric in drawn if metric.panel == title])
+    )
+    return (
+        Panel("Speed", "% of its fastest second", ((SOAK, "speed"),)),
+        Panel("SM clock", "MHz", ((SOAK, "sm_clock_mhz"),)),
+        *panels,
+    )
+
+
+def _unit(metric: TelemetryMetric) -> str:
+    """Return the unit in which a metric is drawn."""
+    return f"{metric.unit.symbol or '1'}/s" if metric.kind is MetricKind.COUNTER else metric.unit.symbol
+
+
+PANELS = _panels()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One device's readings of a quantity: seconds since the start of the trial, values in its unit."""
+    """One device's readings in a panel: seconds since the start of the trial, values in its unit."""
 
-    quantity: Quantity
+    panel: Panel
     device: str
     t_s: Floats
     values: Floats
 
 
 def _lines(trial: Trial) -> Iterator[Line]:
-    """Yield the lines to draw, by quantity and device, in the order of the panels."""
+    """Yield the lines to draw, by panel and device."""
     read = {
         (series.device, series.source, metric): series
         for series in trial.telemetry
@@ -86,12 +99,23 @@ def _lines(trial: Trial) -> Iterator[Line]:
         if np.isfinite(values).any()
     }
     devices = dict.fromkeys(series.device for series in trial.telemetry)
-    for quantity, device in itertools.product(QUANTITIES, devices):
-        for source, metric in quantity.metrics:
+    for drawn, device in itertools.product(PANELS, devices):
+        for source, metric in drawn.metrics:
             if series := read.get((device, source, metric)):
-                t_s = (series.t_ns - trial.started_ns) / 1e9
-                yield Line(quantity, device, t_s, np.round(series.columns[metric], 1))
+                t_s, values = (series.t_ns - trial.started_ns) / 1e9, series.columns[metric]
+                if is_kind(metric, MetricKind.COUNTER):
+                    t_s, values = _rates(t_s, values)
+                if len(t_s):
+                    yield Line(drawn, device, t_s, np.round(values, 1))
                 break
+
+
+def _rates(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the rates of a counter between successive readings, at the later ones."""
+    good = np.isfinite(values)
+    t_s, values = t_s[good], values[good]
+    later = t_s[1:] > t_s[:-1]
+    return t_s[1:][later], np.diff(values)[later] / np.diff(t_s)[later]
 
 
 def telemetry_figure(
@@ -108,23 +132,23 @@ def telemetry_figure(
         return None
     phases = _phases(trial)
     extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
-    groups = [list(group) for _, group in itertools.groupby(drawn, key=lambda line: line.quantity)]
+    groups = [list(group) for _, group in itertools.groupby(drawn, key=lambda line: line.panel)]
     scale = alt.Scale(domain=[0, round(extent, 2)], nice=False)
     seconds = alt.Axis(title="seconds since the container started", grid=False, tickCount=12)
     hidden = alt.Axis(title=None, labels=False, ticks=False, grid=False, tickCount=12)
     cells = _cells(groups, extent)
     panels = []
     for index, group in enumerate(groups):
-        quantity = group[0].quantity
+        shown = group[0].panel
         x = alt.X("t:Q", scale=scale, axis=seconds if group is groups[-1] else hidden)
         layers = [
             _shading(phases, x),
             _lines_of(index, group, x, max(points // len(drawn), _MIN_POINTS)),
-            *([_limit(power_limit_w)] if power_limit_w is not None and quantity.unit == "W" else []),
+            *([_limit(power_limit_w)] if power_limit_w is not None and shown.unit == "W" else []),
             *([_variants(phases, x)] if index == 0 else []),
             *_crosshair(index, cells, x),
         ]
-        panels.append(panel(*layers, heading=f"{quantity.title}, {quantity.unit}", height=_PANEL_PX))
+        panels.append(panel(*layers, heading=f"{shown.title}, {shown.unit}", height=_PANEL_PX))
     params = [
         {"name": "zoom", "bind": "scales", "views": [f"lines{index}" for index in range(len(groups))],
          "select": {"type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}},
@@ -147,9 +171,10 @@ def telemetry_figure(
 def _phases(trial: Trial) -> Records:
     """Return the phases of a trial in order, in seconds since its start; windows of a variant are one phase."""
     spans = [
-        (each.start_ns, each.end_ns, _KINDS.get(each.name, _START), each.variant) for each in trial.phases
+        (phase.start_ns, phase.end_ns, _KINDS.get(phase.name, _START), phase.variant)
+        for phase in trial.phases
     ]
-    spans += [(each.start_ns, each.end_ns, "requests", each.variant) for each in trial.requests]
+    spans += [(request.start_ns, request.end_ns, "requests", request.variant) for request in trial.requests]
     result = []
     for (kind, variant), group in itertools.groupby(sorted(spans), key=lambda span: span[2:]):
         start_ns, *_, end_ns = (moment for span in group for moment in span[:2])
@@ -183,7 +208,7 @@ def _variants(phases: Records, x: alt.X) -> alt.Chart:
 
 def _lines_of(index: int, group: Sequence[Line], x: alt.X, points: int) -> alt.Chart:
     """Draw the lines of a panel with `points` points each."""
-    unit = group[0].quantity.unit
+    unit = group[0].panel.unit
     scale = alt.Scale(domain=[0, 100], nice=False) if unit == "%" else alt.Scale(zero=unit != "°C")
     y = alt.Y("v:Q", scale=scale, axis=labels_axis(_AXIS_PX, tickCount=3, format="~r"))
     lines = alt.Chart(rows([_record(line, points) for line in group]), name=f"lines{index}")
@@ -244,7 +269,7 @@ def _cells(groups: Sequence[Sequence[Line]], extent_s: float) -> Records:
         cell: dict[str, Any] = {"t": round(start, 3), "end": round(start + step, 3)}
         for index, group in enumerate(groups):
             texts = [text for line in group if (text := _reading(line, start, start + step, len(group) > 1))]
-            cell[f"p{index}"] = f"{start:.1f} s: {', '.join(texts)} {group[0].quantity.unit}" if texts else ""
+            cell[f"p{index}"] = f"{start:.1f} s: {', '.join(texts)} {group[0].panel.unit}" if texts else ""
         result.append(cell)
     return result
 
@@ -267,7 +292,7 @@ def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None)
     ]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)
     keys += [LegendKey(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
-    if power_limit_w is not None and any(line.quantity.unit == "W" for line in drawn):
+    if power_limit_w is not None and any(line.panel.unit == "W" for line in drawn):
         keys.append(LegendKey(colour=ALERT, shape="dash", name="power limit"))
     return tuple(keys)
 
@@ -276,16 +301,16 @@ def _table(drawn: Sequence[Line]) -> Table:
     result = []
     for line in drawn:
         figures = (float(reduce(line.values)) for reduce in (np.nanmin, np.nanmean, np.nanmax))
-        cells = (f"{numbers.number(value)}{numbers.SPACE}{line.quantity.unit}" for value in figures)
-        result.append((f"{line.quantity.title} ({device_name(line.device)})", *cells))
+        cells = (f"{numbers.number(value)}{numbers.SPACE}{line.panel.unit}" for value in figures)
+        result.append((f"{line.panel.title} ({device_name(line.device)})", *cells))
     return Table(header=("Metric", "Minimum", "Mean", "Maximum"), rows=tuple(result))
 
 
 def soaked(trial: Trial) -> Trial:
     """Return a trial that saturated a device with its speed and clock as telemetry of their own."""
-    ends = np.array([each.end_ns for each in trial.windows], np.int64)
-    lengths = np.array([each.end_ns - each.start_ns for each in trial.windows])
-    speed = np.array([each.steps for each in trial.windows]) / lengths
+    ends = np.array([window.end_ns for window in trial.windows], np.int64)
+    lengths = np.array([window.end_ns - window.start_ns for window in trial.windows])
+    speed = np.array([window.steps for window in trial.windows]) / lengths
     added = [
         Series(source=SOAK, device=trial.device, t_ns=ends, columns={"speed": 100 * speed / speed.max()})
     ]

@@ -89,8 +89,8 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "GPUs", copies
     for device, measured in machine.all_reduces(analysis).items():
         yield machine.device(device), machine.all_reduce_line(measured)
-    for each in analysis.endurance:
-        yield f"Endurance {machine.device(each.device)}", machine.sustained(each)
+    for endurance in analysis.endurance:
+        yield f"Endurance {machine.device(endurance.device)}", machine.sustained(endurance)
     for row in overview:
         number = row.published
         if number is not None:

@@ -9,8 +9,8 @@ from harness.analysis.extract import extract, facts
 from harness.analysis.versus import gate, versus
 from harness.errors import StoreError
 from harness.model.comparison import Extract, Outcome, Section
-from harness.model.run import Options
 from harness.model.workload import BESIDE
+from harness.options import Options
 from harness.run.recording import read_extract_file
 from reports.compare_page import shown_runs
 from tests import builders

@@ -158,16 +158,10 @@ MACHINE = {
 
 
 @contextmanager
-def engine_described(description: object, **others: tuple[str, str]) -> Iterator[DockerEngine]:
-    text = json.dumps({"ApiVersion": "1.41", **MACHINE, **description}).encode()
+def engine_described(**others: tuple[str, str]) -> Iterator[DockerEngine]:
+    text = json.dumps({"ApiVersion": "1.41", "SecurityOptions": ["name=rootless"], **MACHINE}).encode()
     with engine_that_answers(f"200 OK\r\nContent-Length: {len(text)}", [text], others) as socket:
         yield DockerEngine.connect({"DOCKER_HOST": f"unix://{socket}"})
-
-
-@pytest.mark.parametrize("description", [{"Components": 7}, {"SecurityOptions": [7]}, {"DockerRootDir": []}])
-def test_an_engine_that_describes_itself_strangely_is_an_error(description):
-    with pytest.raises(EngineError, match="Expected"), engine_described(description):
-        pass
 
 
 def existing(engine: DockerEngine) -> object:
@@ -189,29 +183,17 @@ MISSING = ("404 Not Found", '{"message": "no such image"}')
 @pytest.mark.parametrize(
     ("call", "others"),
     [
-        *(
-            (existing, {"/images/": (OK, text)})
-            for text in (
-                "[]",
-                "null",
-                "{",
-                "{}",
-                '{"a":' * 100_000,
-                '{"Id": 1, "RootFS": {}}',
-                '{"Id": "a", "RootFS": [1]}',
-            )
-        ),
-        (existing, {"/images/": (OK, '{"Id": "a", "RootFS": {}, "Config": {"Env": 7}}')}),
-        *((existing, {"/images/": ("404 Not Found", text)}) for text in ("[]", "{}")),
-        *((custom, {"/images/create": (OK, text), "/images/": MISSING}) for text in ("[]", "7", "{")),
-        *((DockerEngine.remove_stale, {"/containers/json": (OK, text)}) for text in ("{}", '[{"Id": "a"}]')),
+        *((existing, {"/images/": (OK, text)}) for text in ("{", '{"a":' * 100_000)),
+        (existing, {"/images/": ("404 Not Found", "[]")}),
+        (custom, {"/images/create": (OK, "7"), "/images/": MISSING}),
+        (DockerEngine.remove_stale, {"/containers/json": (OK, '[{"Id": "a"}]')}),
         (start, {"/containers/create": (OK, '{"id": "a"}')}),
         (start, {"/containers/create": CREATED, "/attach": ("200 OK\r\nContent-Length: 0", "")}),
     ],
 )
 def test_an_answer_of_another_form_is_an_error_of_the_engine(call, others):
     with (
-        engine_described({"SecurityOptions": ["name=rootless"]}, **others) as engine,
+        engine_described(**others) as engine,
         pytest.raises(EngineError, match="answer cannot be read") as raised,
     ):
         call(engine)

@@ -17,7 +17,8 @@ from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files
 from harness.fleet.node_worker import kind
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
-from harness.model.run import Options, Status
+from harness.model.run import Status
+from harness.options import Options
 from harness.progress import Silent
 from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import cpu_run

@@ -5,6 +5,7 @@ import io
 import json
 import os
 from dataclasses import fields, replace
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from harness.analysis.extract import extract
 from harness.analysis.quantities import planned_names, values
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
-from harness.cli.shared_options import _PARSERS
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability, Cause, CaveatKind, Pair
 from harness.model.platform import Check, HealthItem, Level
-from harness.model.run import Metric, Options, Run, Trial
+from harness.model.run import Metric, Run, Trial
 from harness.model.workload import Workload
+from harness.options import Options, seconds
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run.json_values import from_plain
@@ -95,7 +96,8 @@ def test_devices_alone_and_groups_together_are_planned():
         "gpu1": GPU_CAPABILITIES,
         "gpu0+gpu1": ("peer:0-1", "peer:1-0", *GROUP_CAPABILITIES),
     }
-    assert len(planned) == 4 * 3
+    trials = PROFILES["quick"].trials
+    assert len(planned) == 4 * trials
     first = planned[3].variants
     assert (planned[3].device, first) == ("gpu0+gpu1", (*planned[-1].variants, *ALL_REDUCE_SIZES))
     wide = {each.device: each.variants for each in machine_trials(("gpu0+gpu1", "gpu2+gpu1+gpu0"), SMOKE)}
@@ -320,7 +322,7 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
 
 
 def test_times_have_units_and_other_times_are_refused():
-    read = _PARSERS["soak_s"][1]
+    read = partial(seconds, "--soak")
     assert [read(text) for text in ("90s", "10m", "1h", "45")] == [90, 600, 3600, 45]
     for text in ("", "m", "ten"):
         with pytest.raises(UsageError, match="--soak"):

@@ -10,7 +10,8 @@ import pytest
 
 from harness.cli.metrics_file import live_metrics
 from harness.defaults import PROFILES
-from harness.model.run import Options, Run, Status, Trial, Window
+from harness.model.run import Run, Status, Trial, Window
+from harness.options import Options
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve

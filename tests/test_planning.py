@@ -9,9 +9,9 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.model.run import Options
 from harness.model.variants import BREAKDOWN, one_device_only
 from harness.model.workload import BESIDE, Data, Rung, Workload
+from harness.options import Options
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
 from harness.run.plan import (

@@ -189,7 +189,7 @@ def test_banners_come_first_and_every_section_appears_in_some_report():
 @pytest.mark.parametrize(
     ("name", "words", "absent"),
     [
-        ("failed", (Status.NO_GPU.told, "TensorFlow registered 0 of 1 GPUs."), ()),
+        ("failed", (Status.NO_GPU.predicate, "TensorFlow registered 0 of 1 GPUs."), ()),
         ("bare", ("NVML is not installed",), ("figure-telemetry-1",)),
         ("gpu", ("host_processor_model_name", "sha256:" + "ab" * 32, "Power limit",
                  "ECC", "MIG", "tfbench bench --profile quick"), ("USD", "Latency")),

@@ -15,8 +15,9 @@ from harness.engines import DOWNLOADS_DIR
 from harness.errors import StoreError, UsageError
 from harness.images.recipes import Recipes
 from harness.model.analysis import CaveatKind
-from harness.model.run import DataInfo, Options, Run, Status
+from harness.model.run import DataInfo, Run, Status
 from harness.model.workload import BESIDE, FileState
+from harness.options import Options
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run import prepare as session

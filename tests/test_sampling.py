@@ -2,17 +2,22 @@ import os
 import re
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.trial_measures import BIT_MASKS, COUNTERS
 from harness.errors import EngineError, StoreError
+from harness.model.metrics import METRICS, MetricKind, metric_named
+from harness.model.run import Series
+from harness.run.downsampling import downsample_run
 from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import TelemetryWriter, read_series
-from harness.telemetry.nvml import NvmlSlowSource, NvmlSource
+from harness.telemetry.nvml import GPM_METRICS, NvmlSlowSource, NvmlSource
 from harness.telemetry.sampler import Clock, GapTracker, TickLoop, default_sources, sample
+from reports.telemetry_chart import _rates
+from tests.builders import cpu_run
 from tests.conftest import ROOT
 
 TARGET = Target(pid=None, gpus={})
@@ -227,21 +232,6 @@ LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}
 SOURCES = default_sources()
 
 
-def documented() -> dict[str, tuple[str, str, set[str]]]:
-    table = (ROOT / "docs/telemetry.md").read_text().partition("## Metrics")[2]
-    rows = {}
-    for line in table.splitlines():
-        if line.startswith("| `"):
-            names, unit, sources, _ = line.strip("| ").split(" | ")
-            *units, kind = unit.split(", ")
-            for name in re.findall("`(.+?)`", names):
-                rows[name] = ("".join(units), kind, set(sources.split(", ")))
-    return rows
-
-
-METRICS = documented()
-
-
 def test_metrics_of_this_host_are_documented():
     sources, writer = default_sources(), RecordingWriter()
     for source in sources:
@@ -250,29 +240,56 @@ def test_metrics_of_this_host_are_documented():
         loop = TickLoop([source], 0.1, writer, Clock())
         loop.run(Target(pid=os.getpid(), gpus=LOST_GPU), stop)
         for gap in loop.close(0):
-            assert gap.metric == "*" or gap.metric in METRICS
+            assert gap.metric == "*" or metric_named(gap.metric)
             assert gap.reason.endswith((".", ")")), gap.reason
     for source, columns in writer.columns.items():
         for metrics in columns.values():
             for metric in metrics:
-                name = re.sub(r"^core\d+_", "core{n}_", metric)
-                assert source in METRICS[name][2], (source, metric)
+                known = metric_named(metric)
+                assert known is not None, metric
+                assert source in known.sources.split(), (source, metric)
     for each in writer.samples:
         declared = (set(columns.get(each.device, ())) for columns in writer.columns.values())
         assert any(each.values.keys() <= metrics for metrics in declared)
     assert {"host", "container"} <= {each.device for each in writer.samples}
 
 
-def test_documented_sources_and_kinds_match_code():
+def test_the_table_of_metrics_matches_the_sources():
     names = {source.name for source in SOURCES}
     assert len(names) == len(SOURCES)
     assert not [name for name in names if "-" in name], "the hyphen separates source and device in file names"
-    for metric, (unit, kind, sources) in METRICS.items():
-        assert sources <= names, metric
-        assert (kind == "counter") == (metric in COUNTERS), metric
-        assert (unit == "bits") == (metric in BIT_MASKS), metric
-    assert METRICS.keys() >= COUNTERS | BIT_MASKS
+    for metric in METRICS.values():
+        assert metric.sources and set(metric.sources.split()) <= names, metric
+        assert metric.kind is not MetricKind.RATE or metric.unit.symbol in ("%", "B/s"), metric
     for source in (NvmlSource(), NvmlSlowSource()):
         readings = source.readings("", Target(pid=None, gpus={}))
         for metric in (name for reading in readings for name in reading.metrics):
-            assert source.name in METRICS[metric][2], metric
+            assert (source.name, metric) in METRICS[metric].readings
+    assert all(("gpm", metric) in METRICS[metric].readings for metric in GPM_METRICS)
+
+
+def test_what_is_documented_of_sources_and_metrics_exists():
+    text = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+    sources = re.findall(r"^\| `(\w+)` \|.*\|.*\|.*\|.*\|$", text.partition("## Overhead")[0], re.MULTILINE)
+    assert set(sources) == {source.name for source in SOURCES}
+    ends = "pct|bytes|s|j|w|c|mhz|events"
+    for name in re.findall(rf"`((?!tfbench)[a-z]\w+_(?:{ends}))`", text):
+        assert name in METRICS, name
+
+
+def test_counters_keep_their_rates_when_downsampled():
+    t_ns = np.arange(1000, dtype=np.int64) * 10**8
+    columns = {"context_switches": np.arange(1000.0) * 50, "load1": np.tile([0.0, 1.0], 500)}
+    series = Series(source="host", device="host", t_ns=t_ns, columns=columns)
+    run = cpu_run()
+    run = replace(run, trials=(replace(run.trials[0], telemetry=(series,), steps=(), requests=()),))
+    (kept,) = downsample_run(run, 100).trials[0].telemetry
+    assert len(kept.t_ns) < 100
+    rates = np.diff(kept.columns["context_switches"]) / (np.diff(kept.t_ns) / 1e9)
+    assert rates == pytest.approx(500.0)
+    assert set(kept.columns["load1"]) == {0.0, 1.0}
+
+
+def test_counters_are_drawn_as_rates_over_gaps():
+    t_s, rates = _rates(np.array([0.0, 1.0, 2.0, 2.0, 4.0]), np.array([10.0, np.nan, 30.0, 31.0, 71.0]))
+    assert (t_s.tolist(), rates.tolist()) == ([2.0, 4.0], [10.0, 20.0])

@@ -7,7 +7,7 @@ import pytest
 
 from harness.engines.container_settings import shown
 from harness.errors import UsageError
-from harness.model.run import Options
+from harness.options import Options
 from harness.run.resolve import recorded, resolve, revealed
 from harness.secrets import (
     names_secret,

@@ -271,19 +271,12 @@ def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, plac
         assert Path(neighbour.name).read_text() == "old"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protects", [True, False])
-def test_local_engine(home: Path, temporary: Path, protects: bool) -> None:
-    places = (home.parent / "elsewhere", home, home / "small.csv") if protects else ()
-    attack(LocalEngine(protects=protects), image(sys.executable), home, mounts=places)
-    assert list(temporary.iterdir()) == []
-
-
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("protects", [True, False])
-def test_local_engine_with_tensorflow(home: Path, temporary: Path, tf_python: Path, protects: bool) -> None:
-    places = (home.parent / "elsewhere", home) if protects else ()
+def test_local_engine(home: Path, temporary: Path, tf_python: Path, protects: bool) -> None:
+    places = (home.parent / "elsewhere", home, home / "small.csv") if protects else ()
     attack(LocalEngine(protects=protects), image(str(tf_python)), home, "tensorflow", places)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.docker

@@ -12,7 +12,8 @@ from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
 from harness.defaults import PROFILES
 from harness.errors import TrialError
-from harness.model.run import Options, Status
+from harness.model.run import Status
+from harness.options import Options
 from harness.paths import paths_here
 from harness.progress import Silent
 from harness.run.prepare import Prepared, execute, prepare

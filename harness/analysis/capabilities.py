@@ -20,6 +20,7 @@ from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.intervals import estimate
 from harness.model.analysis import Capability, Endurance, PeakUse, Reading
 from harness.model.device import gpu_names, is_gpu, positions
+from harness.model.metrics import METRICS
 from harness.model.platform import Gpu
 from harness.model.run import Manifest, Run, Trial
 from workloads.protocol import (
@@ -209,7 +210,7 @@ def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:
 # STEADY_BAND of it.
 BLOCK, STEADY_BAND = 5, 0.02
 # Of several GPUs the slowest, the hungriest and the hottest.
-_READINGS = {"sm_clock_mhz": min, "power_instant_w": max, "temperature_c": max}
+_READINGS = {metric.name: metric.worst for metric in METRICS.values() if metric.worst}
 
 
 def endurance(run: Run) -> tuple[Endurance, ...]:

@@ -14,6 +14,7 @@ from harness.model.comparison import Extract, Section, Speed
 from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
 from harness.model.workload import BESIDE
+from harness.options import OPTIONS
 from workloads.protocol import BASELINE, TUNED
 
 # Other variants only serve to break down the step time.
@@ -78,8 +79,6 @@ def _speeds(analysis: Analysis) -> Iterator[Speed]:
 
 # Fields that identify a single GPU rather than its model.
 _IDENTITY = frozenset({"index", "uuid", "mig_uuid", "minor_number"})
-_LIMITS = ("cpus", "cpu_quota", "gpus")
-_OPTIONS = ("variants", "analysis", "rate_hz", "stall_s", "seed")
 _NOT_SETTINGS = frozenset({"name", "budget_s", "limit_s", "stall_s"})
 _VERSIONS = ("tensorflow", "keras", "xgboost", "python", "numpy", "cuda", "cudnn")
 # Parts of a workload's declaration that do not affect what runs.
@@ -127,8 +126,6 @@ def _machine(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     for name, fact in manifest.host_facts.items():
         if name not in ("boot_id", "kernel"):
             yield Section.MACHINE, name, fact
-    for name in _LIMITS:
-        yield Section.LIMITS, name, getattr(manifest.options, name)
     yield Section.LIMITS, "memory of a container", manifest.memory_limit_bytes
     for gpu in manifest.gpus:
         for name, setting in asdict(gpu).items():
@@ -169,8 +166,9 @@ def _settings(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
     for name, value in asdict(manifest.profile).items():
         if name not in _NOT_SETTINGS:
             yield Section.SETTINGS, name, value
-    for name in _OPTIONS:
-        yield Section.SETTINGS, name, getattr(manifest.options, name)
+    for name, option in OPTIONS.items():
+        if option.compared:
+            yield Section(option.compared), name, getattr(manifest.options, name)
     for name, value in manifest.options.fixed_params.items():
         yield Section.SETTINGS, f"--param {name}", value
 

@@ -12,7 +12,6 @@ from harness.analysis.utilisation import clock_findings, cpus_used, host_shares,
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (
-    GPU_UTILISATION,
     INPUT_PARTS,
     Ablation,
     Cause,
@@ -26,6 +25,7 @@ from harness.model.analysis import (
     StepTime,
     find_by_key,
 )
+from harness.model.metrics import GPU_UTILISATION
 from harness.model.variants import ABLATIONS
 from workloads.protocol import (
     BASELINE,

@@ -6,24 +6,24 @@ Everything before steady state is kept separate. Energy is mean power over a var
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import Spread, speed_estimate, spread
+from harness.analysis.stats import Spreads, units
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
-from harness.intervals import estimate
-from harness.model.analysis import GPU_POWER, Cost, Estimate, Key, Reading, Summary
+from harness.intervals import Spread, estimate
+from harness.model.analysis import Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
+from harness.model.metrics import GPU_POWER
 from harness.model.run import Prices, Run, VariantInfo
 from harness.model.workload import Workload
 from workloads.protocol import (
     ACCURACY,
     BASELINE,
     DEVICE_MEMORY,
-    EVALUATE,
     FIX_PREFIX,
     HOST_MEMORY,
     SAMPLES_TRAINED,
@@ -36,7 +36,7 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
 
 
-def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
+def summaries(run: Run, measured: Measures, spreads: Spreads) -> tuple[Summary, ...]:
     """Return one summary for each workload, device and variant with at least one successful trial."""
     declared = {workload.name: workload for workload in run.workloads}
     trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
@@ -48,7 +48,7 @@ def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
             group,
             declared.get(key.workload),
             [means[measure.trial.id].get(measure.variant, {}) for measure in group],
-            spread(other for each, other in measured.items() if (each.workload, each.device) == key[:2]),
+            spreads.of(key.variant),
         )
         for key, group in measured.items()
     )
@@ -62,7 +62,7 @@ def _summary(
     means: Sequence[Mapping[Reading, float]],
     usual: Spread,
 ) -> Summary:
-    throughput = speed_estimate(group, usual)
+    throughput = estimate(units(group), "samples/s", usual)
     assert throughput is not None  # a group has at least one measure
     batch = float(np.median([each.step_s * each.throughput for each in group]))
     step_time = throughput.map(lambda speed: batch / speed, "s")
@@ -139,15 +139,15 @@ def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
 
 
 def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for each in group:
-        sums: Counter[str] = Counter()
-        for phase in sorted(each.trial.phases, key=lambda phase: phase.start_ns):
-            if phase.variant in ("", each.variant) and phase.name not in (STEADY, EVALUATE):
-                sums[phase.name] += phase.end_ns - phase.start_ns
-        for name, length_ns in sums.items():
-            seconds[name].append(length_ns / 1e9)
-    return tuple((name, float(np.median(values))) for name, values in seconds.items())
+    """Return the seconds of each phase before the first window; later readings find compiled kernels in caches."""
+    variant, phases = group[0].variant, sorted(group[0].trial.phases, key=lambda phase: phase.start_ns)
+    result: dict[str, float] = {}
+    for phase in phases:
+        if phase.variant == variant and phase.name == STEADY:
+            break
+        if phase.variant in ("", variant):
+            result[phase.name] = result.get(phase.name, 0.0) + (phase.end_ns - phase.start_ns) / 1e9
+    return tuple(result.items())
 
 
 def _medians(trials: Sequence[Mapping[Reading, float]]) -> dict[Reading, float]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import MIN_TRIALS, Key, Reading
+from harness.model.metrics import MetricKind, is_kind
 from harness.model.run import Run, Series, Trial
 from workloads.protocol import (
     BASELINE,
@@ -28,19 +29,6 @@ from workloads.protocol import (
     together,
 )
 from workloads.readings import between_epochs_s, by_reading, gains, timing
-
-# Telemetry that is stored as cumulative values: the difference between two readings is exact, unlike a mean of sampled
-# rates. docs/telemetry.md describes all metrics.
-COUNTERS = frozenset((
-    "context_switches", "disk_read_bytes", "disk_write_bytes", "net_recv_bytes", "net_sent_bytes", "loopback_bytes",
-    "cpu_throttle_events",
-    *(f"{resource}_pressure_{share}_s" for resource in ("cpu", "mem", "io") for share in ("some", "full")),
-    "cpu_usage_s", "cpu_user_s", "cpu_system_s", "cpu_periods", "cpu_throttled_periods", "cpu_throttled_s",
-    "io_read_bytes", "io_write_bytes", "io_read_ops", "io_write_ops", "energy_j", "power_capped_s", "pcie_replays",
-    "ecc_corrected", "ecc_uncorrected", "xid_errors",
-))  # fmt: skip
-# Sums and means of bit masks are meaningless.
-BIT_MASKS = frozenset(("throttle_reasons",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,9 +239,9 @@ def _window_means(series: Series, steady: _Steady) -> Iterator[tuple[str, Floats
     tick_codes = _tick_codes(series.t_ns, steady)
     inside = tick_codes >= 0
     for name, values in series.columns.items():
-        if name in BIT_MASKS:
+        if is_kind(name, MetricKind.BITS):
             continue
-        if name in COUNTERS:
+        if is_kind(name, MetricKind.COUNTER):
             yield f"{name}_per_s", _window_rates(series, name, steady)
             continue
         good = inside & np.isfinite(values)

@@ -170,7 +170,7 @@ def _setup(run: Run) -> Iterator[Caveat]:
 
 def _trials(run: Run) -> Iterator[Caveat]:
     failed = Counter(
-        (trial.workload, trial.device, f"{trial.status.told}. {trial.message}".strip())
+        (trial.workload, trial.device, f"{trial.status.predicate}. {trial.message}".strip())
         for trial in run.trials
         if trial.failed and not trial.skipped
     )

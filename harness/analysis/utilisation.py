@@ -12,7 +12,8 @@ import numpy as np
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import core_mean
 from harness.intervals import estimate
-from harness.model.analysis import GPU_UTILISATION, Cause, Clocks, Estimate, Finding, Part, Pipeline, Stage
+from harness.model.analysis import Cause, Clocks, Estimate, Finding, Part, Pipeline, Stage
+from harness.model.metrics import GPU_UTILISATION
 from workloads.protocol import BASELINE, CALLS_PREFIX, INPUT_ONLY, MODEL_ONLY, STAGE_PREFIX, THREADS_PREFIX
 
 # CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).

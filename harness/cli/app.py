@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from harness import __version__
 from harness.errors import Interrupted, UsageError
+from harness.options import OPTIONS
 
 # Command -> summary in `tfbench --help`. Each is the function `command` in the module of the same name.
 COMMANDS: Mapping[str, str] = {
@@ -28,17 +29,13 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
-# Option, or option and value, as a pattern -> options that would have no effect with it, as patterns too, and why.
-_USELESS: Mapping[str, tuple[str, str]] = {
+# Option -> the options that have an effect beside it, and why others have none.
+_ALONE: Mapping[str, tuple[tuple[str, ...], str]] = {
     "--resume": (
-        "(?!--resume|--address|--fail-if-unhealthy|--metrics-file).*",
+        ("--address", "--fail-if-unhealthy", "--metrics-file"),
         "a resumed run keeps its original options",
     ),
-    "--verify": ("--(?!verify).*", "it only checks a report"),
-    "--device cpu": ("--gpus", "no GPU is used"),
-    "--no-analysis": ("--machine", "the machine is measured with the analysis"),
-    "--variants": ("--machine", "the machine is measured only with the usual variants"),
-    "--param .*=[^ =]+,.*": ("--machine", "a sweep measures only its grid points"),
+    "--verify": (("run",), "it only checks a report"),
 }
 
 
@@ -79,8 +76,8 @@ def build_app(name: str) -> typer.Typer:
         # Importing the modules of all commands would take half a second.
         app.command(name, cls=_Command)(importlib.import_module(f"harness.cli.{name}").command)
     else:
-        for each, summary in COMMANDS.items():
-            app.command(each, help=summary)(lambda: None)
+        for command, summary in COMMANDS.items():
+            app.command(command, help=summary)(lambda: None)
     return app
 
 
@@ -111,13 +108,20 @@ def _check_effects(context: typer.Context) -> None:
         if source is not None and source.name == "COMMANDLINE":
             names = parameter.secondary_opts if value is False else parameter.opts
             given[names[0]] = " ".join([names[0], *map(str, value if isinstance(value, list) else [value])])
-    for first, (pattern, why) in _USELESS.items():
-        for beside in filter(re.compile(first).fullmatch, {**given, **dict.fromkeys(given.values())}):
-            for useless in filter(re.compile(pattern).fullmatch, given):
-                raise UsageError(
-                    f"With {beside}, {useless} would have no effect: {why}.",
-                    hint=f"Leave out {useless} or {beside}.",
-                )
+    for alone, (allowed, why) in _ALONE.items():
+        for useless in given if alone in given else ():
+            if useless not in (alone, *allowed):
+                raise _useless(useless, alone, why)
+    for option in OPTIONS.values():
+        for pattern, why in option.useless_beside.items() if option.flag in given else ():
+            for beside in filter(re.compile(pattern).fullmatch, [*given, *given.values()]):
+                raise _useless(option.flag, beside, why)
+
+
+def _useless(option: str, beside: str, why: str) -> UsageError:
+    return UsageError(
+        f"With {beside}, {option} would have no effect: {why}.", hint=f"Leave out {option} or {beside}."
+    )
 
 
 def _version(requested: bool) -> None:

@@ -29,7 +29,8 @@ from harness.cli.shared_options import Accept, References, Resume, takes_options
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
-from harness.model.run import Options, PlannedTrial, Trial
+from harness.model.run import PlannedTrial, Trial
+from harness.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.recording import open_run

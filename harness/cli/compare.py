@@ -21,12 +21,13 @@ from harness.cli.rendering import (
     read_extracts,
     write_outputs,
 )
-from harness.cli.shared_options import Formats, Price, Target, split
+from harness.cli.shared_options import Formats, Price, Target
 from harness.errors import SlowerError, UsageError
 from harness.model.analysis import RELIABLE_WIDTH, Caveat
 from harness.model.comparison import Extract
 from harness.model.device import single_devices
 from harness.model.platform import HOST
+from harness.options import split
 from harness.run.recording import open_run, references
 from harness.run.store import newest_run
 from harness.untrusted import printable
@@ -152,7 +153,7 @@ def filtered(
                 }
                 for section, fields in run.facts.items()
             },
-            caveats=tuple(each for each in run.caveats if _concerns(each, workloads, devices)),
+            caveats=tuple(caveat for caveat in run.caveats if _concerns(caveat, workloads, devices)),
             health=tuple(
                 each for each in run.health if not devices or each.device in (HOST, *single_devices(devices))
             ),

@@ -18,12 +18,13 @@ from rich.text import Text
 from harness.cli.bench import command_line, raise_for_trials, stop_on_signals
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
-from harness.cli.shared_options import OPTIONS, Resume, takes_options
+from harness.cli.shared_options import Resume, takes_options
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan
 from harness.fleet.session import run, user_files
-from harness.model.run import Options, Status
+from harness.model.run import Status
+from harness.options import Options
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.plan import split_devices
@@ -36,7 +37,7 @@ DEFAULTS = FleetPlan(options=Options())
 _option = partial(typer.Option, rich_help_panel="Which nodes")
 
 
-@takes_options(OPTIONS.keys() - {"weights"})
+@takes_options()
 def command(
     options: Options,
     address: Annotated[

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from harness.cli.console import Terminal, err, out
-from harness.cli.shared_options import split
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError, check_names
 from harness.images.builder import ImageBuilder
 from harness.images.extra import IMPORTED, check_packages
 from harness.images.recipes import TARGETS
+from harness.options import split
 from harness.paths import paths_here
 
 

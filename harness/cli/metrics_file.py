@@ -95,7 +95,7 @@ def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: boo
     which = {"run_id": manifest.run_id}
     yield "run", {**which, "created": manifest.created, "profile": manifest.profile.name}, 1
     yield "run_active", which, int(active)
-    yield "trials_planned", which, sum(each.index < manifest.profile.trials for each in run.planned)
+    yield "trials_planned", which, sum(trial.index < manifest.profile.trials for trial in run.planned)
     for status, count in Counter(trial.status for trial in ended).items():
         yield "trials_ended", {**which, "status": status.value}, count
     speeds = {
@@ -108,9 +108,11 @@ def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: boo
     for (workload, device, variant), speed in speeds.items():
         labels = {**which, "workload": workload, "device": device, "variant": variant}
         yield "last_samples_per_second", labels, speed
-    for each in run.planned if active else ():
-        trial_folder = folder.trial(each.id)
+    if not active:
+        return
+    for planned in run.planned:
+        trial_folder = folder.trial(planned.id)
         spec = trial_folder.out / "spec.json"
         if spec.exists() and not trial_folder.record.exists():
-            labels = {**which, "trial": each.id, "workload": each.workload, "device": each.device}
+            labels = {**which, "trial": planned.id, "workload": planned.workload, "device": planned.device}
             yield "trial_seconds", labels, time.time() - spec.stat().st_mtime

@@ -12,11 +12,11 @@ from pathlib import Path
 import typer
 
 from harness.cli.console import Terminal, best_effort, err
-from harness.cli.shared_options import split
 from harness.errors import MissedError, TfbenchError, UndecidedError, UsageError, check_names, on_disk
 from harness.model.analysis import Analysis, Limit, LimitOutcome
 from harness.model.comparison import Extract, Gate, KnownMachine, Versus
 from harness.model.run import Prices
+from harness.options import split
 from harness.paths import paths_here
 from harness.progress import Progress
 from harness.run.machines import added_machines, machine_json, shipped_machines
@@ -214,7 +214,7 @@ def read_analysis(
         recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
     check_workloads(standards.limits, recorded.planned)
     analysis = priced(embedded, recorded) if embedded else analyse(recorded)
-    kinds = {each.kind for each in known_machine(analysis).devices.values()}
+    kinds = {device.kind for device in known_machine(analysis).devices.values()}
     machines = (*shipped_machines(kinds), *standards.machines)
     return judged(analysis, machines, standards.limits), embedded is None
 
@@ -234,14 +234,14 @@ def report_renderers(
 
     prices = read_prices(price)
     analysis, whole = read_analysis(run, prices, standards)
-    rented = any(each.per_hour is not None for each in analysis.costs)
+    rented = any(cost.per_hour is not None for cost in analysis.costs)
     if prices and prices.electricity_per_kwh is None and analysis.summaries and not rented:
         raise UsageError(
             f"--price {price} is for no device of the run.",
-            hint=f"It used {', '.join(sorted({each.device for each in analysis.summaries}))}; see docs/cost.md.",
+            hint=f"It used {', '.join(sorted({summary.device for summary in analysis.summaries}))}; see docs/cost.md.",
         )
     kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
-    if kinds and not kinds & {each.kind for each in analysis.standings}:
+    if kinds and not kinds & {standing.kind for standing in analysis.standings}:
         raise UsageError(
             f"--reference would have no effect: its devices are {', '.join(sorted(kinds))}, and this run has none.",
             hint="Leave it out; `tfbench compare` compares runs of different machines.",

@@ -23,7 +23,8 @@ from harness.errors import EngineError, GpuError, UsageError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.platform import ImageInfo
-from harness.model.run import Options, Run
+from harness.model.run import Run
+from harness.options import OPTIONS, Options
 from harness.paths import Paths, paths_here
 from harness.run.prepare import prepare
 from harness.run.recording import open_run
@@ -34,7 +35,7 @@ from harness.wording import short_digests
 Fields = Mapping[tuple[Section, str], tuple[str, str]]
 
 
-@takes_options(only=("engine", "device", "out", "price"))
+@takes_options(only=[name for name, option in OPTIONS.items() if option.on_rerun == "replace"])
 def command(
     options: Options,
     run: Annotated[

@@ -58,7 +58,7 @@ def read_cifar(files: Sequence[Path], data: Data) -> Arrays:
             pixels = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in batches])
             planes = pixels.reshape(-1, 3, 32, 32)
             result[f"x_{part}"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
-            result[f"y_{part}"] = np.concatenate([np.asarray(each, np.uint8) for each in labels])
+            result[f"y_{part}"] = np.concatenate([np.asarray(label, np.uint8) for label in labels])
     return result
 
 

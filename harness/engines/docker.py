@@ -29,6 +29,7 @@ from harness.engines.container_settings import (
 )
 from harness.engines.docker_client import (
     LOST,
+    UNREADABLE,
     Daemon,
     close_stream,
     connect_first,
@@ -73,7 +74,7 @@ class DockerEngine:
         # Also cleans up after Ctrl-C during the start, when nothing else refers to the container.
         with ExitStack() as cleanup:
             cleanup.enter_context(accessible(mounts, identity.host_ids))
-            file_systems = {each.mountpoint for each in psutil.disk_partitions(all=True)}
+            file_systems = {partition.mountpoint for partition in psutil.disk_partitions(all=True)}
             mounts = with_inner(mounts, file_systems)
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
@@ -91,14 +92,15 @@ class DockerEngine:
     def remove_stale(self) -> None:
         """Remove containers of killed harnesses."""
         with engine_call("list containers"):
-            result = self.client.api.containers(all=True, filters={"label": [OWNER]})
-        for entry in result:
-            if owner_has_ended(entry["Labels"].get(OWNER, "")):
-                remove_container(self.client, entry["Id"])
+            containers = self.client.api.containers(all=True, filters={"label": [OWNER]})
+            owners = {container["Id"]: container["Labels"].get(OWNER, "") for container in containers}
+        for container_id, owner in owners.items():
+            if owner_has_ended(owner):
+                remove_container(self.client, container_id)
 
     def answers(self) -> bool:
         """Return whether the engine answers."""
-        with suppress(*LOST):
+        with suppress(*LOST, *UNREADABLE):
             return bool(self.client.ping())
         return False
 
@@ -205,7 +207,7 @@ class DockerContainer:
     def _wait(self) -> None:
         try:
             self._status = self._client.api.wait(self.id)["StatusCode"]
-        except LOST as error:
+        except (*LOST, *UNREADABLE) as error:
             self._lost = error
         self._ended.set()
 

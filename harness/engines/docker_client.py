@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,11 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from types import GenericAlias, NoneType
-from typing import Any, get_args
+from typing import Any
 
 import docker
-import msgspec
 import psutil
 from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, NotFound, StreamParseError
@@ -55,40 +52,8 @@ PODMAN = "podman"
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
 
-def _object(**fields: Any) -> Any:
-    """Return the type of a JSON object with these fields; those that may be null may be missing."""
-    optional = {name for name, kind in fields.items() if NoneType in get_args(kind)}
-    return msgspec.defstruct(
-        "Answer", [(*each, None) if each[0] in optional else each for each in fields.items()]
-    )
-
-
-_LIST, _MAPPING = list[str] | None, dict[str, Any] | None
-# Path of a request -> what this package and the docker package read of its answer.
-_ANSWERS: Mapping[str, Any] = {
-    "/version": _object(Components=GenericAlias(list, _object(Name=str)) | None),
-    "/info": _object(SecurityOptions=_LIST, CDISpecDirs=_LIST, Runtimes=_MAPPING, DockerRootDir=str | None),
-    "/images/.+/json": _object(Id=str, RootFS=dict[str, Any], Config=_object(Env=_LIST) | None),
-    "/containers/json": GenericAlias(list, _object(Id=str, Labels=dict[str, str])),
-    "/containers/create": _object(Id=str),
-    "/containers/[^/]+/json": _object(
-        State=_object(Pid=int, OOMKilled=bool | None), Config=_object(Tty=bool)
-    ),
-    "/containers/[^/]+/wait": _object(StatusCode=int),
-}
-
-
-class UnreadableError(DockerException):
-    """The engine answered something else than Docker's API says."""
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Convert what the docker package raises while it reads an unexpected answer to UnreadableError."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, StreamParseError) as error:
-        raise UnreadableError(f"{type(error).__name__}: {error}") from error
+# What the docker package and this one raise while they read an answer that is not as Docker's API says.
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError, StreamParseError)
 
 
 class _Client(docker.DockerClient):
@@ -97,7 +62,7 @@ class _Client(docker.DockerClient):
 
 
 class _Api(docker.APIClient):
-    """An API that checks answers, and whose timeout covers a whole answer; it is short after one that did not come."""
+    """An API whose timeout covers a whole answer of limited size; it is short after one that did not come."""
 
     _silent = False
 
@@ -120,25 +85,7 @@ class _Api(docker.APIClient):
         if not options.get("stream"):
             with response:
                 response._content = read_limited(response.iter_content(1 << 16))
-            path = re.sub(r"^(/v[\d.]+)?(/[^?]*).*", r"\2", str(request.path_url))
-            kinds = (kind for pattern, kind in _ANSWERS.items() if re.fullmatch(pattern, path))
-            if response.ok and (kind := next(kinds, None)):
-                with _reading():
-                    msgspec.json.decode(response.content, type=kind)
         return response
-
-    def _raise_for_status(self, response: Response) -> None:
-        with _reading():
-            super()._raise_for_status(response)  # type: ignore[misc]  # the stubs lack it
-
-    def _get_raw_response_socket(self, response: Response) -> Any:
-        with _reading():
-            return super()._get_raw_response_socket(response)  # type: ignore[misc]
-
-    def _stream_helper(self, response: Response, decode: bool = False) -> Iterator[Any]:
-        with _reading():
-            for part in super()._stream_helper(response, decode):  # type: ignore[misc]
-                yield msgspec.convert(part, dict[str, Any] if decode else Any)
 
 
 def read_limited(chunks: Iterable[bytes]) -> bytes:
@@ -181,9 +128,9 @@ def engine_call(action: str) -> Iterator[None]:
             if "$PATH" in reason
             else "See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
-    except UnreadableError as error:
+    except UNREADABLE as error:
         raise EngineError(
-            f"The container engine could not {action}: its answer cannot be read: {error}",
+            f"The container engine could not {action}: its answer cannot be read: {type(error).__name__}: {error}",
             hint="Update it, or check what answers at its socket.",
         ) from error
     except LOST as error:

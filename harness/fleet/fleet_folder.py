@@ -13,7 +13,8 @@ from pathlib import Path
 
 from harness.defaults import FLEET_WAIT_S
 from harness.errors import StoreError, TfbenchError
-from harness.model.run import Options, Run, Trial
+from harness.model.run import Run, Trial
+from harness.options import Options
 from harness.run.json_values import from_plain
 from harness.run.resolve import recorded
 from harness.run.store import ENDED, RunFolder, read_run, write_atomic, write_json

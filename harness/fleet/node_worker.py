@@ -88,7 +88,7 @@ def _run(plan: FleetPlan, previous_run: Mapping[str, bytes], outbox: Outbox) -> 
 def written(folder: RunFolder, trial: Trial) -> Written:
     """Return the message for a finished trial."""
     path = folder.trial(trial.id).path
-    note = f"{trial.id} {trial.status.told}. {trial.message}" if trial.message else ""
+    note = f"{trial.id} {trial.status.predicate}. {trial.message}" if trial.message else ""
     return Written(folder=str(path.relative_to(folder.path)), files=read_files(path), note=note)
 
 

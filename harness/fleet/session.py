@@ -10,8 +10,9 @@ from pathlib import Path
 from harness.errors import FleetError, TfbenchError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written
-from harness.model.run import Options, Run
+from harness.model.run import Run
 from harness.model.workload import SCRIPTS
+from harness.options import Options
 from harness.progress import Progress, Task
 from harness.wording import counted
 

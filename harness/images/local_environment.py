@@ -72,9 +72,11 @@ def library_variables(python: Path) -> dict[str, str]:
     if not libraries:
         return {}
     compiler = libraries[0].parent.parent / "cuda_nvcc"
-    inherited = [path for path in (os.environ.get("LD_LIBRARY_PATH"),) if path]
+    folders = [*map(str, libraries)]
+    if inherited := os.environ.get("LD_LIBRARY_PATH"):
+        folders.append(inherited)
     return {
-        "LD_LIBRARY_PATH": os.pathsep.join([*map(str, libraries), *inherited]),
+        "LD_LIBRARY_PATH": os.pathsep.join(folders),
         "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={compiler}",
         "PATH": os.pathsep.join([str(compiler / "bin"), os.environ.get("PATH", os.defpath)]),
     }

@@ -268,7 +268,7 @@ def sbom(image: ImageInfo, wheels: Mapping[Pin, str], packages: str, distributio
             },
         },
         "components": components,
-        "dependencies": [{"ref": "image", "dependsOn": [each["bom-ref"] for each in components]}],
+        "dependencies": [{"ref": "image", "dependsOn": [component["bom-ref"] for component in components]}],
     }
     number = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(document))
     return (json.dumps({"serialNumber": f"urn:uuid:{number}", **document}, indent=1) + "\n").encode()

@@ -50,7 +50,7 @@ _Keyed = TypeVar("_Keyed", bound=Keyed)
 
 def find_by_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
     """Return the first value with this key, or None."""
-    return next((each for each in values if each.key == key), None)
+    return next((value for value in values if value.key == key), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,12 +284,6 @@ class Cause(StrEnum):
     IMPOSSIBLE = "impossible measurement"
 
 
-# Series (source, metric) of a GPU's utilisation and power, best first. On Ampere and newer, power usage may be an
-# average over the last second.
-GPU_UTILISATION = (("gpm", "graphics_util_pct"), ("nvml_util", "gpu_util_pct"), ("nvml", "gpu_util_pct"))
-GPU_POWER = (("nvml", "power_instant_w"), ("nvml", "power_usage_w"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
     """The measured speedup of the baseline without some parts of its step.
@@ -490,7 +484,7 @@ class Standing:
     def better(self) -> int:
         """How many of the others are better."""
         own, lower = self.value.estimate.median, self.value.lower
-        return sum(each < own if lower else each > own for each in self.others)
+        return sum(other < own if lower else other > own for other in self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -580,8 +574,8 @@ class LimitResult:
     @property
     def outcome(self) -> LimitOutcome:
         """The worst outcome of its checks."""
-        found = {each.outcome for each in self.checks}
-        return next(each for each in LimitOutcome if each in found)
+        found = {check.outcome for check in self.checks}
+        return next(outcome for outcome in LimitOutcome if outcome in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -763,12 +757,12 @@ class Analysis:
 
     def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
         """Return a measured ratio, or None."""
-        result = find_by_key((each for each in self.comparisons if each.kind is kind), key)
+        result = find_by_key((comparison for comparison in self.comparisons if comparison.kind is kind), key)
         return result.ratio if result else None
 
     def serves(self, workload: str) -> bool:
         """Return whether a workload's speed is the requests/s that it serves within a latency bound."""
-        return any(each.workload == workload for each in self.capacities)
+        return any(capacity.workload == workload for capacity in self.capacities)
 
     def speed(self, key: Key) -> Estimate | None:
         """Return a variant's samples/s, or its requests/s within the latency bound if it serves."""
@@ -785,5 +779,7 @@ class Analysis:
 
     def limit(self, workload: str, device: str) -> Finding | None:
         """Return the finding that limits a workload most on a device, or None."""
-        findings = (each for each in self.findings if (each.workload, each.device) == (workload, device))
+        findings = (
+            finding for finding in self.findings if (finding.workload, finding.device) == (workload, device)
+        )
         return next(findings, None)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from harness.defaults import GPUS, PROFILE, RATE_HZ, RUNS, Profile
+from harness.defaults import Profile
 from harness.model.device import positions
 from harness.model.platform import EngineInfo, Gpu, Health, ImageInfo
 from harness.model.workload import Workload
+from harness.options import Options
 from workloads.protocol import Change
 from workloads.readings import Window
 
@@ -58,7 +58,7 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
 
     @property
-    def told(self) -> str:
+    def predicate(self) -> str:
         """What happened to a trial with this status, as the predicate of a sentence."""
         return _OUTCOMES.get(self, self.value)
 
@@ -322,58 +322,6 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Options given by the user; see `tfbench bench --help`.
-
-    Attributes:
-        environment: variables of the scripts; runs do not record the values of most, see harness.secrets.
-        public_environment: likewise, whose values are recorded.
-        params: parameter -> value as text; comma-separated values form a sweep axis.
-        packages: libraries to add to the images; a run records their versions and those of what they need.
-    """
-
-    profile: str = PROFILE
-    engine: str = "auto"
-    device: str = "auto"
-    gpus: str = GPUS
-    workloads: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    public_environment: Mapping[str, str] = field(default_factory=dict)
-    mounts: tuple[Path, ...] = ()
-    call: int = 1
-    images: Mapping[str, str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
-    network: bool = False
-    variants: str = ""
-    soak_s: float = 0.0
-    analysis: bool = True
-    machine: bool = True
-    params: Mapping[str, str] = field(default_factory=dict)
-    trials: int | None = None
-    out: Path = RUNS
-    data: str = "auto"
-    rate_hz: float = RATE_HZ
-    cpus: str = ""
-    cpu_quota: float | None = None
-    memory_gib: float | None = None
-    stall_s: float | None = None
-    seed: int = 1
-    price: str = ""
-    cloud_metadata: bool = True
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """All environment variables of the scripts."""
-        return {**self.environment, **self.public_environment}
-
-    @property
-    def fixed_params(self) -> Mapping[str, str]:
-        """Parameters with a single value, which form no sweep."""
-        return {name: text for name, text in self.params.items() if "," not in text}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Everything needed to repeat a run.
 
@@ -411,7 +359,7 @@ class Run:
     """The persisted record of one `tfbench bench`; `ended` unless it is in progress or was cut short.
 
     Attributes:
-        goes_on: whether it was certainly still in progress when it was read; its current trial is not among `trials`.
+        in_progress: whether it certainly was when it was read; its current trial is not among `trials`.
     """
 
     manifest: Manifest
@@ -419,7 +367,7 @@ class Run:
     planned: tuple[PlannedTrial, ...]
     trials: tuple[Trial, ...]
     ended: bool = False
-    goes_on: bool = False
+    in_progress: bool = False
     health: Health | None = None
 
     @property
@@ -442,7 +390,7 @@ class Run:
         """Whether the run is in progress or was cut short, or trials were lost since."""
         there = {trial.id for trial in self.trials}
         # A run that has ended has the first trial of each workload and device, and not always the others.
-        missing = any(each.id not in there for each in self.planned if not (self.ended and each.index))
+        missing = any(trial.id not in there for trial in self.planned if not (self.ended and trial.index))
         return missing or any(
             trial.status in (Status.INTERRUPTED, Status.ENGINE_LOST) for trial in self.trials
         )

@@ -132,8 +132,8 @@ def sources(
             own[name] = hashlib.sha256(f"{own[name]} {text}".encode()).hexdigest()
         if name in known:
             notebook = str(entry.path.relative_to(entry.folder))
-            others = (each for each in states if not each.endswith(".py") and each != notebook)
-            own[f"{BESIDE}{name}"] = _digest({each: states[each] for each in others})
+            others = (file for file in states if not file.endswith(".py") and file != notebook)
+            own[f"{BESIDE}{name}"] = _digest({file: states[file] for file in others})
     return {"workloads": shared.hexdigest(), **own, **{str(path): folder_sha256(path) for path in mounts}}
 
 
@@ -149,24 +149,24 @@ def folder_sha256(path: Path) -> str:
 def _found(folder: Path) -> list[Path]:
     found = sorted(itertools.islice(_files(folder), MAX_FILES + 1))
     if len(found) > MAX_FILES:
-        found = sorted(each for each in folder.glob("*.py") if _state(each))
+        found = sorted(path for path in folder.glob("*.py") if _state(path))
     return found
 
 
 def _states(folder: Path) -> dict[str, FileState]:
     # A program may remove its files meanwhile.
-    found = {each: state for each in _found(folder) if (state := _state(each))}
-    python = sum(state.st_size for each, state in found.items() if each.suffix == ".py")
-    whole = {True: python, False: sum(state.st_size for state in found.values()) - python}
+    found = {path: state for path in _found(folder) if (state := _state(path))}
+    python_bytes = sum(state.st_size for path, state in found.items() if path.suffix == ".py")
+    other_bytes = sum(state.st_size for state in found.values()) - python_bytes
     result = {}
-    for each, state in found.items():
+    for path, state in found.items():
         content = f"{state.st_size} {state.st_mtime_ns}"
-        if whole[each.suffix == ".py"] <= MAX_BYTES:
+        if (python_bytes if path.suffix == ".py" else other_bytes) <= MAX_BYTES:
             try:
-                content = file_sha256(each)
+                content = file_sha256(path)
             except OSError:  # not readable, nor by the script
                 content = "-"
-        name = os.fsencode(each.relative_to(folder)).decode("utf-8", "backslashreplace")
+        name = os.fsencode(path.relative_to(folder)).decode("utf-8", "backslashreplace")
         result[name] = FileState(content=content, size=state.st_size, changed_ns=state.st_mtime_ns)
     return result
 
@@ -189,9 +189,11 @@ def _files(folder: Path) -> Iterator[Path]:
         if {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:  # a run of this script
             continue
         for entry in sorted(entries, key=lambda entry: entry.name):
+            path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                pending += [Path(entry.path)] * (entry.name not in ("__pycache__", ".git"))
-            elif _state(path := Path(entry.path)):
+                if entry.name not in ("__pycache__", ".git"):
+                    pending.append(path)
+            elif _state(path):
                 yield path
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.metrics import MetricKind, is_kind
 from harness.model.run import Run, Series, Trial
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def count_values(run: Run) -> int:
     return (
         sum(len(series.t_ns) * (1 + len(series.columns)) for series in _series(run))
         + sum(2 * len(steps.step_ns) for trial in run.trials for steps in trial.steps)
-        + sum(len(each.latency_ns) for trial in run.trials for each in trial.requests)
+        + sum(len(request.latency_ns) for trial in run.trials for request in trial.requests)
     )
 
 
@@ -81,7 +82,7 @@ def _downsample_trial(trial: Trial, points: int) -> Trial:
             for steps in trial.steps
         ),
         requests=tuple(
-            replace(each, latency_ns=_by_rank(each.latency_ns, points)) for each in trial.requests
+            replace(request, latency_ns=_by_rank(request.latency_ns, points)) for request in trial.requests
         ),
     )
 
@@ -89,7 +90,12 @@ def _downsample_trial(trial: Trial, points: int) -> Trial:
 def _downsample_series(series: Series, points: int) -> Series:
     positions = np.arange(len(series.t_ns), dtype=np.float64)
     kept, columns = downsample(positions, series.columns, points)
-    return replace(series, t_ns=series.t_ns[kept.astype(np.int64)], columns=columns)
+    at = kept.astype(np.int64)
+    # A counter keeps what it was at those times: rates follow from differences.
+    columns |= {
+        name: values[at] for name, values in series.columns.items() if is_kind(name, MetricKind.COUNTER)
+    }
+    return replace(series, t_ns=series.t_ns[at], columns=columns)
 
 
 def _by_rank(durations: NDArray[np.int64], limit: int) -> NDArray[np.int64]:

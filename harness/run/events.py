@@ -128,7 +128,7 @@ class EventLog:
             self._check_order(value)
             if isinstance(value, VariantInfo):
                 # A variant that XLA cannot compile is started again without XLA.
-                self.variants = [each for each in self.variants if each.variant != value.variant]
+                self.variants = [variant for variant in self.variants if variant.variant != value.variant]
             getattr(self, name).append(value)
             return
         match kind:
@@ -153,7 +153,7 @@ class EventLog:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""
         if not isinstance(value, Window):
             return
-        before = next((each for each in reversed(self.windows) if each.variant == value.variant), None)
+        before = next((window for window in reversed(self.windows) if window.variant == value.variant), None)
         if before and before.reading == value.reading and before.index >= value.index:
             raise ProtocolError("two windows of one reading have the same number")
 

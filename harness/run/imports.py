@@ -61,11 +61,11 @@ def _modules(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(_parsed(text)):
         match node:
             case ast.Import(names=names):
-                yield from ((0, each.name) for each in names)
+                yield from ((0, alias.name) for alias in names)
             case ast.ImportFrom(level=level, module=module, names=names):
                 yield level, module or ""
                 yield from (
-                    (level, f"{module}.{each.name}".lstrip(".") if module else each.name) for each in names
+                    (level, f"{module}.{alias.name}".lstrip(".") if module else alias.name) for alias in names
                 )
 
 
@@ -95,7 +95,7 @@ def _parsed(text: str) -> ast.Module:
 def foreign(root: Path, path: Path, text: str) -> set[str]:
     """Return the packages that a script and its neighbours import, and which are neither theirs nor Python's."""
     texts = (text, *neighbours(root, path, text).values())
-    names = {name.partition(".")[0] for each in texts for level, name in _modules(each) if not level}
+    names = {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
     own = {name for name in names if _is_beside(root, name)}
     return names - own - {"", *sys.stdlib_module_names}
 

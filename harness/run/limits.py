@@ -73,7 +73,7 @@ def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:
         document.keys() != {"limits"}
         or not isinstance(texts, list)
         or not 0 < len(texts) <= _MAX_LIMITS
-        or not all(isinstance(each, str) for each in texts)
+        or not all(isinstance(text, str) for text in texts)
     ):
         raise UsageError(
             f"{path} is not a limits file: it needs one list named limits, of texts.",
@@ -134,11 +134,11 @@ def _units(name: str) -> tuple[str, ...]:
 
 def _vocabulary() -> Iterator[str]:
     yield from ("health", "soak.cold", "soak.sustained")
-    yield from (f"capability.{each}" for each in CAPABILITIES)
+    yield from (f"capability.{capability}" for capability in CAPABILITIES)
     for name in (entry.workload.name for entry in built_in()):
         for variant in (TUNED, BASELINE):
             yield f"{name}.{variant}"
-            yield from (f"{name}.{variant}.{each}" for each in ("step", "mfu", "energy", "memory"))
+            yield from (f"{name}.{variant}.{measure}" for measure in ("step", "mfu", "energy", "memory"))
         yield from (f"scaling.{name}.{count}" for count in (2, 4, 8))
 
 
@@ -191,7 +191,7 @@ def _bound(limit: Limit, units: Sequence[str], text: str, known: Sequence[KnownM
 
 def _readable(units: Sequence[str]) -> str:
     words = {"ratio": "no unit, such as 0.95 or 95%", "FLOP/s": "TFLOP/s", "B/s": "GB/s", "B": "GB"}
-    return " or ".join(words.get(each, each) for each in units)
+    return " or ".join(words.get(unit, unit) for unit in units)
 
 
 def _scale(unit: str, units: Sequence[str]) -> float | None:
@@ -211,26 +211,26 @@ def _scale(unit: str, units: Sequence[str]) -> float | None:
 def _referenced(limit: Limit, reference: str, known: Sequence[KnownMachine]) -> float:
     """Return the median of a limit's quantity over the machines of a name, or whose devices have it in their name."""
     word = reference.casefold()
-    machines = [each for each in known if each.name.casefold() == word]
+    machines = [machine for machine in known if machine.name.casefold() == word]
     if not machines:
         pattern = re.compile(rf"(?<![\w]){re.escape(word)}(?![\w])")
         machines = [
-            each
-            for each in known
-            if any(pattern.search(one.kind.casefold()) for one in each.devices.values())
+            machine
+            for machine in known
+            if any(pattern.search(one.kind.casefold()) for one in machine.devices.values())
         ]
     if not machines:
         raise UsageError(
             f"No known machine is called {reference!r}, and no GPU of one.",
-            hint=f"Choose from: {', '.join(each.name for each in known)}. Add one with --reference FILE.",
+            hint=f"Choose from: {', '.join(machine.name for machine in known)}. Add one with --reference FILE.",
         )
     found = []
     for machine in machines:
         top, bottom = (machine.values(name) for name in (limit.name, limit.over))
-        chosen = {each.device for each in applying(top, limit.device)}
+        chosen = {value.device for value in applying(top, limit.device)}
         found += [
-            each.estimate.median / _at(bottom, each) for each in top if each.device in chosen and _at(bottom, each)
-        ] if limit.over else [each.estimate.median for each in top if each.device in chosen]  # fmt: skip
+            value.estimate.median / _at(bottom, value) for value in top if value.device in chosen and _at(bottom, value)
+        ] if limit.over else [value.estimate.median for value in top if value.device in chosen]  # fmt: skip
     if not found:
         raise UsageError(
             f"{reference} has no value of {limit.name}{' / ' + limit.over if limit.over else ''}.",
@@ -240,7 +240,7 @@ def _referenced(limit: Limit, reference: str, known: Sequence[KnownMachine]) -> 
 
 
 def _at(values: Sequence[Value], other: Value) -> float:
-    return next((each.estimate.median for each in values if each.device == other.device), 0.0)
+    return next((value.estimate.median for value in values if value.device == other.device), 0.0)
 
 
 def check_workloads(limits: Sequence[Limit], planned: Sequence[PlannedTrial]) -> None:
@@ -281,7 +281,7 @@ def check_planned(limits: Sequence[Limit], planned: Sequence[PlannedTrial]) -> N
 
 
 def _not_planned(name: str, quantity: Quantity, names: Mapping[str, tuple[str, ...]]) -> UsageError:
-    same = [each for each in names if (one := quantity_of(each)) and one.pattern == quantity.pattern]
+    same = [name for name in names if (one := quantity_of(name)) and one.pattern == quantity.pattern]
     near = get_close_matches(name, same, n=3, cutoff=0.4)
     suggestion = f" This run measures {', '.join(near)}." if near else ""
     return UsageError(
@@ -303,24 +303,24 @@ def limits_text(runs: Sequence[Sequence[Value]], margin: float, names: Sequence[
     """
     lines: list[str] = []
     left_out: list[str] = []
-    for name in dict.fromkeys(each.name for each in runs[0]):
-        found = [applying((each for each in run if each.name == name), "") for run in runs]
+    for name in dict.fromkeys(value.name for value in runs[0]):
+        found = [applying((value for value in run if value.name == name), "") for run in runs]
         if all(found):
-            text = _line(name, [each for values in found for each in values], margin)
-            met = (outcome_of(each, parse_limit(text)) for values in found for each in values)
+            text = _line(name, [value for values in found for value in values], margin)
+            met = (outcome_of(value, parse_limit(text)) for values in found for value in values)
             (lines if set(met) == {LimitOutcome.MET} else left_out).append(text)
     if not lines:
         return None
-    listed = "".join(f"  {json.dumps(each)},\n" for each in lines)
+    listed = "".join(f"  {json.dumps(line)},\n" for line in lines)
     about = " ".join(printable(", ".join(names), 200).split())
     text = f"# {margin * 100:g} % beyond the worst median of {about}. See docs/limits.md.\nlimits = [\n{listed}]\n"
     if left_out:
         text += "# Left out, because these runs scatter too much, or have a single reading, to meet them for certain:\n"
-    return text + "".join(f"# {each}\n" for each in left_out)
+    return text + "".join(f"# {line}\n" for line in left_out)
 
 
 def _line(name: str, found: Sequence[Value], margin: float) -> str:
-    medians = [each.estimate.median for each in found]
+    medians = [value.estimate.median for value in found]
     if name == "health":
         return "health = ok" if not max(medians) else "health = attention"
     lower = found[0].lower
@@ -333,7 +333,9 @@ def _written(value: float, unit: str, *, up: bool) -> str:
     prefix = ""
     if unit in _PREFIXED:
         prefix = max(
-            (each for each in _PREFIXES if _PREFIXES[each] <= value), key=_PREFIXES.__getitem__, default=""
+            (prefix for prefix in _PREFIXES if _PREFIXES[prefix] <= value),
+            key=_PREFIXES.__getitem__,
+            default="",
         )
     scaled = value / _PREFIXES[prefix]
     step = 10.0 ** (math.floor(math.log10(scaled)) - 3)

@@ -93,5 +93,5 @@ def index_of(machines: Sequence[KnownMachine]) -> dict[str, list[str]]:
 def shipped_machines(kinds: Collection[str] | None = None) -> tuple[KnownMachine, ...]:
     """Return the machines that ship with tfbench and have a device of one of these kinds; all for None."""
     index: Mapping[str, list[str]] = msgspec.json.decode(INDEX.read_bytes())
-    names = {name for kind, each in index.items() if kinds is None or kind in kinds for name in each}
+    names = {name for kind, names in index.items() if kinds is None or kind in kinds for name in names}
     return tuple(read_machine(MACHINES / f"{name}{MACHINE_SUFFIX}") for name in sorted(names))

@@ -116,7 +116,7 @@ def _failed(end: End) -> tuple[Status, str] | None:
     if exit_.code == 0:
         return None
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
-    name = {int(each): f" ({each.name})" for each in signal.Signals}.get(number, "")
+    name = {int(known): f" ({known.name})" for known in signal.Signals}.get(number, "")
     last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
     if number == signal.SIGBUS:
         last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
@@ -171,9 +171,9 @@ def _is_out_of_memory(kind: str, message: str) -> bool:
 def _last_line(output: str) -> str:
     """Return the last line of a log as a sentence, which names the error of a workload that could write no event."""
     lines = output.strip().splitlines()
-    causes = [each for each in lines if not _NOTICE.match(each)]
+    causes = [line for line in lines if not _NOTICE.match(line)]
     # More lines follow that of an interpreter that does not start.
-    fatal = (each for each in causes if each.startswith("Fatal Python error"))
+    fatal = (cause for cause in causes if cause.startswith("Fatal Python error"))
     line = next(fatal, causes[-1] if causes else "")
     advice = ". Build the image FROM one of ours" if line.startswith("ModuleNotFoundError") else ""
     return f"It is: {printable(line, 200)}{advice}" if line else ""

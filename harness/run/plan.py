@@ -132,10 +132,10 @@ def with_cpu_to_compare(
     """Return the trials with nothing but speeds on the CPU, which beside GPUs is a scale."""
     tuned = {workload.name for workload in workloads if workload.tuned}
     return tuple(
-        replace(each, variants=tuple(filter(measures_speed, each.variants)))
-        if each.device == CPU and each.workload in tuned
-        else each
-        for each in planned
+        replace(trial, variants=tuple(filter(measures_speed, trial.variants)))
+        if trial.device == CPU and trial.workload in tuned
+        else trial
+        for trial in planned
     )
 
 
@@ -185,7 +185,9 @@ def _group_variants(device: str, known: Collection[tuple[int, int]]) -> tuple[st
 def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, ...]:
     """Return trials that saturate each device for so long, GPUs that work together at once."""
     widest = max(devices, key=lambda device: len(positions(device)))
-    alone = (each for each in single_devices(devices) if each not in gpu_names(widest) or each == widest)
+    alone = (
+        device for device in single_devices(devices) if device not in gpu_names(widest) or device == widest
+    )
     return tuple(
         PlannedTrial(
             id=f"{MACHINE}.{device}.{SOAK}", workload=MACHINE, device=device, index=0, variants=(SOAK,),

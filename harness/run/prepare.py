@@ -113,7 +113,7 @@ def prepare(
     manifest = _manifest(resolved, engine.info, inputs, paths, run_id, files)
     sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
-    images = (replace(each, sbom_sha256=hashes.get(each.target, "")) for each in manifest.images)
+    images = (replace(image, sbom_sha256=hashes.get(image.target, "")) for image in manifest.images)
     return Prepared(
         resolved=resolved,
         engine=engine,
@@ -155,7 +155,7 @@ def _with_packages(resolved: Resolved, paths: Paths, progress: Progress, *, loca
     version = local_version() if local else PYTHON_VERSION
     recipes = Recipes(paths.checkout / "images", packages=names)
     added: list[str] = []
-    for target in [each for each in resolved.targets if each not in resolved.options.images]:
+    for target in [target for target in resolved.targets if target not in resolved.options.images]:
         recipes.resolve(target, paths.cache, progress, version)
         added += recipes.added(target)
     progress.line(
@@ -199,7 +199,7 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         EngineError, GpuError, ImageError, DataError, UsageError: as for prepare.
     """
     run = read_run(path)
-    if run.goes_on:
+    if run.in_progress:
         raise RunFolder(path).busy()
     # The plan of a rerun has fewer trials than its options imply.
     options = revealed(run.manifest.options, values)
@@ -218,15 +218,17 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         read = _read_by_trials(run, RunFolder(path), name)
         # Scripts by their text, because a notebook may be saved with other outputs.
         now = entry.workload.scripts
-        scripts = next((each.scripts for each in run.workloads if each.name == name), {})
-        changes += sorted(each for each in scripts.keys() | now.keys() if scripts.get(each) != now.get(each))
+        scripts = next((workload.scripts for workload in run.workloads if workload.name == name), {})
+        changes += sorted(
+            script for script in scripts.keys() | now.keys() if scripts.get(script) != now.get(script)
+        )
         changed = [
-            each
-            for each in changed_files(before.scripts[name], prepared.beside.scripts[name])
-            if each not in (*now, str(entry.path.relative_to(entry.folder)))
+            file
+            for file in changed_files(before.scripts[name], prepared.beside.scripts[name])
+            if file not in (*now, str(entry.path.relative_to(entry.folder)))
         ]
-        changes += [each for each in changed if read is None or each in read]
-        if others := [each for each in changed if read is not None and each not in read]:
+        changes += [file for file in changed if read is None or file in read]
+        if others := [file for file in changed if read is not None and file not in read]:
             progress.line(f"Changed next to {entry.path.name}, which has not read it: {_listed(others)}")
     if changes:
         prepared.engine.close()
@@ -325,8 +327,8 @@ def execute(
 
 def _data_folders(prepared: Prepared) -> list[Path]:
     """Return the folders of the data sets, each once, in the order of the trials."""
-    mounts = (each for job in prepared.jobs for each in job.container.mounts)
-    return list(dict.fromkeys(each.host for each in mounts if each.container.startswith(f"{DATA_DIR}/")))
+    mounts = (mount for job in prepared.jobs for mount in job.container.mounts)
+    return list(dict.fromkeys(mount.host for mount in mounts if mount.container.startswith(f"{DATA_DIR}/")))
 
 
 def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:
@@ -360,8 +362,10 @@ def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress
             engine.require_safe({entry.folder for entry in resolved.entries}, resolved.options.mounts)
         targets = resolved.targets
         return {
-            each: ensure_environment(each, paths.checkout, paths.cache, progress, resolved.options.packages)
-            for each in targets
+            target: ensure_environment(
+                target, paths.checkout, paths.cache, progress, resolved.options.packages
+            )
+            for target in targets
         }
     for target in custom.keys() - set(resolved.targets):
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
@@ -377,7 +381,7 @@ def _sboms(manifest: Manifest, engine: Engine, paths: Paths, progress: Progress)
     if not isinstance(engine, DockerEngine):
         return {}
     builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, manifest.options.packages)
-    return {each.target: builder.sbom(each) for each in manifest.images if each.lock_sha256}
+    return {image.target: builder.sbom(image) for image in manifest.images if image.lock_sha256}
 
 
 def _manifest(

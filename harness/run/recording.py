@@ -78,10 +78,10 @@ def verify(path: Path) -> tuple[str, str]:
         )
     content = read_file(path)
     run, _ = _unpack_from(path, content)
-    shown = _DIGEST.findall(content)
+    shown = [match.decode() for match in _DIGEST.findall(content)]
     digest = hashlib.sha256(_ELEMENT.findall(content)[0]).hexdigest()
-    if [each.decode() for each in shown] != [digest]:
-        said = ", ".join(each.decode() for each in shown) or "none"
+    if shown != [digest]:
+        said = ", ".join(shown) or "none"
         raise StoreError(
             f"{path} is altered: the SHA-256 of its run is {digest}, the page shows {said}.",
             hint="Get the report again from its author.",

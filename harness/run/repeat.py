@@ -11,8 +11,9 @@ from harness.engines import DOCKER, LOCAL
 from harness.errors import UsageError
 from harness.images.recipes import Recipes
 from harness.model.platform import EngineInfo, ImageInfo
-from harness.model.run import Options, Run, Status
+from harness.model.run import Run, Status
 from harness.model.workload import SCRIPTS
+from harness.options import DEFAULTS, OPTIONS, Options, given
 from harness.paths import Paths
 from harness.progress import Silent
 from harness.run.catalogue import select, sources
@@ -23,39 +24,40 @@ from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
 
-def rerun_options(run: Run, given: Options) -> Options:
-    """Return the options for repeating a recorded run on this host, in the folder `given.out`.
+def rerun_options(run: Run, here: Options) -> Options:
+    """Return the options for repeating a recorded run on this host, in the folder `here.out`.
 
     Args:
-        given: its engine, device, scripts and price replace those of the run unless they are the defaults.
+        here: options of `rerun`, which replace those of the run unless they are the defaults.
 
     Raises:
         UsageError: the run did not use a device, a script is missing, or one that is given is not the run's.
     """
     options = run.manifest.options
-    devices = () if given.device == Options().device else split_devices(given.device)
+    own = {name: value for name, value in given(here).items() if OPTIONS[name].on_rerun == "replace"}
+    devices = split_devices(own.pop("device", ""))
     used_devices = tuple(dict.fromkeys(planned.device for planned in run.planned))
     if unused := [device for device in devices if device not in used_devices]:
         raise UsageError(
             f"The run did not use {', '.join(unused)}.", hint=f"Choose from: {', '.join(used_devices)}."
         )
-    here = {Path(name).name: str(Path(name).absolute()) for name in given.workloads}
+    scripts = {Path(name).name: str(Path(name).absolute()) for name in here.workloads}
     names = options.workloads or [workload.name for workload in run.workloads]
-    if others := here.keys() - {Path(name).name for name in names if name.endswith(SCRIPTS)}:
+    if others := scripts.keys() - {Path(name).name for name in names if name.endswith(SCRIPTS)}:
         raise UsageError(
             f"{min(others)} is no script of the run.",
             hint=f"It has {', '.join(names)}. Name those that lie elsewhere here, by the same name.",
         )
-    used = [_located(name, here) for name in names]
+    used = [_located(name, scripts) for name in names]
     recorded_engine = DOCKER if run.manifest.engine.isolated else LOCAL
-    return replace(
+    as_recorded = replace(
         options,
-        out=given.out,
-        engine=given.engine if given.engine != Options().engine else recorded_engine,
+        out=DEFAULTS.out,
+        engine=recorded_engine,
         device=",".join(devices or used_devices),
         workloads=tuple(dict.fromkeys(used)),
-        price=given.price or options.price,
     )
+    return replace(as_recorded, **own)
 
 
 def _located(name: str, here: Mapping[str, str]) -> str:
@@ -103,17 +105,12 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     scripts = [name for name in options.workloads if name.endswith(SCRIPTS) and name in recorded]
     requested = {
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
-        "--image": ", ".join(f"{target}={reference}" for target, reference in options.images.items()),
-        "--with": ", ".join(options.packages),
-        "--network": "on" if options.network else "",
         "the scripts": ", ".join(scripts),
-        "--mount": ", ".join(map(str, options.mounts)),
-        "--gpus": "" if options.gpus == Options().gpus else options.gpus,
-        "--cpus": options.cpus,
-        "--cpu-quota": options.cpu_quota,
-        "--memory": options.memory_gib and f"{options.memory_gib:.4g} GiB",
     }
-    return {name: str(value) for name, value in requested.items() if value}
+    for name, value in given(options).items():
+        if OPTIONS[name].on_rerun == "ask":
+            requested[OPTIONS[name].flag] = OPTIONS[name].text(value)
+    return {name: text for name, text in requested.items() if text}
 
 
 def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo]) -> Run:
@@ -126,18 +123,18 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images", packages=options.packages)
-    for each in run.manifest.images if options.packages else ():
-        recipes.resolve(each.target, paths.cache, Silent())
+    for image in run.manifest.images if options.packages else ():
+        recipes.resolve(image.target, paths.cache, Silent())
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,
         commit=git_commit(paths.checkout),
         engine=EngineInfo(name="", version="", isolated=run.manifest.engine.isolated),
         images=tuple(
-            images.get(each.target)
-            or replace(each, base="", lock_sha256=recipes.lock_sha256(each.target), digest="", contents="")
-            for each in run.manifest.images
-            if each.target not in options.images
+            images.get(image.target)
+            or replace(image, base="", lock_sha256=recipes.lock_sha256(image.target), digest="", contents="")
+            for image in run.manifest.images
+            if image.target not in options.images
         ),
         data=(),
         gpus=gpus,

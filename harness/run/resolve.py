@@ -13,15 +13,16 @@ import msgspec
 import psutil
 
 from harness.data.datasets import MODES
-from harness.defaults import MAX_PLANNED, PROFILES, Profile
+from harness.defaults import GPU_BUDGET, MAX_PLANNED, MOST_TRIALS, PROFILES, Profile
 from harness.engines import ENGINES
 from harness.errors import UsageError, check_names, unknown
 from harness.images.extra import check_packages
 from harness.images.recipes import TARGETS
 from harness.model.device import CPU, cpu_numbers
 from harness.model.platform import Gpu, target_for
-from harness.model.run import Options, PlannedTrial, Prices
+from harness.model.run import PlannedTrial, Prices
 from harness.model.workload import Workload
+from harness.options import DEFAULTS, OPTIONS, Options, given
 from harness.run.catalogue import Entry, select
 from harness.run.plan import (
     grid,
@@ -104,11 +105,11 @@ def resolve(options: Options) -> Resolved:
     """
     options = revealed(options, os.environ)
     _check(options)
-    profile = _profile(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
+    profile = _profile(options, gpus=bool(available))
     gpus = select_gpus(available, options.gpus) if available else ()
-    if not available and options.device != CPU and options.gpus != Options().gpus:
+    if not available and options.device != CPU and options.gpus != DEFAULTS.gpus:
         raise no_gpus(f"--gpus {options.gpus}", no_gpu)
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     entries = select(options.workloads, on_gpus=bool(gpus))
@@ -133,13 +134,13 @@ def _planned(
     """Return the trials, and what was asked for and is not planned."""
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
-    axes = {name: each for name, each in values.items() if len(each) > 1}
+    axes = {name: given for name, given in values.items() if len(given) > 1}
     if axes and len(workloads) > 1:
         raise UsageError(
             "A parameter with several values needs exactly one workload.",
             hint="Select one, for example: tfbench bench cifar100-mlp --param BATCH_SIZE=32,64,128",
         )
-    points = math.prod(len(each) for each in axes.values())
+    points = math.prod(len(axis) for axis in axes.values())
     if points * len(workloads) * len(devices) * profile.max_trials > MAX_PLANNED:
         raise UsageError(
             f"The run would have more than {MAX_PLANNED} trials.",
@@ -152,12 +153,12 @@ def _planned(
         devices,
         profile,
         variants,
-        {name: each[0] for name, each in values.items() if name not in axes},
+        {name: given[0] for name, given in values.items() if name not in axes},
         grid(axes),
     )
     if not options.workloads:
-        gpus_only = {each.name for each in workloads if each.suite == "gpu"}
-        planned = tuple(each for each in planned if each.gpus or each.workload not in gpus_only)
+        gpus_only = {workload.name for workload in workloads if workload.suite == "gpu"}
+        planned = tuple(trial for trial in planned if trial.gpus or trial.workload not in gpus_only)
     everything = not (options.variants or axes)
     if gpus and options.device == "auto" and everything:
         planned = with_cpu_to_compare(planned, workloads)
@@ -234,36 +235,26 @@ def _check(options: Options) -> None:
     check_names("image target", options.images, TARGETS)
     check_packages(options.packages)
     read_prices(options.price)
-    _check_cpus(options.cpus)
+    _check_cpus(options)
     _check_keras(options.variables)
     _check_public(options)
     _check_mounts(options)
-    for option, value, minimum, maximum in (
-        ("--call", options.call, 1, 1_000),
-        ("--seed", options.seed, 0, 2**32 - 1),
-        ("--trials", options.trials, 1, 1_000),
-        ("--rate", options.rate_hz, 0, 100),
-        ("--stall", options.stall_s, 1, 7 * 86_400),
-        # In a shorter time, a device does not even warm up.
-        ("--soak", options.soak_s or None, 20, 86_400),
-        ("--cpu-quota", options.cpu_quota, 0.01, psutil.cpu_count() or 1),
-        ("--memory", options.memory_gib, 0.1, 1 << 20),
-    ):
-        if value is not None and not minimum <= value <= maximum:
-            raise UsageError(
-                f"{option} is out of range.", hint=f"Use a value from {minimum:.10g} to {maximum:.10g}."
-            )
+    for name, value in given(options).items():
+        if OPTIONS[name].least is not None:
+            OPTIONS[name].check(value)
 
 
-def _check_cpus(text: str) -> None:
-    """Check that --cpus names CPUs of this machine."""
+def _check_cpus(options: Options) -> None:
+    """Check that --cpus and --cpu-quota ask for CPUs of this machine."""
     count = psutil.cpu_count() or 1
-    numbers = cpu_numbers(text)
-    if text and (not numbers or max(numbers) >= count):
+    numbers = cpu_numbers(options.cpus)
+    if options.cpus and (not numbers or max(numbers) >= count):
         raise UsageError(
-            f"--cpus {text} does not name CPUs of this machine.",
+            f"--cpus {options.cpus} does not name CPUs of this machine.",
             hint=f"It has {counted(count, 'CPU')}, numbered from 0: write --cpus 0-{count - 1} or --cpus 0.",
         )
+    if options.cpu_quota is not None:
+        replace(OPTIONS["cpu_quota"], most=count).check(options.cpu_quota)
 
 
 def _check_keras(environment: Mapping[str, str]) -> None:
@@ -288,8 +279,12 @@ def _check_public(options: Options) -> None:
             )
 
 
-def _profile(options: Options) -> Profile:
+def _profile(options: Options, *, gpus: bool) -> Profile:
     profile = PROFILES[options.profile]
+    if gpus:
+        profile = replace(profile, budget_s=profile.budget_s * GPU_BUDGET)
+    if options.time_s is not None:
+        profile = replace(profile, trials=1, max_trials=MOST_TRIALS, budget_s=options.time_s)
     # A saturated device takes longer than its time.
     profile = replace(profile, limit_s=max(profile.limit_s, 2 * options.soak_s))
     if options.trials is not None:
@@ -326,7 +321,7 @@ def read_prices(text: str) -> Prices | None:
     """
     if not text:
         return None
-    names = {each.name for each in fields(Prices)}
+    names = {field_.name for field_ in fields(Prices)}
     items = [part.strip().rpartition("=") for part in text.split(",") if part.strip()]
     values = {name.replace("-", "_") or "machine": value for name, _, value in items}
     values = {
@@ -339,7 +334,9 @@ def read_prices(text: str) -> Prices | None:
         amounts = [value for name in names if isinstance(value := getattr(prices, name), float)]
         # A decimal comma gives two prices of the machine.
         distinct = len(values) == len(items)
-        usable = distinct and prices.currency and amounts and all(0 <= each < math.inf for each in amounts)
+        usable = (
+            distinct and prices.currency and amounts and all(0 <= amount < math.inf for amount in amounts)
+        )
     except ValueError:
         usable = False
     if not usable:

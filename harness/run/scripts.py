@@ -89,11 +89,11 @@ def read_workloads(path: Path, name: str) -> tuple[Workload, ...]:
     main, block = _metadata(text, path)
     also = block.converted(main.pop("also", {}), dict[str, dict[str, Any]])
     result = [_workload(name, path, text, tree, main, block)]
-    for each, values in also.items():
+    for other, values in also.items():
         # Values for a kind of device replace those for the other kind too.
         left = (*_OWN, *(("cpu", "gpu") if {"cpu", "gpu"} & values.keys() else ()))
         taken = {key: value for key, value in main.items() if key not in left}
-        result.append(_workload(each, path, text, tree, {**taken, **values}, block))
+        result.append(_workload(other, path, text, tree, {**taken, **values}, block))
     return tuple(result)
 
 
@@ -122,7 +122,7 @@ def _workload(
         tuned=metadata.tuned,
         ladder=ladder,
         params={**constants(parameters(text)), **params},
-        device_params={kind: each for kind in ("cpu", "gpu") if (each := getattr(metadata, kind))},
+        device_params={kind: params for kind in ("cpu", "gpu") if (params := getattr(metadata, kind))},
         datasets=(*([own] if own else []), *_keras_datasets(tree)),
         published=tuple(block.converted(each, Published) for each in published),
         requests=metadata.requests,
@@ -149,11 +149,11 @@ def _mentions(node: ast.AST, module: str) -> bool:
         case ast.Attribute(value=ast.Attribute(attr="datasets") | ast.Name(id="datasets"), attr=name):
             return name == module
         case ast.ImportFrom(module=str(source), names=names) if source.endswith("datasets"):
-            return any(each.name == module for each in names)
+            return any(alias.name == module for alias in names)
         case ast.ImportFrom(module=str(source)):
             return source.endswith(f"datasets.{module}")
         case ast.Import(names=names):
-            return any(each.name.endswith(f"datasets.{module}") for each in names)
+            return any(alias.name.endswith(f"datasets.{module}") for alias in names)
     return False
 
 
@@ -181,7 +181,7 @@ def _problems(workload: Workload) -> Iterator[str]:
     chosen = {d.constant: "" for d in workload.datasets if d.constant}
     own = workload.scripts[workload.file]
     for file, values in (
-        *((workload.file, each) for each in (*workload.device_params.values(), chosen, workload.params)),
+        *((workload.file, param) for param in (*workload.device_params.values(), chosen, workload.params)),
         *((rung.script, rung.params) for rung in workload.ladder.values()),
     ):
         names = {*assigned(parameters(workload.scripts[file])), *assigned(parameters(own))}
@@ -195,7 +195,7 @@ def _problems(workload: Workload) -> Iterator[str]:
         yield from _data_problems(data)
     requests = workload.requests
     sizes = (requests.batch_sizes, requests.compiled_batch_sizes) if requests else ((1,),)
-    if not sizes[0] or any(list(each) != sorted(set(each)) or min(each, default=1) <= 0 for each in sizes):
+    if not sizes[0] or any(list(size) != sorted(set(size)) or min(size, default=1) <= 0 for size in sizes):
         yield "requests must have ascending batch sizes above 0"
     if not all(0 < each <= MAX_VALUE for each in chain(*sizes, requests.bounds_ms if requests else ())):
         yield "batch sizes and bounds of requests must be above 0"
@@ -251,7 +251,7 @@ class _Block:
         """Return a part of the block as a typed value; unknown fields are errors."""
         try:
             if dataclasses.is_dataclass(kind):
-                names = {each.name for each in dataclasses.fields(kind)}
+                names = {field_.name for field_ in dataclasses.fields(kind)}
                 if others := sorted(plain.keys() - names):
                     raise ValueError(f"unknown field `{others[0]}`")
             return msgspec.convert(plain, kind)
@@ -395,7 +395,7 @@ def with_values(text: str, values: Mapping[str, Any]) -> str:
     own = assigned(parameters(text))
     nodes = sorted(
         ((own[name], values[name]) for name in values if name in own),
-        key=lambda each: (-each[0].lineno, -each[0].col_offset),
+        key=lambda pair: (-pair[0].lineno, -pair[0].col_offset),
     )
     for node, value in nodes:
         assert node.end_lineno is not None and node.end_col_offset is not None  # parsed from a text
@@ -419,8 +419,9 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
     for name in params:
         if name.casefold() not in names:
             if not available:
+                files = ", ".join(workload.file for workload in workloads)
                 raise UsageError(
-                    f"Unknown parameter {name[:80]!r}: no constants in {', '.join(each.file for each in workloads)}.",
+                    f"Unknown parameter {name[:80]!r}: no constants in {files}.",
                     hint="Assign a literal to a name at the top of the script, such as `BATCH_SIZE = 32`.",
                 )
             raise unknown("parameter", name, sorted(available))

@@ -149,19 +149,20 @@ class RunFolder:
         write_json(folder.record, {name: getattr(trial, name) for name in _RECORD_FIELDS})
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
-        """Let others know that the run goes on, until the block or this process ends; also on a shared disk.
+    def lock(self) -> Iterator[None]:
+        """Lock the run until the block or this process ends, also on a shared disk, so that others see it in progress.
 
         Raises:
-            BusyError: another process goes on with it.
+            BusyError: another process has locked it.
         """
+        deadline_s = time.monotonic() + 1.0
         with (self.path / "manifest.json").open("r+") as manifest:  # NFS locks only files that can be written
-            for last in (False,) * 20 + (True,):
+            while True:
                 try:
                     fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError as error:
-                    if last:
+                    if time.monotonic() > deadline_s:
                         raise self.busy() from error
                     time.sleep(0.05)  # a reader holds it for a moment
                 except OSError:  # a file system without locks
@@ -169,14 +170,14 @@ class RunFolder:
             yield
 
     def busy(self) -> BusyError:
-        """Return the error for a run that another process goes on with."""
+        """Return the error for a run that another process is measuring."""
         return BusyError(
-            f"Another process goes on with {self.path}, here or on a machine that shares the disk.",
-            hint="Wait for its end, or start a new run.",
+            f"Another process is measuring {self.path}, here or on a machine that shares the disk.",
+            hint="Wait until it ends, or start a new run.",
         )
 
-    def goes_on(self) -> bool:
-        """Return whether the run goes on, as far as is known."""
+    def is_locked(self) -> bool:
+        """Return whether a process has locked the run, as far as is known."""
         try:
             with (self.path / "manifest.json").open() as manifest:
                 fcntl.flock(manifest, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -223,7 +224,7 @@ class RunFolder:
     def trials(self, planned: Iterable[PlannedTrial]) -> tuple[Trial, ...]:
         """Return the trials that have started; those with damaged files count as failed."""
         return tuple(
-            _read_trial(folder, each) for each in planned if (folder := self.trial(each.id)).path.is_dir()
+            _read_trial(folder, trial) for trial in planned if (folder := self.trial(trial.id)).path.is_dir()
         )
 
     def ended(self) -> bool:
@@ -321,16 +322,18 @@ def read_run(path: Path) -> Run:
     except _READ_ERRORS as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
     folder = RunFolder(path)
-    goes_on = folder.goes_on()  # before its trials are read, of which the last may end meanwhile
+    in_progress = folder.is_locked()  # before its trials are read, of which the last may end meanwhile
     return Run(
         manifest=manifest,
         workloads=workloads,
         planned=planned,
         trials=tuple(
-            each for each in folder.trials(planned) if not (goes_on and each.status is Status.INTERRUPTED)
+            trial
+            for trial in folder.trials(planned)
+            if not (in_progress and trial.status is Status.INTERRUPTED)
         ),
         ended=folder.ended(),
-        goes_on=goes_on,
+        in_progress=in_progress,
         health=folder.health(),
     )
 

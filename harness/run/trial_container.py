@@ -27,8 +27,9 @@ from harness.fixes import fixes_for
 from harness.images.local_environment import library_variables
 from harness.model.device import cpu_numbers, device_kind
 from harness.model.platform import ImageInfo
-from harness.model.run import DataInfo, Manifest, Options, PlannedTrial
+from harness.model.run import DataInfo, Manifest, PlannedTrial
 from harness.model.workload import BESIDE, Data, Workload
+from harness.options import Options
 from harness.paths import Paths
 from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Resolved, hides, recorded
@@ -79,7 +80,7 @@ def make_job(
     options = resolved.options
     entry = resolved.entry(trial.workload)
     image = inputs.images[resolved.target(trial)]
-    data = {each.name: inputs.data[each] for each in entry.workload.datasets}
+    data = {dataset.name: inputs.data[dataset] for dataset in entry.workload.datasets}
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
         Mount(container=FILE_DIR, host=entry.folder),
@@ -87,7 +88,7 @@ def make_job(
         *(Mount(container=str(path), host=path) for path in options.mounts),
     ]
     places = {Path(mount.container) for mount in mounts}
-    mounts += (each for each in linked(entry.folder) if Path(each.container) not in places)
+    mounts += (mount for mount in linked(entry.folder) if Path(mount.container) not in places)
     modules = filter(None, (str(Path(WORKLOADS_DIR).parent), options.variables.get("PYTHONPATH")))
     environment = {**options.variables, "PYTHONPATH": os.pathsep.join(modules), "PYTHONUNBUFFERED": "1"}
     if trial.workload != MACHINE and (options.network or has_downloads(paths.cache, trial.workload)):
@@ -200,7 +201,7 @@ def spec_for(
             scripts={}, variants=trial.variants, device=device, gpus=len(trial.gpus), data=data,
             seed=options.seed, soak_s=seconds, **measuring,
         )  # fmt: skip
-    places = {each.constant: data[each.name] for each in workload.datasets if each.constant}
+    places = {dataset.constant: data[dataset.name] for dataset in workload.datasets if dataset.constant}
     measured = [variant for variant in trial.variants if measures_speed(variant)]
     scripts = {}
     own = (variant for variant in measured if variant != TUNED or workload.tuned)
@@ -233,7 +234,7 @@ def spec_for(
 
 def downloads_sources(resolved: Resolved, cache: Path) -> Mapping[str, str]:
     """Return the hashes of what scripts find downloaded; while they may download, it is not known."""
-    names = [] if resolved.options.network else [each.name for each in resolved.workloads]
+    names = [] if resolved.options.network else [workload.name for workload in resolved.workloads]
     return {
         f"{BESIDE}{name}, downloaded": folder_sha256(_downloads(cache, name))
         for name in names

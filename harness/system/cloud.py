@@ -130,7 +130,8 @@ def watching_for_end(
                 suppress(requests.RequestException, ValueError),
                 _asking(provider, address, timeout_s) as ask,
             ):
-                notices.extend(filter(None, (_notice(provider, ask),)))
+                if notice := _notice(provider, ask):
+                    notices.append(notice)
             stop.wait(every_s)
 
     threading.Thread(target=watch, name="cloud-notices", daemon=True).start()
@@ -152,7 +153,7 @@ def _notice(provider: str, ask: Ask) -> str:
         return ""
     # The events are those of all machines of an availability set.
     name = ask(f"{service.path}name{service.query}").strip()
-    kinds = [each.event_type for each in events if not name or name in each.resources]
+    kinds = [event.event_type for event in events if not name or name in event.resources]
     return next(
         (kind.lower() for kind in kinds if kind in ("Preempt", "Terminate", "Reboot", "Redeploy")), ""
     )

@@ -65,7 +65,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
         except pynvml.NVMLError as error:
             problems.append(f"GPU {index}: {explain(error)}")
             continue
-        instances = [_instance(gpu, each) for each in _instances(handle)] if gpu.mig_enabled else []
+        instances = [_instance(gpu, instance) for instance in _instances(handle)] if gpu.mig_enabled else []
         gpus += instances or [gpu]
         if gpu.mig_enabled and not instances:
             problems.append(

@@ -173,7 +173,11 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     times, swap = psutil.cpu_times(), psutil.swap_memory()
     nearest = nearest_existing(data)
     disk = shutil.disk_usage(nearest)
-    mounts = [each for each in psutil.disk_partitions(all=True) if nearest.is_relative_to(each.mountpoint)]
+    mounts = [
+        partition
+        for partition in psutil.disk_partitions(all=True)
+        if nearest.is_relative_to(partition.mountpoint)
+    ]
     errors = [text(path) for path in Path("/sys/devices/system/edac/mc").glob("mc*/ue_count")]
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
@@ -183,7 +187,7 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
         "huge_pages": huge_pages(),
         "numa_nodes": ",".join(numa_nodes(cpus)) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
-        "disk_type": max(mounts, key=lambda each: len(each.mountpoint)).fstype if mounts else None,
+        "disk_type": max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else None,
         "disk_free_share": 1 - disk.used / max(1, disk.total),
     }
     return {name: value for name, value in values.items() if value is not None}

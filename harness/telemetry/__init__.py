@@ -1,7 +1,7 @@
 """Telemetry sources: each reads one kind of data from the host and reports gaps.
 
-To add a source, write a class that implements Source, add it to `default_sources` in sampler.py, document its metrics
-in docs/telemetry.md, and list its counters in harness/analysis/trial_measures.py.
+To add a source, write a class that implements Source, add it to `default_sources` in sampler.py, and its metrics to
+harness/model/metrics.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Source(Protocol):
         ...
 
     def start(self, target: Target, gap: GapSink) -> Mapping[str, Sequence[str]]:
-        """Open what exists; return the metrics that `read` can provide, by device (docs/telemetry.md)."""
+        """Open what exists; return the metrics that `read` can provide, by device (rows of METRICS)."""
         ...
 
     def read(self) -> Iterable[Sample]:

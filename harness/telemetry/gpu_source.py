@@ -10,6 +10,7 @@ from typing import Any
 
 import pynvml
 
+from harness.model.metrics import plausible
 from harness.telemetry import GapSink, Sample, Target
 
 _HINTS = {
@@ -62,9 +63,6 @@ _UNION = {
     pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
     pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
 }
-# End of a metric's name -> largest plausible value. NVML returns numbers of which all bits are set for unknown values.
-_LIMITS = {"_pct": 1e3, "_c": 1e3, "_w": 1e5, "_mhz": 1e5, "_bytes": 1e15, "_s": 1e10, "_bytes_per_s": 1e15}
-_MAX_COUNT = (1 << 32) - 1
 
 
 def explain(error: Exception, uuid: str = "") -> str:
@@ -79,12 +77,6 @@ def explain(error: Exception, uuid: str = "") -> str:
     if code in UNSUPPORTED and code not in _HINTS:
         return "The installed driver does not support this metric."
     return _HINTS.get(code) or f"NVML error: {error}."
-
-
-def plausible(metric: str, value: float) -> bool:
-    """Return whether a GPU can have this value."""
-    limits = (limit for unit, limit in reversed(_LIMITS.items()) if metric.endswith(unit))
-    return 0 <= value < next(limits, _MAX_COUNT)
 
 
 class Reading:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pynvml
 
+from harness.model.metrics import plausible
 from harness.telemetry import Sample, Target
 from harness.telemetry.gpu_source import (
     Answers,
@@ -24,7 +25,6 @@ from harness.telemetry.gpu_source import (
     GpuSource,
     Handle,
     Reading,
-    plausible,
     value_of,
 )
 
@@ -292,7 +292,7 @@ class BufferedSamples(Reading):
             if error.value in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_NO_DATA):
                 return {}
             raise
-        stamped = sorted((each.timeStamp, value_of(kind, each.sampleValue)) for each in samples)
+        stamped = sorted((sample.timeStamp, value_of(kind, sample.sampleValue)) for sample in samples)
         self.new = [each for each in stamped if each[0] > self._since_us and plausible(METRIC, each[1])]
         self._since_us = max(self._since_us, *(stamp_us for stamp_us, _ in self.new), 0)
         return {}

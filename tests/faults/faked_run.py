@@ -14,7 +14,7 @@ from harness.cli.bench import measure, stop_on_signals
 from harness.cli.console import Terminal, err, show_error
 from harness.defaults import PROFILES
 from harness.errors import TfbenchError
-from harness.model.run import Options
+from harness.options import Options
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.store import RunFolder

@@ -15,7 +15,8 @@ from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.versus import versus
 from harness.errors import StoreError
-from harness.model.run import Options, Run, Status
+from harness.model.run import Run, Status
+from harness.options import Options
 from harness.run.recording import open_run, pack_for_page, read_extract_file
 from harness.run.repeat import rerun_options, resolve_rerun
 from reports.exports import results_document

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.defaults import PROFILES
-from harness.model.run import Options, Run
+from harness.model.run import Run
 from harness.model.workload import Data, Published, Workload
+from harness.options import Options
 from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, resolve_variants
 from harness.run.scripts import check_params, constants, read_workloads

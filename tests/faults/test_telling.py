@@ -30,7 +30,7 @@ ENVIRONMENT = {
     "PYTHONOPTIMIZE": ("1", "2"),
     "PYTHONUNBUFFERED": ("1",),
     "PYTHONIOENCODING": ("ascii", "latin-1:strict"),
-    "COLUMNS": ("0", "1", "-3", "abc", "9" * 30, "1" * 5),
+    "COLUMNS": ("0", "abc", "9" * 30),
     "LINES": ("0", "-1"),
     "TERM": ("dumb", "", "unknown"),
     "FORCE_COLOR": ("1",),
