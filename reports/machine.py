@@ -163,14 +163,16 @@ def _half(measured: Sequence[Capability]) -> str:
     if len(measured) == 1:
         at = f", meanwhile {load(first)}" if load(first) else ""
         return f"{device_name(first.device)} {capability(first)} in FP16 products{at}"
-    ordered = sorted(measured, key=lambda each: each.value.median)
-    speeds = dict.fromkeys(_rate(each).partition(numbers.SPACE)[0] for each in (ordered[0], ordered[-1]))
-    shares = dict.fromkeys(_share(each).strip(" ()") for each in (ordered[0], ordered[-1]))
+    ordered = sorted(measured, key=lambda capability_: capability_.value.median)
+    speeds = dict.fromkeys(
+        _rate(capability_).partition(numbers.SPACE)[0] for capability_ in (ordered[0], ordered[-1])
+    )
+    shares = dict.fromkeys(_share(capability_).strip(" ()") for capability_ in (ordered[0], ordered[-1]))
     loads = [
         " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(found), max(found)))) + unit
         for found, unit in (
-            ([each.mhz for each in measured if each.mhz], f"{numbers.SPACE}MHz"),
-            ([each.power_w for each in measured if each.power_w], f"{numbers.SPACE}W"),
+            ([capability_.mhz for capability_ in measured if capability_.mhz], f"{numbers.SPACE}MHz"),
+            ([capability_.power_w for capability_ in measured if capability_.power_w], f"{numbers.SPACE}W"),
         )
         if found
     ]
@@ -313,11 +315,11 @@ def sum_mib(name: str) -> int:
 def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
     """Return the all-reduces of each group of GPUs that has several sizes, smallest first."""
     found: dict[str, list[Capability]] = {}
-    for each in analysis.capabilities:
-        if each.name == ALL_REDUCE or each.name in ALL_REDUCE_SIZES:
-            found.setdefault(each.device, []).append(each)
+    for capability_ in analysis.capabilities:
+        if capability_.name == ALL_REDUCE or capability_.name in ALL_REDUCE_SIZES:
+            found.setdefault(capability_.device, []).append(capability_)
     return {
-        device: sorted(own, key=lambda each: sum_mib(each.name))
+        device: sorted(own, key=lambda capability_: sum_mib(capability_.name))
         for device, own in found.items()
         if len(own) > 1
     }
@@ -325,21 +327,21 @@ def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
 
 def all_reduce_line(measured: Sequence[Capability]) -> str:
     """Return the bus bandwidth of an all-reduce by size: "12.0 GB/s for 1 MiB, 269 GB/s for 256 MiB"."""
-    sizes = ", ".join(f"{_rate(each)} for {_sum_size(each.name)}" for each in measured)
+    sizes = ", ".join(f"{_rate(capability_)} for {_sum_size(capability_.name)}" for capability_ in measured)
     return f"all-reduce (bus bandwidth as NCCL counts it): {sizes}"
 
 
 def _between(analysis: Analysis) -> list[Pair]:
-    return [each for each in analysis.pairs if is_gpu(each.source) and is_gpu(each.target)]
+    return [pair for pair in analysis.pairs if is_gpu(pair.source) and is_gpu(pair.target)]
 
 
 def odd_pairs(analysis: Analysis) -> str:
     """Return a sentence about copies that are much slower than the others; "" without any."""
-    odd = [each for each in analysis.pairs if each.odd]
+    odd = [pair for pair in analysis.pairs if pair.odd]
     if not odd:
         return ""
-    slowest = min(odd, key=lambda each: each.ratio or 1.0)
-    common = set.intersection(*({each.source, each.target} for each in odd)) - {HOST}
+    slowest = min(odd, key=lambda pair: pair.ratio or 1.0)
+    common = set.intersection(*({pair.source, pair.target} for pair in odd)) - {HOST}
     if len(odd) > 1 and len(common) == 1:
         what = f"copies to and from {device_name(common.pop())} reach {_speeds(odd)}"
     else:
@@ -349,8 +351,8 @@ def odd_pairs(analysis: Analysis) -> str:
 
 
 def _speeds(pairs: Sequence[Pair]) -> str:
-    ends = (min(each.value.median for each in pairs), max(each.value.median for each in pairs))
-    return " to ".join(dict.fromkeys(numbers.rate(each, "B/s") for each in ends))
+    ends = (min(pair.value.median for pair in pairs), max(pair.value.median for pair in pairs))
+    return " to ".join(dict.fromkeys(numbers.rate(end, "B/s") for end in ends))
 
 
 def copies_line(analysis: Analysis) -> str:
@@ -379,14 +381,14 @@ def matrix(analysis: Analysis) -> Matrix | None:
     """Return the copies between all GPUs, and the host, as a matrix; None if no pair was measured."""
     if not _between(analysis):
         return None
-    found = {(each.source, each.target): each for each in analysis.pairs}
-    gpus = sorted({each.source for each in _between(analysis)}, key=positions)
-    names = [*([HOST] if any(HOST in pair for pair in found) else []), *gpus]
-    nodes = dict.fromkeys(each.source for each in analysis.pairs if each.source not in names)
+    found = {(pair.source, pair.target): pair for pair in analysis.pairs}
+    gpus = sorted({pair.source for pair in _between(analysis)}, key=positions)
+    names = [*([HOST] if any(HOST in ends for ends in found) else []), *gpus]
+    nodes = dict.fromkeys(pair.source for pair in analysis.pairs if pair.source not in names)
 
     def cell(source: str, target: str) -> tuple[str, bool]:
-        each = found.get((source, target))
-        return (numbers.number(each.value.median / 1e9), each.odd) if each else (numbers.MISSING, False)
+        pair = found.get((source, target))
+        return (numbers.number(pair.value.median / 1e9), pair.odd) if pair else (numbers.MISSING, False)
 
     return Matrix(
         header=("GB/s from, to", *(f"n:{device(name)}" for name in names)),
@@ -401,7 +403,7 @@ def topology(analysis: Analysis) -> Iterator[str]:
     between = _between(analysis)
     if not between:
         return
-    said = Counter(each.link for each in between if each.link)
+    said = Counter(pair.link for pair in between if pair.link)
     if said:
         counts = {
             link: "" if len(said) == 1 else f" ({counted(count, 'pair')})" for link, count in said.items()
@@ -414,17 +416,17 @@ def topology(analysis: Analysis) -> Iterator[str]:
         why = missing.get(link_to(first.target), "").rstrip(".")
         yield "NVML does not report what connects them" + (f": {why}" if why else "")
     for direct, text in ((True, "peer access"), (False, "no peer access, so CUDA copies through the host")):
-        count = sum(each.direct is direct for each in between)
+        count = sum(pair.direct is direct for pair in between)
         if count:
             yield text if count == len(between) else f"{text} in {counted(count, 'pair')}"
-    limits = [each.pcie for each in between if each.pcie]
+    limits = [pair.pcie for pair in between if pair.pcie]
     if limits:
-        faster = [each for each in between if each.pcie and each.value.median > each.pcie]
+        faster = [pair for pair in between if pair.pcie and pair.value.median > pair.pcie]
         most = numbers.rate(max(limits), "B/s")
         if len(faster) == len(between):
             yield f"faster than their PCIe link can carry ({most})"
         elif not faster:
-            broken = any(each.link == NVLINK for each in between)
+            broken = any(pair.link == NVLINK for pair in between)
             yield f"{'although NVML reports NVLink, ' if broken else ''}not faster than PCIe ({most})"
         else:
             yield f"{counted(len(faster), 'pair')} of {len(between)} faster than PCIe can carry ({most})"

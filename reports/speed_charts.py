@@ -449,29 +449,29 @@ def all_reduce_figure(analysis: Analysis) -> Figure | None:
     """Draw the bus bandwidth of the all-reduce by size, beside copies of the slowest pair; None without sizes."""
     panels, table = [], []
     slowest = min(
-        (each.value.median for each in analysis.pairs if is_gpu(each.source) and is_gpu(each.target)),
+        (pair.value.median for pair in analysis.pairs if is_gpu(pair.source) and is_gpu(pair.target)),
         default=0.0,
     )
     for device, measured in machine.all_reduces(analysis).items():
         name = device_name(device)
-        sizes = [machine.sum_mib(each.name) for each in measured]
+        sizes = [machine.sum_mib(capability.name) for capability in measured]
         records = [
             {
-                "mib": machine.sum_mib(each.name),
-                "speed": each.value.median / 1e9,
-                "size": machine.capability_name(each.name),
-                "text": numbers.rate(each.value.median, each.value.unit),
+                "mib": machine.sum_mib(capability.name),
+                "speed": capability.value.median / 1e9,
+                "size": machine.capability_name(capability.name),
+                "text": numbers.rate(capability.value.median, capability.value.unit),
                 "colour": gpu_colour(0),
             }
-            for each in measured
+            for capability in measured
         ]
-        table += [(f"{name}, {each['size']}", str(each["text"])) for each in records]
+        table += [(f"{name}, {record['size']}", str(record["text"])) for record in records]
         x = alt.X("mib:Q", scale=alt.Scale(type="log", base=2, nice=False, padding=14),
                   axis=alt.Axis(title="MiB", values=sizes, format="d"))  # fmt: skip
         axis = alt.Axis(title="GB/s", minExtent=_SUMS_LABELS_PX, tickCount=5)
         y = alt.Y("speed:Q", scale=alt.Scale(zero=True), axis=axis)
         base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
-        tooltip = [alt.Tooltip(f"{each}:N") for each in ("size", "text")]
+        tooltip = [alt.Tooltip(f"{name_}:N") for name_ in ("size", "text")]
         layers = [base.mark_line(), base.mark_point(filled=True, size=56).encode(tooltip=tooltip)]
         if slowest:
             line = alt.Chart(rows([{"speed": slowest / 1e9}]))

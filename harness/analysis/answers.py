@@ -43,11 +43,11 @@ def answer_items(run: Run) -> tuple[HealthItem, ...]:
                 checked.update({device: int(metric.value) // len(devices) for device in devices})
             elif metric.name == ANSWERS_S:
                 seconds.update({device: round(1000 * metric.value) for device in devices})
-        for each in trial.answers:
-            if 0 <= each.gpu < len(devices):
-                device = devices[each.gpu]
-                key = (trial.workload, each.variant, each.name, models.get(device, ""))
-                seen.setdefault(device, {}).setdefault(key, []).append(_Seen(each, trial))
+        for answer in trial.answers:
+            if 0 <= answer.gpu < len(devices):
+                device = devices[answer.gpu]
+                key = (trial.workload, answer.variant, answer.name, models.get(device, ""))
+                seen.setdefault(device, {}).setdefault(key, []).append(_Seen(answer, trial))
     usual = _usual(seen)
     return tuple(
         _item(
@@ -83,7 +83,7 @@ def _item(
     usual: Mapping[_Key, int | None],
     facts: dict[str, float],
 ) -> HealthItem:
-    differing = sorted(_differing(keys, usual), key=lambda each: each[0].answer.t_ns)
+    differing = sorted(_differing(keys, usual), key=lambda found: found[0].answer.t_ns)
     if not differing:
         return HealthItem(device=device, check=Check.ANSWERS, level=Level.OK, facts=facts)
     (answer, trial), of_others = differing[0]
@@ -105,7 +105,7 @@ def _differing(
         first = results[0].answer.value
         if first != usual[key]:
             yield results[0], True
-        yield from ((each, False) for each in results if each.answer.value != first)
+        yield from ((result, False) for result in results if result.answer.value != first)
 
 
 def _readings(trial: Trial, device: str, t_ns: int) -> Iterator[tuple[str, float]]:

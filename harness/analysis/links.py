@@ -25,21 +25,27 @@ NODE = f"{HOST}, NUMA node "
 def pairs(run: Run, capabilities: Sequence[Capability]) -> tuple[Pair, ...]:
     """Return the copies between GPUs that were measured, and with them those between the host and these GPUs."""
     between = list(_between(run))
-    gpus = {name for each in between for name in (each.source, each.target)}
-    own = [each for each in capabilities if each.name in _COPIES and each.device in gpus]
+    gpus = {name for pair in between for name in (pair.source, pair.target)}
+    own = [
+        capability for capability in capabilities if capability.name in _COPIES and capability.device in gpus
+    ]
     host = [
-        Pair(source=HOST, target=each.device, value=each.value)
-        if _COPIES[each.name]
-        else Pair(source=each.device, target=HOST, value=each.value)
-        for each in own
+        Pair(source=HOST, target=capability.device, value=capability.value)
+        if _COPIES[capability.name]
+        else Pair(source=capability.device, target=HOST, value=capability.value)
+        for capability in own
     ]
     host += [
-        Pair(source=f"{NODE}{each.name.removeprefix(NODE_PREFIX)}", target=each.device, value=each.value)
-        for each in capabilities
-        if each.name.startswith(NODE_PREFIX) and each.device in gpus
+        Pair(
+            source=f"{NODE}{capability.name.removeprefix(NODE_PREFIX)}",
+            target=capability.device,
+            value=capability.value,
+        )
+        for capability in capabilities
+        if capability.name.startswith(NODE_PREFIX) and capability.device in gpus
     ]
     found = [*between, *host]
-    return tuple(_compared(each, found, run.manifest) for each in found)
+    return tuple(_compared(pair, found, run.manifest) for pair in found)
 
 
 def _between(run: Run) -> Iterator[Pair]:
@@ -51,15 +57,15 @@ def _between(run: Run) -> Iterator[Pair]:
             if not metric.variant.startswith(PEER_PREFIX):
                 continue
             try:
-                source, target = (gpus[each] for each in peers_of(metric.variant))
+                source, target = (gpus[number] for number in peers_of(metric.variant))
             except (ValueError, IndexError):  # reports of others may have any names
                 continue
             if metric.name == RATE:
                 values.setdefault((source, target), []).append(metric.value)
             elif metric.name == PEER_ACCESS:
                 direct[source, target] = bool(metric.value)
-    for (source, target), each in values.items():
-        value = estimate(each, "B/s")
+    for (source, target), rates in values.items():
+        value = estimate(rates, "B/s")
         if value and value.median > 0:
             known = direct.get((source, target))
             link = link_between(run.health, source, target)
@@ -69,7 +75,7 @@ def _between(run: Run) -> Iterator[Pair]:
 
 def _compared(pair: Pair, found: Sequence[Pair], manifest: Manifest) -> Pair:
     kinds = _kinds(pair, manifest)
-    others = [each.value.median for each in found if each is not pair and _kinds(each, manifest) == kinds]
+    others = [other.value.median for other in found if other is not pair and _kinds(other, manifest) == kinds]
     # Another NUMA node may be slower by design.
     compares = others and not pair.source.startswith(NODE)
     ratio = pair.value.median / median(others) if compares else None

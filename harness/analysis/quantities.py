@@ -100,9 +100,9 @@ def _planned_capabilities(trial: PlannedTrial) -> Iterator[str]:
 
 
 def _peers(analysis: Analysis) -> Named:
-    for each in analysis.pairs:
-        if is_gpu(each.source) and is_gpu(each.target):
-            yield "peer", f"{each.source}+{each.target}", each.value
+    for pair in analysis.pairs:
+        if is_gpu(pair.source) and is_gpu(pair.target):
+            yield "peer", f"{pair.source}+{pair.target}", pair.value
 
 
 def _planned_pairs(trial: PlannedTrial) -> Iterator[str]:
