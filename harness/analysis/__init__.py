@@ -14,6 +14,7 @@ from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
 from harness.analysis.links import pairs
 from harness.analysis.neighbours import outliers
+from harness.analysis.precision import precision
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import Spreads, comparisons
@@ -63,6 +64,7 @@ def analyse(run: Run) -> Analysis:
         peak_use=used,
         endurance=endurance(run),
         pairs=pairs(run, measured_machine),
+        precision=precision(run, run_cases),
     )
     return priced(replace(analysis, outliers=outliers(analysis)), run)
 
