@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import geometric_mean
 
 from harness.analysis.health_checks import UNKNOWN, XIDS
-from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, PeakUse, Standing
+from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, Pair, PeakUse, Standing
+from harness.model.device import is_gpu, positions
 from harness.model.metrics import METRICS
-from harness.model.platform import HOST, Check, HealthItem, Level
+from harness.model.platform import HOST, NVLINK, Check, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
 from reports.text import device_name, devices_of, variant_name
-from workloads.protocol import CORE_SUFFIX
+from workloads.protocol import (
+    ALL_REDUCE,
+    ALL_REDUCE_PREFIX,
+    ALL_REDUCE_SIZES,
+    CORE_SUFFIX,
+    NODE_PREFIX,
+    number_of,
+)
 
 
 def verdict(analysis: Analysis) -> tuple[str, str]:
@@ -20,6 +30,7 @@ def verdict(analysis: Analysis) -> tuple[str, str]:
     parts = list(_verdict(analysis))
     levels = {item.level for item in analysis.health}
     attention = Level.ATTENTION in levels or _contended(analysis) or bool(analysis.outliers)
+    attention = attention or any(pair.odd for pair in analysis.pairs)
     level = "alert" if Level.FAIL in levels else "notice" if attention else "good"
     return ("Machine: " + "; ".join(parts) if parts else ""), level
 
@@ -34,6 +45,8 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
     elif analysis.health:
         yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
     yield from map(odd_one, analysis.outliers)
+    if odd := odd_pairs(analysis):
+        yield odd
     yield from _able(analysis)
     if analysis.capabilities and not _capability_standings(analysis):
         yield "no others of its kind known"
@@ -107,7 +120,7 @@ def _contended(analysis: Analysis) -> bool:
 
 
 def clock(analysis: Analysis) -> str:
-    """Return the lowest mean clock of a variant that something lowered, with the variant and the cause."""
+    """Return the lowest mean clock of a variant that something lowered: at which load, of which GPU, and by what."""
     slowed = [
         (clock.share, clock, cause) for clock in analysis.clocks if clock.share for cause in clock.slowed
     ]
@@ -115,7 +128,10 @@ def clock(analysis: Analysis) -> str:
         return ""
     _, clocks, cause = min(slowed, key=lambda one: one[0])
     mhz = f"{numbers.number(clocks.mhz, 4)} of {numbers.number(clocks.max_mhz, 4)}{numbers.SPACE}MHz"
-    return f"{cause.value} lowered the clock of {clocks.workload} ({variant_name(clocks.variant)}) to {mhz}"
+    name = device_name(clocks.device)
+    gpu = f"the slowest of {name}" if len(positions(clocks.device)) > 1 else name
+    load_ = f"{clocks.workload} ({variant_name(clocks.variant)})"
+    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load_}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:
@@ -134,10 +150,36 @@ def _able(analysis: Analysis) -> Iterator[str]:
         names = [device_name(device) for device in devices]
         which = " and ".join(names) if len(names) < 3 else f"{len(names)} GPUs"
         yield f"{which} at {' to '.join(ratios)} of {others} like it"
+    alike: dict[tuple[str, float], list[Capability]] = {}
     for one in analysis.capabilities:
         if one.name == "fp16" and one.sheet and one.device not in compared:
-            at = f" at {load(one)}" if load(one) else ""
-            yield f"{device_name(one.device)} FP16 {capability(one)}{at}"
+            alike.setdefault((one.kind, one.sheet), []).append(one)
+    yield from map(_half, alike.values())
+
+
+def _half(measured: Sequence[Capability]) -> str:
+    """Return what GPUs of one model reach in FP16 products, each alone, with the load at which they did."""
+    first = measured[0]
+    if len(measured) == 1:
+        at = f", meanwhile {load(first)}" if load(first) else ""
+        return f"{device_name(first.device)} {capability(first)} in FP16 products{at}"
+    ordered = sorted(measured, key=lambda capability_: capability_.value.median)
+    speeds = dict.fromkeys(
+        _rate(capability_).partition(numbers.SPACE)[0] for capability_ in (ordered[0], ordered[-1])
+    )
+    shares = dict.fromkeys(_share(capability_).strip(" ()") for capability_ in (ordered[0], ordered[-1]))
+    loads = [
+        " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(found), max(found)))) + unit
+        for found, unit in (
+            ([capability_.mhz for capability_ in measured if capability_.mhz], f"{numbers.SPACE}MHz"),
+            ([capability_.power_w for capability_ in measured if capability_.power_w], f"{numbers.SPACE}W"),
+        )
+        if found
+    ]
+    sheet = numbers.rate(first.sheet or 0.0, first.value.unit)
+    at = f", meanwhile {', '.join(loads)} each" if loads else ""
+    speed, share = " to ".join(speeds), " to ".join(shares)
+    return f"{len(measured)} GPUs {speed} of {sheet} each ({share}) in FP16 products, one at a time{at}"
 
 
 def capability(one: Capability) -> str:
@@ -160,7 +202,7 @@ def _share(one: Capability) -> str:
 
 
 def load(one: Capability) -> str:
-    """Return the clock and power at which a capability was measured; "" if unknown."""
+    """Return the mean clock and power of the one GPU while a capability was measured; "" if unknown."""
     clock = f"{numbers.number(one.mhz, 4)}{numbers.SPACE}MHz" if one.mhz else ""
     power = f"{one.power_w:.0f}{numbers.SPACE}W" if one.power_w else ""
     return ", ".join(filter(None, (clock, power)))
@@ -168,32 +210,50 @@ def load(one: Capability) -> str:
 
 def capability_name(name: str) -> str:
     """Return the name of a capability."""
+    if name.startswith(NODE_PREFIX):
+        return f"host to GPU, pinned, NUMA node {name.removeprefix(NODE_PREFIX)}"
+    if name in ALL_REDUCE_SIZES:
+        return f"all-reduce, {_sum_size(name)}"
     kind, core, _ = name.partition(CORE_SUFFIX)
     return f"{_CAPABILITIES.get(kind, kind.upper())}{', one core' if core else ''}"
 
 
 def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, str]]:
     """Yield each device and all that it can do in one line; without what the chart draws if not `drawn`."""
+    curves = all_reduces(analysis)
     for device_, name in devices_of(analysis).items():
-        own = [capability for capability in analysis.capabilities if capability.device == device_]
+        own = [
+            capability
+            for capability in analysis.capabilities
+            if capability.device == device_ and not (device_ in curves and capability.name == ALL_REDUCE)
+        ]
         if line := abilities_line([capability for capability in own if drawn or not capability.sheet]):
             yield name, line
 
 
 def sustained(endurance: Endurance) -> str:
-    """Return what a device sustained in one line."""
+    """Return what a device sustained in one line: its load, and of several GPUs which values are of all or of one."""
     cold, hot = numbers.rate(endurance.cold, "FLOP/s"), numbers.rate(endurance.sustained, "FLOP/s")
     steady = (
         "not steady yet"
         if endurance.steady_s is None
         else f"steady after {numbers.duration(endurance.steady_s)}"
     )
-    at = (
-        f"{value:.0f}{numbers.SPACE}{METRICS[name].unit.symbol}"
-        for name, value in endurance.telemetry.items()
-    )
     share = numbers.percent(endurance.sustained / endurance.cold)
-    return ", ".join((f"{cold} cold, {hot} sustained ({share})", steady, *at))
+    several = len(positions(endurance.device)) > 1
+    together = " of all together" if several else ""
+    what = f"{endurance.precision.upper()} products" if endurance.precision else "matrix products"
+    at = [
+        f"{value:,.0f}{numbers.SPACE}{METRICS[name].unit.symbol}"
+        for name, value in endurance.telemetry.items()
+    ]
+    if several and "sm_clock_mhz" in endurance.telemetry:
+        at[0] = f"the slowest GPU at {at[0]}"
+    if several and len(at) > 1:
+        at[1:] = [f"none above {' and '.join(at[1:])}"]
+    while_sustained = f"then {', '.join(at)}" if at else ""
+    first = f"{what} without pause, {cold} cold, {hot} sustained ({share}){together}"
+    return ", ".join(filter(None, (first, steady, while_sustained)))
 
 
 def use(peak_use: PeakUse) -> str:
@@ -204,12 +264,19 @@ def use(peak_use: PeakUse) -> str:
     sheet = (
         f" ({numbers.percent(peak_use.of_sheet)} of the data sheet)" if peak_use.of_sheet is not None else ""
     )
-    peak = f"the measured {capability_name(peak_use.precision)} peak"
+    peak = f"the measured {capability_name(peak_use.precision)} peak{_each_of(peak_use.device)}"
     return f"{rate}, {numbers.percent(peak_use.of_measured)} of {peak}{sheet}"
+
+
+def _each_of(device: str) -> str:
+    count = len(positions(device))
+    return f" of {count} GPUs" if count > 1 else ""
 
 
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
+    # all_reduces has the sizes.
+    measured = [capability_ for capability_ in measured if capability_.name not in ALL_REDUCE_SIZES]
     texts = {
         capability_.name: f"{capability_name(capability_.name)} {_rate(capability_)}{_share(capability_)}"
         for capability_ in measured
@@ -229,10 +296,140 @@ _CAPABILITIES = {
     "from-device": "GPU to host",
     "from-device-pinned": "GPU to host, pinned",
     "launch": "kernel launches",
-    "all-reduce": "all-reduce",
+    "all-reduce": "all-reduce, 256 MiB",
     "jpeg": "JPEG decoding",
     "read": "reading the data",
 }
+
+
+def _sum_size(name: str) -> str:
+    mib = sum_mib(name)
+    return f"{mib >> 10}{numbers.SPACE}GiB" if mib >= 1024 else f"{mib}{numbers.SPACE}MiB"
+
+
+def sum_mib(name: str) -> int:
+    """Return the MiB of a sum of an all-reduce."""
+    return number_of(name, ALL_REDUCE_PREFIX) if name != ALL_REDUCE else 256
+
+
+def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
+    """Return the all-reduces of each group of GPUs that has several sizes, smallest first."""
+    found: dict[str, list[Capability]] = {}
+    for capability_ in analysis.capabilities:
+        if capability_.name == ALL_REDUCE or capability_.name in ALL_REDUCE_SIZES:
+            found.setdefault(capability_.device, []).append(capability_)
+    return {
+        device: sorted(own, key=lambda capability_: sum_mib(capability_.name))
+        for device, own in found.items()
+        if len(own) > 1
+    }
+
+
+def all_reduce_line(measured: Sequence[Capability]) -> str:
+    """Return the bus bandwidth of an all-reduce by size: "12.0 GB/s for 1 MiB, 269 GB/s for 256 MiB"."""
+    sizes = ", ".join(f"{_rate(capability_)} for {_sum_size(capability_.name)}" for capability_ in measured)
+    return f"all-reduce (bus bandwidth as NCCL counts it): {sizes}"
+
+
+def _between(analysis: Analysis) -> list[Pair]:
+    return [pair for pair in analysis.pairs if is_gpu(pair.source) and is_gpu(pair.target)]
+
+
+def odd_pairs(analysis: Analysis) -> str:
+    """Return a sentence about copies that are much slower than the others; "" without any."""
+    odd = [pair for pair in analysis.pairs if pair.odd]
+    if not odd:
+        return ""
+    slowest = min(odd, key=lambda pair: pair.ratio or 1.0)
+    common = set.intersection(*({pair.source, pair.target} for pair in odd)) - {HOST}
+    if len(odd) > 1 and len(common) == 1:
+        what = f"copies to and from {device_name(common.pop())} reach {_speeds(odd)}"
+    else:
+        more = f" ({counted(len(odd) - 1, 'other pair')} slow too)" if len(odd) > 1 else ""
+        what = f"copies from {device(slowest.source)} to {device(slowest.target)} reach {_speeds([slowest])}{more}"
+    return f"{what}, {numbers.percent(slowest.ratio)} of what other pairs reach"
+
+
+def _speeds(pairs: Sequence[Pair]) -> str:
+    ends = (min(pair.value.median for pair in pairs), max(pair.value.median for pair in pairs))
+    return " to ".join(dict.fromkeys(numbers.rate(end, "B/s") for end in ends))
+
+
+def copies_line(analysis: Analysis) -> str:
+    """Return what copies between GPUs reach, the odd ones, and the topology; "" if none were measured."""
+    between = _between(analysis)
+    if not between:
+        return ""
+    parts = (f"copies between GPUs {_speeds(between)}", odd_pairs(analysis), *topology(analysis))
+    return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Copies in GB/s, from the device of a row to that of a column.
+
+    Attributes:
+        header: cells as macros.html has them.
+        rows: the device, and for each column the number and whether it is odd.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
+
+
+def matrix(analysis: Analysis) -> Matrix | None:
+    """Return the copies between all GPUs, and the host, as a matrix; None if no pair was measured."""
+    if not _between(analysis):
+        return None
+    found = {(pair.source, pair.target): pair for pair in analysis.pairs}
+    gpus = sorted({pair.source for pair in _between(analysis)}, key=positions)
+    names = [*([HOST] if any(HOST in ends for ends in found) else []), *gpus]
+    nodes = dict.fromkeys(pair.source for pair in analysis.pairs if pair.source not in names)
+
+    def cell(source: str, target: str) -> tuple[str, bool]:
+        pair = found.get((source, target))
+        return (numbers.number(pair.value.median / 1e9), pair.odd) if pair else (numbers.MISSING, False)
+
+    return Matrix(
+        header=("GB/s from, to", *(f"n:{device(name)}" for name in names)),
+        rows=tuple(
+            (device(source), tuple(cell(source, target) for target in names)) for source in (*nodes, *names)
+        ),
+    )
+
+
+def topology(analysis: Analysis) -> Iterator[str]:
+    """Yield what NVML says connects the GPUs, whether they read each other, and what the speeds say of it."""
+    between = _between(analysis)
+    if not between:
+        return
+    said = Counter(pair.link for pair in between if pair.link)
+    if said:
+        counts = {
+            link: "" if len(said) == 1 else f" ({counted(count, 'pair')})" for link, count in said.items()
+        }
+        links = (f"{link}{count}" for link, count in counts.items())
+        yield f"NVML reports {', '.join(links)}"
+    else:
+        health_, first = analysis.run.health, between[0]
+        missing = health_.before.missing.get(first.source, {}) if health_ else {}
+        why = missing.get(link_to(first.target), "").rstrip(".")
+        yield "NVML does not report what connects them" + (f": {why}" if why else "")
+    for direct, text in ((True, "peer access"), (False, "no peer access, so CUDA copies through the host")):
+        count = sum(pair.direct is direct for pair in between)
+        if count:
+            yield text if count == len(between) else f"{text} in {counted(count, 'pair')}"
+    limits = [pair.pcie for pair in between if pair.pcie]
+    if limits:
+        faster = [pair for pair in between if pair.pcie and pair.value.median > pair.pcie]
+        most = numbers.rate(max(limits), "B/s")
+        if len(faster) == len(between):
+            yield f"faster than their PCIe link can carry ({most})"
+        elif not faster:
+            broken = any(pair.link == NVLINK for pair in between)
+            yield f"{'although NVML reports NVLink, ' if broken else ''}not faster than PCIe ({most})"
+        else:
+            yield f"{counted(len(faster), 'pair')} of {len(between)} faster than PCIe can carry ({most})"
 
 
 def health(item: HealthItem) -> str:
@@ -265,6 +462,24 @@ def _ecc(facts: Facts, text: str) -> str:
     during = f", {facts['new']:.0f} of them during this run" if facts["new"] else ""
     ever = f", {facts['ecc_uncorrected_ever']:.0f} ever" if facts.get("ecc_uncorrected_ever") else ""
     return f"{facts['ecc_uncorrected']:.0f} uncorrectable since the driver was loaded{during}{ever}"
+
+
+def _answers(facts: Facts, text: str) -> str:
+    if not facts.get("differing"):
+        others = "" if facts["alone"] else ", also to those of the other GPUs"
+        cost = f", in {numbers.duration(facts['seconds'])} of all trials" if facts["seconds"] else ""
+        return f"{facts['checked']:.0f} seeded results, each equal to the first one bit for bit{others}{cost}"
+    at = [
+        f"{facts[name]:,.0f}{numbers.SPACE}{unit}"
+        for name, unit in (("mhz", "MHz"), ("temperature_c", "°C"))
+        if name in facts
+    ]
+    where = f" at {', '.join(at)}" if at else ""
+    than = "another GPU's" if facts["of_others"] else "its first one"
+    when = numbers.duration(facts["s"])
+    more = facts["differing"] - 1
+    rest = f", and {counted(round(more), 'other result')}" if more else ""
+    return f"the seeded {text} differs from {than} {when} after the start{where}{rest}"
 
 
 def _remapped(facts: Facts, text: str) -> str:
@@ -323,6 +538,7 @@ def _numa(facts: Facts, text: str) -> str:
 _REMEDIES: Mapping[Check, str] = {
     Check.LOST: "reset the GPU, or restart the machine",
     Check.ECC: "reset the GPU, and replace it if they return",
+    Check.ANSWERS: "do not trust its results; run dcgmi diag -r 3, and return it if this repeats",
     Check.NVLINK: "read the fabric manager's log",
     Check.PCIE: "reseat the card or check the slot",
     Check.REPLAYS: "reseat the card or check its riser",
@@ -342,6 +558,7 @@ _OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
     Check.LOST: lambda facts, text: text or "yes",
     Check.XID: _xid,
     Check.ECC: _ecc,
+    Check.ANSWERS: _answers,
     Check.REMAPPED: _remapped,
     Check.NVLINK: _nvlink,
     Check.PCIE: _pcie,

@@ -16,6 +16,7 @@ from reports.exports import results_document
 from reports.frame import environment, framed
 from reports.overview import description, ladders, rows, verdict
 from reports.speed_charts import (
+    all_reduce_figure,
     kind_figure,
     latency_figure,
     machine_figure,
@@ -75,6 +76,7 @@ def figures_of(analysis: Analysis) -> Mapping[str, Figure]:
     built = [
         *(sweep_figure(sweep, titles[sweep.workload], number) for number, sweep in sweeps),
         machine_figure(analysis),
+        all_reduce_figure(analysis),
         kind_figure(analysis),
         step_time_figure(analysis),
         pipeline_figure(analysis),

@@ -421,7 +421,7 @@ def machine_figure(analysis: Analysis) -> Figure | None:
         "Capability": "row",
         "Measured": "text",
         "Interval": "interval",
-        "At": "at",
+        "Mean clock and power of this GPU meanwhile": "at",
     }
     return row_figure(
         "figure-machine", "Share of the data sheet (dashed line)", panels, layers, table=columns
@@ -440,6 +440,53 @@ def _bar(capability: Capability, sheet: float) -> dict[str, Any]:
         "at": machine.load(capability) or numbers.MISSING,
         "colour": device_colour(capability.device),
     }
+
+
+_SUMS_LABELS_PX, _SUMS_HEIGHT_PX = 46, 160
+
+
+def all_reduce_figure(analysis: Analysis) -> Figure | None:
+    """Draw the bus bandwidth of the all-reduce by size, beside copies of the slowest pair; None without sizes."""
+    panels, table = [], []
+    slowest = min(
+        (pair.value.median for pair in analysis.pairs if is_gpu(pair.source) and is_gpu(pair.target)),
+        default=0.0,
+    )
+    for device, measured in machine.all_reduces(analysis).items():
+        name = device_name(device)
+        sizes = [machine.sum_mib(capability.name) for capability in measured]
+        records = [
+            {
+                "mib": machine.sum_mib(capability.name),
+                "speed": capability.value.median / 1e9,
+                "size": machine.capability_name(capability.name),
+                "text": numbers.rate(capability.value.median, capability.value.unit),
+                "colour": gpu_colour(0),
+            }
+            for capability in measured
+        ]
+        table += [(f"{name}, {record['size']}", str(record["text"])) for record in records]
+        x = alt.X("mib:Q", scale=alt.Scale(type="log", base=2, nice=False, padding=14),
+                  axis=alt.Axis(title="MiB", values=sizes, format="d"))  # fmt: skip
+        axis = alt.Axis(title="GB/s", minExtent=_SUMS_LABELS_PX, tickCount=5)
+        y = alt.Y("speed:Q", scale=alt.Scale(zero=True), axis=axis)
+        base = alt.Chart(rows(records)).encode(x=x, y=y, color=COLOUR)
+        tooltip = [alt.Tooltip(f"{name_}:N") for name_ in ("size", "text")]
+        layers = [base.mark_line(), base.mark_point(filled=True, size=56).encode(tooltip=tooltip)]
+        if slowest:
+            line = alt.Chart(rows([{"speed": slowest / 1e9}]))
+            layers.append(line.mark_rule(strokeWidth=1, strokeDash=[4, 3], color=INK_2).encode(y=y))
+        panels.append(panel(*layers, heading=name, height=_SUMS_HEIGHT_PX))
+    if not panels:
+        return None
+    return Figure(
+        id="figure-all-reduce",
+        title="All-reduce by size, bus bandwidth"
+        + ("; the dashed line is a copy between the slowest pair" if slowest else ""),
+        spec=stacked(panels, labels_px=_SUMS_LABELS_PX, spacing=40),
+        table=Table(header=("GPUs, size", "Bus bandwidth"), rows=tuple(table)),
+        reserve_px=_SUMS_LABELS_PX + 20,
+    )
 
 
 def kind_figure(analysis: Analysis) -> Figure | None:

@@ -85,6 +85,10 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "Machine", condition.removeprefix("Machine: ")
     for name, text in machine.abilities(analysis):
         yield name, text
+    if copies := machine.copies_line(analysis):
+        yield "GPUs", copies
+    for device, measured in machine.all_reduces(analysis).items():
+        yield machine.device(device), machine.all_reduce_line(measured)
     for endurance in analysis.endurance:
         yield f"Endurance {machine.device(endurance.device)}", machine.sustained(endurance)
     for row in overview:

@@ -216,6 +216,12 @@ class Library:
     def nvmlDeviceGetPciInfo_v3(self, device, out):
         out._obj.busId = f"00000000:{0x3B + device.index:02X}:00.0".encode()
 
+    def nvmlDeviceGetP2PStatus(self, device, other, capability, out):
+        out._obj.value = self._value("p2p", 0)
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, device, other, out):
+        out._obj.value = self._value("topology", 50)
+
     def nvmlSystemGetConfComputeState(self, out):
         out._obj.ccFeature = self._value("confidential", 0)
 

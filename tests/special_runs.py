@@ -2,17 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.platform import HOST, Health, State, Xid
-from harness.model.run import Metric, PlannedTrial, Point, RequestTimes, Run, Scalar, Status, Trial
+from harness.model.run import Answer, Metric, PlannedTrial, Point, RequestTimes, Run, Scalar, Status, Trial
 from harness.model.workload import Published
 from harness.run.plan import grid
-from tests.builders import VariantSpeed, gpu_run, manifest, trial, workload
+from tests.builders import VariantSpeed, four_gpu_run, gpu_run, manifest, trial, workload
 from tests.builders_telemetry import SECOND_NS, GpuLoad
-from workloads.protocol import BASELINE, MACHINE, RATE, SERVER, SINGLE_STREAM, SOAK, WORK, Requests
+from workloads.protocol import (
+    ANSWERS_CHECKED,
+    ANSWERS_S,
+    BASELINE,
+    MACHINE,
+    PEER_ACCESS,
+    RATE,
+    SERVER,
+    SINGLE_STREAM,
+    SOAK,
+    WORK,
+    Requests,
+    peer,
+)  # fmt: skip
 
 AXES: Mapping[str, Sequence[Scalar | None]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
 
@@ -146,10 +160,15 @@ ABLE: Mapping[str, Mapping[str, float]] = {
         "jpeg": 7900.0, "read": 1.9e9,
     },
     "gpu0": {
-        "fp64": 5.9e13, "fp32": 5.1e13, "tf32": 3.9e14, "bf16": 7.2e14, "fp16": 7.23e14, "memory": 4.1e12,
-        "to-device": 1.1e10, "to-device-pinned": 5.5e10, "from-device": 1.0e10, "from-device-pinned": 5.4e10,
-        "launch": 4.2e5,
+        "fp64": 5.9e13, "fp32": 5.1e13, "tf32": 3.9e14, "bf16": 7.2e14, "fp16": 7.23e14, "fp8": 1.31e15,
+        "memory": 4.1e12, "to-device": 1.1e10, "to-device-pinned": 5.5e10, "from-device": 1.0e10,
+        "from-device-pinned": 5.4e10, "launch": 4.2e5,
     },
+}  # fmt: skip
+# Of several GPUs: the bus bandwidth of an all-reduce.
+TOGETHER: Mapping[str, float] = {
+    "all-reduce:1": 2.1e10, "all-reduce:4": 6.7e10, "all-reduce:16": 1.5e11, "all-reduce:64": 2.3e11,
+    "all-reduce": 2.8e11, "all-reduce:1024": 3.1e11,
 }  # fmt: skip
 
 
@@ -168,6 +187,65 @@ def measured_machine_run(*, scale: float = 1.0) -> Run:
     whole = gpu_run()
     machine = tuple(machine_trial(device, index, scale=scale) for index in range(3) for device in ABLE)
     return replace(whole, trials=(*machine, *whole.trials), health=health())
+
+
+def several_gpus_run(copies: Sequence[Sequence[float]], *, link: str = "NVLink") -> Run:
+    """Return a run of four GPUs with copies between them, in bytes/s by source and target, and the all-reduce."""
+    whole, gpus = four_gpu_run(trials=1), range(len(copies))
+    alone = [
+        replace(
+            machine_trial("gpu0", 0, scale=1 - 0.002 * each), id=f"machine.gpu{each}.0", device=f"gpu{each}"
+        )
+        for each in gpus
+    ]
+    pairs = {peer(a, b): copies[a][b] for a, b in permutations(gpus, 2)}
+    rates = {**pairs, **TOGETHER}
+    together = trial(
+        MACHINE, "+".join(f"gpu{each}" for each in gpus), windows=1, accuracy=0,
+        speeds={name: VariantSpeed(step_s=0.05, batch=1) for name in rates},
+    )  # fmt: skip
+    metrics = [Metric(variant=name, name=RATE, value=rate) for name, rate in rates.items()]
+    metrics += [Metric(variant=name, name=PEER_ACCESS, value=1.0) for name in pairs]
+    links = {
+        f"gpu{a}": {f"link gpu{b}": link for b in gpus if b != a and link} for a in gpus
+    }  # fmt: skip
+    usual = health()
+    states = [
+        replace(state, values={HOST: state.values[HOST]}
+                | {f"gpu{each}": {**state.values["gpu0"], **links[f"gpu{each}"]} for each in gpus})
+        for state in (usual.before, usual.after) if state
+    ]  # fmt: skip
+    return replace(
+        whole, health=replace(usual, before=states[0], after=states[1]),
+        trials=(*alone, replace(together, metrics=tuple(metrics), steps=()), *whole.trials),
+    )  # fmt: skip
+
+
+def answering_run(values: Mapping[str, Sequence[tuple[float, int]]]) -> Run:
+    """Return a run of saturated GPUs, each with its answers: seconds after the start, and checksum."""
+    whole = soaked_run(np.full(60, 500.0))
+    *others, soak = whole.trials
+    (gpu,) = whole.manifest.gpus
+    trials = []
+    for device, seen in values.items():
+        start_ns = soak.windows[0].start_ns
+        found = tuple(
+            Answer(variant=SOAK, gpu=0, name="product", t_ns=start_ns + round(s * SECOND_NS), value=value)
+            for s, value in seen
+        )
+        checked = Metric(variant=SOAK, name=ANSWERS_CHECKED, value=61.0)
+        cost = Metric(variant=SOAK, name=ANSWERS_S, value=0.61)
+        series = tuple(
+            replace(each, device=device) if each.device == "gpu0" else each for each in soak.telemetry
+        )
+        trials.append(
+            replace(soak, id=f"machine.{device}.soak", device=device, answers=found,
+                    metrics=(*soak.metrics, checked, cost), telemetry=series)
+        )  # fmt: skip
+    gpus = tuple(replace(gpu, index=number, uuid=f"{gpu.uuid}{number}") for number in range(len(values)))
+    return replace(
+        whole, manifest=replace(whole.manifest, gpus=gpus), trials=(*others, *trials), health=health()
+    )
 
 
 def soaked_run(speeds: NDArray[np.float64]) -> Run:

@@ -25,7 +25,8 @@ from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, desc
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
 from harness.errors import EngineError, GpuError, UsageError
 from harness.images.builder import ImageBuilder
-from harness.model.platform import EngineInfo
+from harness.model.platform import EngineInfo, Level
+from harness.system.doctor_checks import new_gpu_checks
 from harness.system.gpus import check_driver, select_gpus
 from tests.builders import container_spec, gpu
 from tests.commands import output_of
@@ -335,6 +336,11 @@ def test_check_driver():
     newer = replace(H200, name="NVIDIA B200", compute_capability="10.0")
     (remark,) = check_driver((newer, replace(newer, index=1)))
     assert "takes minutes" in remark
+    consumer = replace(H200, name="NVIDIA GeForce RTX 5090", compute_capability="12.0")
+    (found,) = new_gpu_checks((H200, consumer, replace(consumer, index=1)))
+    assert found.level is Level.ATTENTION
+    assert all(issue in found.fact for issue in ("#89272", "#101746", "#111958"))
+    assert found.fact in check_driver((consumer,))[0]
 
 
 def test_access_of_each_engine(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from harness.engines import Exit
 from harness.errors import EngineError
-from harness.model.run import Status, Window
+from harness.model.run import Answer, Status, Window
 from harness.run import events
 from harness.run.events import EventLog, EventTail, read_log
 from harness.run.outcome import End, outcome
@@ -66,6 +66,7 @@ def test_every_kind_of_event_is_read(file):
         writer.write("steps", variant="tuned", window=0, step_ns=[2, 2])
         writer.metric("tuned", "accuracy", 0.5)
         writer.metric("tuned", "test_loss", math.nan)
+        writer.write("answer", variant="tuned", gpu=1, name="step", t_ns=77, value=0xFFFFFFFF)
         writer.warning("slow disk")
         writer.left_out("opt:xla", f"InvalidArgumentError: no kernel {'x' * 999} Try it.\nand more")
         writer.write("error", type="KeyError", message="first")
@@ -78,6 +79,7 @@ def test_every_kind_of_event_is_read(file):
     (again,) = log.variants
     assert (again.changes[0].after, again.params) == ("64", {"batch_size": 64}), "the last one wins"
     assert log.phases[0].name == "import"
+    assert log.parts()["answers"] == (Answer(variant="tuned", gpu=1, name="step", t_ns=77, value=2**32 - 1),)
     assert (log.windows[0].samples, log.windows[0].wait_ns) == (128, -1)
     assert log.steps[0].step_ns.dtype == np.int64
     assert log.steps[0].step_ns.tolist() == [2, 2]

@@ -12,7 +12,7 @@ from harness.errors import UnhealthyError
 from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
 from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
-from harness.system.health_readings import HealthWatch, host_state, watching
+from harness.system.health_readings import HealthWatch, host_state, links, watching
 from reports import machine
 from tests import builders, special_runs
 from tests.nvml_standin import ONE_GPU, UUID, standin
@@ -193,3 +193,20 @@ def test_the_first_line_names_the_worst_finding():
     assert machine.verdict(analyse(healthy)) == ("Machine: healthy", "good")
     unknown = analyse(builders.gpu_run(trials=1))
     assert (unknown.health, machine.verdict(unknown)[0]) == ((), "")
+
+
+def test_what_connects_two_gpus_is_read_and_without_permission_the_reason_is_kept(standin):
+    two = {"gpu0": UUID, "gpu1": UUID.replace("1", "2")}
+    lines = "".join(f"gpu {number} {uuid} -1\n" for number, uuid in enumerate(two.values()))
+    for planted, link in (("", "NVLink"), ("value p2p 5\nvalue topology 30\n", "one PCIe host bridge")):
+        standin.load(lines + planted)
+        pynvml.nvmlInit()
+        assert links(two) == (
+            {"gpu0": {"link gpu1": link}, "gpu1": {"link gpu0": link}},
+            {"gpu0": {}, "gpu1": {}},
+        )
+    standin.load(lines + "value p2p 5\nfail nvmlDeviceGetTopologyCommonAncestor 3\n")
+    pynvml.nvmlInit()
+    values, missing = links(two)
+    assert values == {"gpu0": {}, "gpu1": {}}
+    assert "not support" in missing["gpu0"]["link gpu1"]

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import fields, replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.capabilities import data_sheet
 from harness.analysis.extract import extract
+from harness.analysis.quantities import planned_names, values
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.errors import UsageError
-from harness.model.analysis import Analysis, Capability, Cause, CaveatKind
-from harness.model.platform import Level
+from harness.model.analysis import Analysis, Capability, Cause, CaveatKind, Pair
+from harness.model.platform import Check, HealthItem, Level
 from harness.model.run import Metric, Run, Trial
 from harness.model.workload import Workload
 from harness.options import Options, seconds
@@ -34,21 +36,27 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import LOCK_ENV, default_path, measuring
 from reports import compare_page, machine, messages
 from reports.exports import render_csv
-from reports.page import figures_of, render_markdown
+from reports.page import figures_of, render_html, render_markdown
 from tests import builders, special_runs
 from tests.conftest import ROOT
 from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
 from workloads.protocol import (
+    ALL_REDUCE_SIZES,
     BASELINE,
     CPU_CAPABILITIES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
     MACHINE,
     PROBES,
+    RATE,
     SOAK,
     Spec,
+    peer,
 )
+
+SMOKE = PROFILES["smoke"]
+PAIRS = [*permutations(range(3), 2)]
 
 
 def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
@@ -86,14 +94,138 @@ def test_devices_alone_and_groups_together_are_planned():
         "cpu": CPU_CAPABILITIES,
         "gpu0": GPU_CAPABILITIES,
         "gpu1": GPU_CAPABILITIES,
-        "gpu0+gpu1": GROUP_CAPABILITIES,
+        "gpu0+gpu1": ("peer:0-1", "peer:1-0", *GROUP_CAPABILITIES),
     }
-    assert len(planned) == 4 * PROFILES["quick"].trials
+    trials = PROFILES["quick"].trials
+    assert len(planned) == 4 * trials
+    first = planned[3].variants
+    assert (planned[3].device, first) == ("gpu0+gpu1", (*planned[-1].variants, *ALL_REDUCE_SIZES))
+    wide = {each.device: each.variants for each in machine_trials(("gpu0+gpu1", "gpu2+gpu1+gpu0"), SMOKE)}
+    assert {each for each in wide["gpu2+gpu1+gpu0"] if "peer" in each} == {peer(a, b) for a, b in PAIRS}
+    assert not {each for each in wide["gpu0+gpu1"] if "peer" in each}, "the wider group has them"
     planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
     assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
     assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]
+    two_nodes = machine_trials(("cpu", "gpu0"), SMOKE, ("0", "1"))
+    assert two_nodes[1].variants == (*GPU_CAPABILITIES, "to-device-pinned:0", "to-device-pinned:1")
+    assert machine_trials(("gpu0",), SMOKE, ("0",))[0].variants == GPU_CAPABILITIES
     spec = spec_for(planned[0], Workload(name="any"), PROFILES["quick"], Options(), folder="", data={})
     assert (spec.soak_s, spec.windows) == (600.0, 600)
+
+
+NVLINKS = [[3.8e11] * 4 for _ in range(4)]
+
+
+def between(analysis: Analysis) -> dict[tuple[str, str], Pair]:
+    return {(each.source, each.target): each for each in analysis.pairs}
+
+
+def test_copies_of_each_pair_are_a_matrix_beside_the_topology():
+    analysis = analyse(special_runs.several_gpus_run(NVLINKS))
+    found = between(analysis)
+    assert len(found) == 4 * 3 + 2 * 4, "between GPUs, and from and to the host"
+    assert found["gpu0", "gpu3"].value.median == 3.8e11
+    assert (found["gpu0", "gpu3"].direct, found["gpu0", "gpu3"].link) == (True, "NVLink")
+    assert not any(each.odd for each in analysis.pairs)
+    whole = machine.matrix(analysis)
+    assert whole is not None
+    assert whole.header[1:] == ("n:host", "n:GPU 0", "n:GPU 1", "n:GPU 2", "n:GPU 3")
+    assert [len(cells) for _, cells in whole.rows] == [5] * 5
+    assert "NVLink" in machine.copies_line(analysis)
+    assert "peer" not in able(analysis, "gpu0+gpu1"), "a pair is no group"
+    named = {each.device: each.estimate.median for each in values(analysis) if each.name == "peer"}
+    assert len(named) == 12 and named["gpu3+gpu0"] == 3.8e11
+    planned = planned_names(machine_trials(("gpu1+gpu0",), SMOKE))
+    assert set(planned["peer"]) == {"gpu0+gpu1", "gpu1+gpu0"}
+    assert planned["capability.all-reduce:16"] == ("gpu1+gpu0",)
+    assert not {"peer"} & {each.name for each in values(analysis, kept=True)}
+
+
+def test_memory_of_each_numa_node_is_a_row_of_the_matrix_and_never_odd():
+    run = special_runs.several_gpus_run(NVLINKS)
+    nodes = [
+        Metric(variant=f"to-device-pinned:{node}", name=RATE, value=5e10 / (1 + node)) for node in (0, 1)
+    ]
+    trials = [
+        replace(each, metrics=(*each.metrics, *nodes)) if each.id.startswith("machine.gpu") else each
+        for each in run.trials
+    ]
+    analysis = analyse(replace(run, trials=tuple(trials)))
+    whole = machine.matrix(analysis)
+    assert whole is not None and [name for name, _ in whole.rows[:3]] == [
+        "host, NUMA node 0",
+        "host, NUMA node 1",
+        "host",
+    ]
+    assert not any(each.odd for each in analysis.pairs)
+
+
+def test_a_slow_link_is_marked_and_said_with_the_gpu_that_all_slow_pairs_share():
+    copies = [[1.4e10 if 2 in (a, b) else 5.7e10 for b in range(4)] for a in range(4)]
+    analysis = analyse(special_runs.several_gpus_run(copies))
+    odd = {pair for pair, each in between(analysis).items() if each.odd}
+    assert odd == {pair for pair in permutations([f"gpu{each}" for each in range(4)], 2) if "gpu2" in pair}
+    text, level = machine.verdict(analysis)
+    assert "GPU 2" in text and level == "notice"
+    assert "although NVML reports NVLink" in machine.copies_line(analysis), "63 GB/s is what PCIe carries"
+    one_way = [[*row] for row in NVLINKS]
+    one_way[1][3] = 2.0e11
+    assert {
+        pair for pair, each in between(analyse(special_runs.several_gpus_run(one_way))).items() if each.odd
+    } == {("gpu1", "gpu3")}
+    hidden = analyse(special_runs.several_gpus_run(NVLINKS, link=""))
+    assert "does not report" in machine.copies_line(hidden)
+    assert "faster than their PCIe" in machine.copies_line(hidden)
+
+
+@pytest.mark.slow
+def test_the_page_marks_slow_pairs_in_the_matrix():
+    copies = [[1.4e10 if 2 in (a, b) else 5.7e10 for b in range(4)] for a in range(4)]
+    page = render_html(analyse(special_runs.several_gpus_run(copies)), code="")
+    assert page.count('<strong class="bad"') == 6 and "figure-all-reduce" in page
+
+
+def test_the_all_reduce_is_a_curve_by_size():
+    analysis = analyse(special_runs.several_gpus_run(NVLINKS))
+    ((_, sizes),) = machine.all_reduces(analysis).items()
+    assert [machine.sum_mib(each.name) for each in sizes] == [1, 4, 16, 64, 256, 1024]
+    assert len(figures_of(analysis)["figure-all-reduce"].table.rows) == 6
+    assert "all-reduce" not in " ".join(text for _, text in machine.abilities(analysis)), "said once"
+    alone = replace(analysis, capabilities=tuple(each for each in sizes if each.name == "all-reduce"))
+    assert not machine.all_reduces(alone), "older runs have one size"
+
+
+def answers(given: dict[str, list[tuple[float, int]]]) -> dict[str, HealthItem]:
+    items = analyse(special_runs.answering_run(given)).health
+    return {each.device: each for each in items if each.check is Check.ANSWERS}
+
+
+def test_equal_answers_are_healthy_and_without_any_nothing_is_said():
+    equal = answers({"gpu0": [(1, 7)], "gpu1": [(1, 7)]})
+    assert {each.level for each in equal.values()} == {Level.OK}
+    assert (equal["gpu0"].facts["checked"], equal["gpu0"].facts["seconds"]) == (61, 0.61)
+    assert "610\u202fms" in machine.health(equal["gpu0"]), "the cost is stated"
+    assert not any(
+        each.check is Check.ANSWERS for each in analyse(special_runs.measured_machine_run()).health
+    )
+
+
+def test_an_answer_that_differs_fails_with_its_time_clock_and_temperature():
+    found = answers({"gpu0": [(1, 7)], "gpu1": [(1, 7), (30, 8), (31, 7)]})
+    assert (found["gpu0"].level, found["gpu1"].level) == (Level.OK, Level.FAIL)
+    facts = found["gpu1"].facts
+    assert facts["of_others"] == 0 and facts["differing"] == 1
+    assert 29 < facts["s"] < 40
+    assert {"mhz", "temperature_c"} <= facts.keys()
+    assert "MHz" in machine.health(found["gpu1"]) and "product" in machine.health(found["gpu1"])
+
+
+def test_the_gpu_that_answers_unlike_most_fails_and_of_two_both_do():
+    found = answers({"gpu0": [(1, 7)], "gpu1": [(1, 8)], "gpu2": [(1, 7)]})
+    assert [found[f"gpu{each}"].level for each in range(3)] == [Level.OK, Level.FAIL, Level.OK]
+    assert found["gpu1"].facts["of_others"] == 1
+    both = answers({"gpu0": [(1, 7)], "gpu1": [(1, 8)]})
+    assert {each.level for each in both.values()} == {Level.FAIL}
 
 
 def test_comparisons_say_what_the_machines_explain() -> None:
@@ -181,6 +313,8 @@ def test_a_device_that_heats_up_is_told_from_its_cold_self():
     assert set(result.telemetry) == {"sm_clock_mhz", "power_instant_w", "temperature_c"}
     assert "(86\u202f%)" in machine.sustained(result)
     assert figures_of(analysis)["figure-soak-gpu0"].soak
+    several = machine.sustained(replace(result, device="gpu0+gpu1", precision="fp16"))
+    assert all(text in several for text in ("FP16", "of all together", "the slowest GPU at", "none above"))
     for speeds, steady_s in ((np.full(60, 500.0), 0), (np.linspace(700, 300, 60), None)):
         (result,) = analyse(special_runs.soaked_run(speeds)).endurance
         assert result.steady_s == steady_s

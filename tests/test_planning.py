@@ -9,12 +9,18 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.model.variants import BREAKDOWN
+from harness.model.variants import BREAKDOWN, one_device_only
 from harness.model.workload import BESIDE, Data, Rung, Workload
 from harness.options import Options
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
-from harness.run.plan import plan_trials, resolve_devices, resolve_variants, with_cpu_to_compare
+from harness.run.plan import (
+    not_applicable,
+    plan_trials,
+    resolve_devices,
+    resolve_variants,
+    with_cpu_to_compare,
+)
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve
 from harness.run.trial_container import spec_for
@@ -23,6 +29,7 @@ from tests.builders import small_workload
 from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.folders import write_files
+from tests.nvml_standin import UUID, standin
 from workloads.protocol import (
     BASELINE,
     FIXES,
@@ -36,6 +43,8 @@ from workloads.protocol import (
     Script,
     measures_speed,
 )
+
+__all__ = ["standin"]
 
 SMOKE = PROFILES["smoke"]
 QUICK = PROFILES["quick"]
@@ -140,6 +149,31 @@ def test_beside_gpus_the_cpu_is_a_scale() -> None:
     assert STAGES in found["plain.cpu.0"], "its tuned is made of the remedies measured there"
 
 
+def test_what_cannot_run_on_several_gpus_is_not_planned_there_and_said_once() -> None:
+    ladder = {"xla": Rung(script="a.py", params={"JIT_COMPILE": True}), "batch": Rung(script="a.py")}
+    alone = workload("a", ladder=ladder)
+    spread = replace(alone, name="b", scripts={"b.py": "", "tuned.py": "DataParallel("}, ladder={})
+    serves = workload("c", requests=Requests(batch_sizes=(1,)))
+    suite, devices = [alone, spread, serves], ("gpu0", "gpu0+gpu1")
+    variants = resolve_variants("baseline,tuned,opt:xla,opt:batch", True, suite)
+    planned = {one.id: one.variants for one in plan_trials(suite, devices, SMOKE, variants, {})}
+    assert planned["a.gpu0.0"] == (BASELINE, TUNED, "opt:xla", "opt:batch")
+    assert planned["a.gpu0+gpu1.0"] == (BASELINE, "opt:batch")
+    assert planned["b.gpu0+gpu1.0"] == (BASELINE, TUNED)
+    assert "c.gpu0.0" in planned and "c.gpu0+gpu1.0" not in planned
+    said = not_applicable(suite, devices, variants)
+    assert [each.split(": ")[1] for each in said] == ["a (tuned)", "a (opt:xla)", "c"]
+    assert not not_applicable(suite, ("gpu0", "gpu1"), variants)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet50"])
+def test_tuned_scripts_of_large_models_train_on_several_gpus(name: str) -> None:
+    (one,) = (each.workload for each in built_in() if each.workload.name == name)
+    rungs = [f"opt:{rung}" for rung in one.ladder]
+    apart = [variant for variant in (BASELINE, TUNED, *rungs) if one_device_only(one, variant)]
+    assert apart == (["opt:xla-float32"] if name == "gpt2" else [])
+
+
 def test_breakdown_variants_run_only_in_the_first_trial() -> None:
     suite = [workload("a"), workload("resnet50")]
     planned = plan_trials(
@@ -173,7 +207,7 @@ def test_spec() -> None:
         requests=Requests(batch_sizes=(1,)), device_params={"gpu": {"BATCH_SIZE": 64}},
     )  # fmt: skip
     variants = {"resnet50": ("tuned", "input-only", "opt:fp16")}
-    planned = plan_trials([one], ("gpu0+gpu1",), full, variants, {"BATCH_SIZE": 8})
+    planned = plan_trials([one], ("gpu1",), full, variants, {"BATCH_SIZE": 8})
     options = Options(seed=7, arguments=("--fast",), call=2, mounts=(Path("/data/x"),))
     first, second = (
         spec_for(each, one, full, options, folder="/script", data={"pictures": "/d"}) for each in planned[:2]
@@ -186,7 +220,7 @@ def test_spec() -> None:
         "opt:fp16": Script(path="/script/tuned.py", text=text),
     }
     assert (first.arguments, first.call, first.mounts, first.seed) == (("--fast",), 2, ("/data/x",), 7)
-    assert (first.device, first.gpus, first.data) == ("gpu", 2, {"pictures": "/d"})
+    assert (first.device, first.gpus, first.data) == ("gpu", 1, {"pictures": "/d"})
     assert first.requests == one.requests
     assert first.variants == variants["resnet50"]
     assert (first.windows, first.window_s, first.variant_s) == (full.windows, full.window_s, full.variant_s)
@@ -363,3 +397,12 @@ def test_files_that_vanish_while_a_folder_is_hashed_do_not_count(
     found = (tmp_path / "gone.tmp", tmp_path / "train.py")
     monkeypatch.setattr(catalogue, "_files", lambda folder: iter(found))
     assert folder_sha256(tmp_path) == expected
+
+
+def test_a_run_of_nothing_but_what_does_not_apply_says_why(standin) -> None:
+    standin.load(f"gpu 0 {UUID} -1\ngpu 1 {UUID.replace('1', '2')} -1\n")
+    options = Options(device="gpu0+gpu1", gpus="all", variants="tuned")
+    with pytest.raises(UsageError, match="inference uses one device"):
+        resolve(replace(options, workloads=("resnet50-infer",)))
+    (remark,) = resolve(replace(options, workloads=("gpt2", "cifar10-mlp"))).remarks
+    assert "cifar10-mlp" in remark and "gpt2" not in remark

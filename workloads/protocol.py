@@ -78,19 +78,32 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
 
+# How many seeded results were compared bit for bit, and the seconds that took; see the event "answer".
+ANSWERS_CHECKED, ANSWERS_S = "answers_checked", "answers_s"
+
 # Calls per second of the host's probe at both ends of a trial; see workloads/driver/__main__.py.
 PROBES = ("probe_interpreter", "probe_memory", "probe_matrix")
 
 # The name of trials that measure the machine itself; their variants are capabilities, in the order measured. RATE is
 # in FLOP/s, bytes/s, pictures/s or kernels/s.
 MACHINE, RATE = "machine", "rate"
-PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16")
+# The parameter with what a script or a load computes in.
+PRECISION = "precision"
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 COPIES = ("to-device", "to-device-pinned", "from-device", "from-device-pinned")
 # The variant that saturates a device for the seconds in its parameter of this name; WORK is that of a step in FLOP.
 SOAK, WORK = "soak", "work"
 CORE_SUFFIX = "-core"  # on one core
 GPU_CAPABILITIES = (*PRECISIONS, "memory", *COPIES, "launch")
-GROUP_CAPABILITIES = ("all-reduce",)
+# Copies from pinned memory of one NUMA node, whose number follows.
+NODE_PREFIX = "to-device-pinned:"
+# Sums over all GPUs by the MiB of each; those of 256 MiB, which other programs report too, have no number.
+ALL_REDUCE, ALL_REDUCE_PREFIX = "all-reduce", "all-reduce:"
+GROUP_CAPABILITIES = (ALL_REDUCE,)
+ALL_REDUCE_SIZES = tuple(f"{ALL_REDUCE_PREFIX}{mib}" for mib in (1, 4, 16, 64, 1024))
+# Copies from one GPU of a trial to another, "peer:0-1" by their numbers in it; and whether the first can be read
+# by the other without the host (1 or 0).
+PEER_PREFIX, PEER_ACCESS = "peer:", "peer_access"
 CPU_CAPABILITIES = ("fp32-core", "fp32", "memory-core", "memory", "jpeg-core", "jpeg", "read")
 
 # The file beside the folders of trials that names the one to run next.
@@ -184,6 +197,9 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
+    # The checksum of a seeded result, if it is a GPU's first one in this reading or differs from its last; gpu is the
+    # number of the GPU in the trial. See workloads/driver/answers.py.
+    "answer": {"variant": (str,), "gpu": (int,), "name": (str,), "t_ns": (int,), "value": (int,)},
     # A planned variant that could not be measured, with the reason.
     "left-out": {"variant": (str,), "reason": (str,)},
     # A planned variant that is not informative for this workload and device, with the reason.
@@ -467,6 +483,26 @@ def began_line(name: str) -> str:
 def measures_speed(variant: str) -> bool:
     """Return whether a variant's speed is a result; other variants serve the step-time breakdown."""
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
+
+
+def peer(source: int, target: int) -> str:
+    """Return the variant that copies from one GPU of a trial to another."""
+    return f"{PEER_PREFIX}{source}-{target}"
+
+
+def peers_of(variant: str) -> tuple[int, int]:
+    """Return the numbers of both GPUs in a trial: "peer:0-1" -> (0, 1).
+
+    Raises:
+        ValueError: not such a variant.
+    """
+    source, _, target = variant.removeprefix(PEER_PREFIX).partition("-")
+    return int(source), int(target)
+
+
+def distributes(text: str) -> bool:
+    """Return whether the text of a script spreads a batch over several devices by itself."""
+    return "Strategy(" in text or "DataParallel(" in text
 
 
 def runs_script(variant: str) -> bool:

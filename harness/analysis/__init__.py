@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from harness.analysis.acceptance import accepted
 from harness.analysis.accuracy_of_speeds import precision
+from harness.analysis.answers import answer_items
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
+from harness.analysis.links import pairs
 from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
@@ -56,11 +58,12 @@ def analyse(run: Run) -> Analysis:
         latencies=latencies(run),
         capacities=capacities(run),
         pipelines=pipelines(run_cases),
-        health=health_items(run.health, len(run.manifest.gpus), run.trials),
+        health=(*answer_items(run), *health_items(run.health, len(run.manifest.gpus), run.trials)),
         clocks=run_clocks,
         capabilities=measured_machine,
         peak_use=used,
         endurance=endurance(run),
+        pairs=pairs(run, measured_machine),
         precision=precision(run, run_cases),
     )
     return priced(replace(analysis, outliers=outliers(analysis)), run)

@@ -29,6 +29,8 @@ from workloads.protocol import (
     CORE_SUFFIX,
     FLOPS,
     MACHINE,
+    PEER_PREFIX,
+    PRECISION,
     PRECISIONS,
     RATE,
     SOAK,
@@ -44,7 +46,7 @@ def capabilities(run: Run) -> tuple[Capability, ...]:
         if trial.workload == MACHINE:
             means = steady_means(trial)
             for metric in trial.metrics:
-                if metric.name == RATE:
+                if metric.name == RATE and not metric.variant.startswith(PEER_PREFIX):
                     readings = means.get(metric.variant, {})
                     measured.setdefault((trial.device, metric.variant), []).append((metric.value, readings))
     result = []
@@ -123,6 +125,7 @@ class DataSheet(NamedTuple):
     tf32: float
     bf16: float
     fp16: float
+    fp8: float
     memory: float
     source: str
 
@@ -131,28 +134,28 @@ _VOLTA = "NVIDIA V100 data sheet 1165301-r5, 2020"
 _AMPERE = "NVIDIA A100 data sheet 1758950-r4, 2021"
 _HOPPER = "NVIDIA H100 data sheet, 2023"
 _SHEETS = {
-    "T4": DataSheet(0.25, 8.1, 0, 0, 65, 320, "NVIDIA T4 data sheet 951643, 2019"),
-    "V100-SXM2-16GB": DataSheet(7.8, 15.7, 0, 0, 125, 900, _VOLTA),
-    "V100-SXM2-32GB": DataSheet(7.8, 15.7, 0, 0, 125, 900, _VOLTA),
-    "V100-PCIE-16GB": DataSheet(7.0, 14.0, 0, 0, 112, 900, _VOLTA),
-    "V100-PCIE-32GB": DataSheet(7.0, 14.0, 0, 0, 112, 900, _VOLTA),
-    "A10": DataSheet(0, 31.2, 62.5, 125, 125, 600, "NVIDIA A10 data sheet, 2021"),
-    "A10G": DataSheet(0, 35, 35, 70, 70, 600, "NVIDIA A10G data sheet, 2021"),
-    "A30": DataSheet(10.3, 10.3, 82, 165, 165, 933, "NVIDIA A30 data sheet, 2022"),
-    "L4": DataSheet(0, 30.3, 60, 121, 121, 300, "NVIDIA L4 data sheet, 2023"),
-    "L40S": DataSheet(0, 91.6, 183, 362, 362, 864, "NVIDIA L40S data sheet, 2023"),
-    "A100-SXM4-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 1555, _AMPERE),
-    "A100-SXM4-80GB": DataSheet(19.5, 19.5, 156, 312, 312, 2039, _AMPERE),
-    "A100-PCIE-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 1555, _AMPERE),
-    "A100 80GB PCIe": DataSheet(19.5, 19.5, 156, 312, 312, 1935, _AMPERE),
-    "H100 PCIe": DataSheet(51, 51, 378, 756, 756, 2000, _HOPPER),
-    "H100 80GB HBM3": DataSheet(67, 67, 494.5, 989.5, 989.5, 3350, _HOPPER),
-    "H100 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 3900, "NVIDIA H100 data sheet, 2024"),
-    "H200": DataSheet(67, 67, 494.5, 989.5, 989.5, 4800, "NVIDIA H200 data sheet, 2024"),
-    "H200 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 4800, "NVIDIA H200 data sheet, 2024"),
-    "GH200 480GB": DataSheet(67, 67, 494.5, 989.5, 989.5, 4000, "NVIDIA GH200 data sheet, 2023"),
-    "GH200 144G HBM3e": DataSheet(67, 67, 494.5, 989.5, 989.5, 4900, "NVIDIA GH200 data sheet, 2024"),
-    "B200": DataSheet(37, 75, 1125, 2250, 2250, 8000, "NVIDIA HGX B200 data sheet, 2024"),
+    "T4": DataSheet(0.25, 8.1, 0, 0, 65, 0, 320, "NVIDIA T4 data sheet 951643, 2019"),
+    "V100-SXM2-16GB": DataSheet(7.8, 15.7, 0, 0, 125, 0, 900, _VOLTA),
+    "V100-SXM2-32GB": DataSheet(7.8, 15.7, 0, 0, 125, 0, 900, _VOLTA),
+    "V100-PCIE-16GB": DataSheet(7.0, 14.0, 0, 0, 112, 0, 900, _VOLTA),
+    "V100-PCIE-32GB": DataSheet(7.0, 14.0, 0, 0, 112, 0, 900, _VOLTA),
+    "A10": DataSheet(0, 31.2, 62.5, 125, 125, 0, 600, "NVIDIA A10 data sheet, 2021"),
+    "A10G": DataSheet(0, 35, 35, 70, 70, 0, 600, "NVIDIA A10G data sheet, 2021"),
+    "A30": DataSheet(10.3, 10.3, 82, 165, 165, 0, 933, "NVIDIA A30 data sheet, 2022"),
+    "L4": DataSheet(0, 30.3, 60, 121, 121, 242, 300, "NVIDIA L4 data sheet, 2023"),
+    "L40S": DataSheet(0, 91.6, 183, 362, 362, 733, 864, "NVIDIA L40S data sheet, 2023"),
+    "A100-SXM4-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 0, 1555, _AMPERE),
+    "A100-SXM4-80GB": DataSheet(19.5, 19.5, 156, 312, 312, 0, 2039, _AMPERE),
+    "A100-PCIE-40GB": DataSheet(19.5, 19.5, 156, 312, 312, 0, 1555, _AMPERE),
+    "A100 80GB PCIe": DataSheet(19.5, 19.5, 156, 312, 312, 0, 1935, _AMPERE),
+    "H100 PCIe": DataSheet(51, 51, 378, 756, 756, 1513, 2000, _HOPPER),
+    "H100 80GB HBM3": DataSheet(67, 67, 494.5, 989.5, 989.5, 1979, 3350, _HOPPER),
+    "H100 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 1670.5, 3900, "NVIDIA H100 data sheet, 2024"),
+    "H200": DataSheet(67, 67, 494.5, 989.5, 989.5, 1979, 4800, "NVIDIA H200 data sheet, 2024"),
+    "H200 NVL": DataSheet(60, 60, 417.5, 835.5, 835.5, 1670.5, 4800, "NVIDIA H200 data sheet, 2024"),
+    "GH200 480GB": DataSheet(67, 67, 494.5, 989.5, 989.5, 1979, 4000, "NVIDIA GH200 data sheet, 2023"),
+    "GH200 144G HBM3e": DataSheet(67, 67, 494.5, 989.5, 989.5, 1979, 4900, "NVIDIA GH200 data sheet, 2024"),
+    "B200": DataSheet(37, 75, 1125, 2250, 2250, 4500, 8000, "NVIDIA HGX B200 data sheet, 2024"),
 }  # fmt: skip
 
 
@@ -194,7 +197,7 @@ def _of_case(case: Case, measured: Sequence[Capability]) -> Iterator[PeakUse]:
 def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:
     """Return the capability that a variant's products use: float32 is TF32 where the GPU has it."""
     chosen = [
-        str(info.params.get("precision", ""))
+        str(info.params.get(PRECISION, ""))
         for trial in case.trials
         for info in trial.variants
         if info.variant == variant
@@ -233,6 +236,9 @@ def _endurance(trial: Trial) -> Endurance | None:
         sustained=sustained,
         steady_s=steady,
         telemetry=dict(_late_means(trial, late[0].start_ns, late[-1].end_ns)),
+        precision=next(
+            (str(each.params.get(PRECISION, "")) for each in trial.variants if each.variant == SOAK), ""
+        ),
     )
 
 

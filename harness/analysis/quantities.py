@@ -11,24 +11,29 @@ from typing import NamedTuple
 
 from harness.analysis.capabilities import unit_of
 from harness.model.analysis import Analysis, Estimate, Key, RatioKind, Summary, Value
-from harness.model.device import gpu_names, positions
+from harness.model.device import gpu_names, is_gpu, of_gpus, positions
 from harness.model.platform import HealthItem, Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
+    ALL_REDUCE_SIZES,
     BASELINE,
     CPU_CAPABILITIES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
     MACHINE,
+    PEER_PREFIX,
     SOAK,
     TUNED,
     measures_speed,
+    peers_of,
 )
 
 # The words of `health`, as the numbers that it is compared by.
 HEALTH_LEVELS: Mapping[str, float] = {"ok": 0.0, "attention": 1.0, "fail": 2.0}
 _SEVERITY = {Level.OK: 0.0, Level.UNREADABLE: 0.0, Level.ATTENTION: 1.0, Level.FAIL: 2.0}
-CAPABILITIES = tuple(dict.fromkeys((*GPU_CAPABILITIES, *GROUP_CAPABILITIES, *CPU_CAPABILITIES)))
+CAPABILITIES = tuple(
+    dict.fromkeys((*GPU_CAPABILITIES, *GROUP_CAPABILITIES, *ALL_REDUCE_SIZES, *CPU_CAPABILITIES))
+)
 
 # What the words in capitals of a pattern stand for.
 _PLACEHOLDERS = {
@@ -55,6 +60,7 @@ class Quantity(NamedTuple):
         exact: whether a single reading is final.
         everywhere: whether a limit applies to all devices, not to GPUs before CPUs.
         kept: whether `--write-limits` and files of known machines have it.
+        devices: yields the devices that the values of a planned trial are of.
     """
 
     pattern: str
@@ -68,6 +74,7 @@ class Quantity(NamedTuple):
     exact: bool = False
     everywhere: bool = False
     kept: bool = False
+    devices: Callable[[PlannedTrial], Iterator[str]] = lambda trial: iter([trial.device])
 
     def names(self, name: str) -> Mapping[str, str] | None:
         """Return what the words in capitals stand for in a name; None if it does not follow the pattern."""
@@ -89,7 +96,24 @@ def _capabilities(analysis: Analysis) -> Named:
 
 def _planned_capabilities(trial: PlannedTrial) -> Iterator[str]:
     if trial.workload == MACHINE:
-        yield from (f"capability.{variant}" for variant in trial.variants if variant != SOAK)
+        yield from (f"capability.{each}" for each in trial.variants if each in CAPABILITIES)
+
+
+def _peers(analysis: Analysis) -> Named:
+    for pair in analysis.pairs:
+        if is_gpu(pair.source) and is_gpu(pair.target):
+            yield "peer", f"{pair.source}+{pair.target}", pair.value
+
+
+def _planned_pairs(trial: PlannedTrial) -> Iterator[str]:
+    for variant in trial.variants:
+        if variant.startswith(PEER_PREFIX):
+            yield of_gpus(*(trial.gpus[number] for number in peers_of(variant)))
+
+
+def _planned_peers(trial: PlannedTrial) -> Iterator[str]:
+    if any(variant.startswith(PEER_PREFIX) for variant in trial.variants):
+        yield "peer"
 
 
 def _speeds(analysis: Analysis) -> Named:
@@ -189,6 +213,11 @@ QUANTITIES = (
         _capabilities, _planned_capabilities, kept=True,
     ),
     Quantity(
+        "peer", _always("B/s"), "copies from one GPU to another, of each pair in both directions",
+        "--machine, the default, and --device gpu0+gpu1 or scaling", "peer >= 200 GB/s", _peers, _planned_peers,
+        devices=_planned_pairs,
+    ),
+    Quantity(
         "WORKLOAD.VARIANT", _always("samples/s", "requests/s"),
         "speed; of a workload that serves, requests/s within its latency bound", _WORKLOAD,
         "resnet50.tuned >= 6400 samples/s", _speeds, _planned(""), kept=True,
@@ -248,7 +277,7 @@ def planned_names(trials: Iterable[PlannedTrial]) -> Mapping[str, tuple[str, ...
     for trial in trials:
         for each in QUANTITIES:
             for name in each.planned(trial):
-                result.setdefault(name, {})[trial.device] = None
+                result.setdefault(name, {}).update(dict.fromkeys(each.devices(trial)))
     return {name: tuple(devices) for name, devices in result.items()}
 
 

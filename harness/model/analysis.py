@@ -489,6 +489,30 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """How fast the memory of one GPU, or of the host, is copied to another's.
+
+    Attributes:
+        source, target: a GPU such as "gpu0"; or HOST, or as a source one of its NUMA nodes, whose memory is pinned.
+        value: bytes/s.
+        direct: whether the target reads the source without the host; None if unknown, and for the host.
+        link: what NVML says connects both, such as "NVLink"; "" if it says nothing.
+        pcie: bytes/s that PCIe can carry in one direction between two GPUs; None if unknown, and for the host.
+        ratio: the value over the median of the others between devices of the same kinds; None without others.
+        odd: whether it is so much lower that the link is to be looked at.
+    """
+
+    source: str
+    target: str
+    value: Estimate
+    direct: bool | None = None
+    link: str = ""
+    pcie: float | None = None
+    ratio: float | None = None
+    odd: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlier:
     """A GPU that is slower than the others of its kind in this machine, by more than chance and their usual scatter.
 
@@ -562,7 +586,9 @@ class Endurance:
     Attributes:
         cold, sustained: at the beginning, and at the end.
         steady_s: seconds until the speed stayed within 2 % of the sustained one; None if it never did.
-        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known.
+        telemetry: "sm_clock_mhz", "power_instant_w", "temperature_c" -> mean while sustained, where known; of several
+            GPUs the lowest clock, the highest power and the highest temperature.
+        precision: of the products, such as "fp16"; "" if the run does not tell.
     """
 
     device: str
@@ -570,6 +596,7 @@ class Endurance:
     sustained: float
     steady_s: float | None
     telemetry: Mapping[str, float] = field(default_factory=dict)
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -742,6 +769,7 @@ class Analysis:
     peak_use: tuple[PeakUse, ...] = ()
     endurance: tuple[Endurance, ...] = ()
     outliers: tuple[Outlier, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     standings: tuple[Standing, ...] = ()
     acceptance: tuple[LimitResult, ...] = ()
     precision: Precision | None = None

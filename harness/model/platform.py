@@ -113,6 +113,15 @@ class Health:
     xids: tuple[Xid, ...] = ()
 
 
+# What NVML's link between two GPUs is called.
+NVLINK = "NVLink"
+
+
+def link_to(device: str) -> str:
+    """Return the name of a GPU's reading that says what connects it with another GPU."""
+    return f"link {device}"
+
+
 class Level(StrEnum):
     """The outcome of a health check."""
 
@@ -128,6 +137,7 @@ class Check(StrEnum):
     LOST = "GPU answers"
     XID = "driver errors (Xid)"
     ECC = "memory errors (ECC)"
+    ANSWERS = "same results under load"
     REMAPPED = "row remapping"
     NVLINK = "NVLink"
     PCIE = "PCIe link under load"

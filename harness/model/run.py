@@ -136,6 +136,24 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The checksum of a seeded result, which is the first of a GPU in a reading or differs from its last one.
+
+    Attributes:
+        gpu: the number of the GPU in the trial.
+        name: "product" or "step".
+        t_ns: when it was computed (CLOCK_MONOTONIC).
+    """
+
+    variant: str
+    gpu: int
+    name: str
+    t_ns: int
+    value: int
+    reading: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTimes:
     """int64[n] latencies of one series of requests; fields as in workloads.protocol's "requests" event."""
 
@@ -238,6 +256,7 @@ class Trial:
     steps: tuple[StepTimes, ...] = ()
     metrics: tuple[Metric, ...] = ()
     requests: tuple[RequestTimes, ...] = ()
+    answers: tuple[Answer, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from harness.model.analysis import INPUT_PARTS, Part
+from harness.model.workload import Workload
 from workloads import protocol
 
 
@@ -60,6 +61,24 @@ OF_TREES = frozenset(kind.name for kind in _KINDS if kind.trees)
 # Of two that remove a part, the first removes fewer others.
 ABLATIONS = {kind.name: kind.removes for kind in _KINDS if kind.removes}
 _NUMBERED = {kind.name: f"{kind.name}{kind.number}" for kind in _KINDS if kind.number}
+
+
+def one_device_only(workload: Workload, variant: str) -> str:
+    """Return why a variant cannot run on several GPUs together; "" if it can, as far as its script tells."""
+    if workload.image != protocol.TENSORFLOW:
+        return "an XGBoost process uses one GPU"
+    if workload.requests is not None:
+        return "inference uses one device"
+    rung = workload.ladder.get(variant.removeprefix(protocol.OPTIMIZATION_PREFIX))
+    file = rung.script if rung else workload.tuned if variant == protocol.TUNED else ""
+    if not file or protocol.distributes(workload.scripts.get(file, "")):
+        return ""  # the driver trains the script as written in a MirroredStrategy
+    if file != workload.file:
+        return "its script trains on one device"
+    # XLA's known issues: "tf.Variable on a different device"; tried with TensorFlow 2.21.
+    if rung and rung.params.get("JIT_COMPILE"):
+        return "XLA cannot compile a step of MirroredStrategy"
+    return ""
 
 
 def usual(variant: str) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from harness.model.run import (
     MAX_SAMPLES_PER_S,
+    Answer,
     Metric,
     Phase,
     RequestTimes,
@@ -50,10 +51,11 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "steps": ("steps", StepTimes),
     "requests": ("requests", RequestTimes),
     "metric": ("metrics", Metric),
+    "answer": ("answers", Answer),
 }
 
 # Kinds of events that belong to a reading of their variant.
-_OF_READINGS = ("window", "steps", "metric")
+_OF_READINGS = ("window", "steps", "metric", "answer")
 
 # Errors raised by malformed lines: ProtocolError (a ValueError), huge numbers (OverflowError), deep nesting
 # (RecursionError).
@@ -82,6 +84,7 @@ class EventLog:
     windows: list[Window] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     requests: list[RequestTimes] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)

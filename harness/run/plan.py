@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,11 @@ from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
 from harness.model.device import CPU, GPU, device_kind, gpu_names, is_gpu, of_gpus, positions, single_devices
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, usual
+from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, one_device_only, usual
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
+    ALL_REDUCE_SIZES,
     BASELINE,
     CPU_CAPABILITIES,
     FIXES,
@@ -22,11 +23,13 @@ from workloads.protocol import (
     GROUP_CAPABILITIES,
     INPUT_ONLY,
     MACHINE,
+    NODE_PREFIX,
     OPTIMIZATION_PREFIX,
     SOAK,
     TENSORFLOW,
     TUNED,
     measures_speed,
+    peer,
 )
 
 
@@ -136,19 +139,47 @@ def with_cpu_to_compare(
     )
 
 
-def machine_trials(devices: Sequence[str], profile: Profile) -> tuple[PlannedTrial, ...]:
-    """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together."""
-    groups = [device for device in devices if len(positions(device)) > 1]
+def machine_trials(
+    devices: Sequence[str], profile: Profile, nodes: Sequence[str] = ()
+) -> tuple[PlannedTrial, ...]:
+    """Return the trials that measure each device alone, and groups of GPUs where their GPUs work together.
+
+    Args:
+        nodes: NUMA nodes of the CPUs in use, from each of which memory is copied to each GPU if there are several.
+    """
+    of_gpu = (*GPU_CAPABILITIES, *(f"{NODE_PREFIX}{node}" for node in nodes if len(nodes) > 1))
+    groups = {device: _group_variants(device, known) for device, known in _known_pairs(devices).items()}
     capabilities = {
-        device: GPU_CAPABILITIES if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
+        device: of_gpu if is_gpu(device) else CPU_CAPABILITIES for device in single_devices(devices)
     }
     return tuple(
         PlannedTrial(
             id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
         )
         for index in range(profile.trials)
-        for device, variants in {**capabilities, **dict.fromkeys(groups, GROUP_CAPABILITIES)}.items()
+        for device, variants in {**capabilities, **groups}.items()
+        # The curve of the all-reduce takes a program for each size.
+        for variants in [tuple(each for each in variants if not index or each not in ALL_REDUCE_SIZES)]
     )
+
+
+def _known_pairs(devices: Sequence[str]) -> Mapping[str, set[tuple[int, int]]]:
+    """Return each group of GPUs, with the pairs of GPUs that larger groups before it have."""
+    groups = [device for device in devices if len(positions(device)) > 1]
+    result: dict[str, set[tuple[int, int]]] = {}
+    known: set[tuple[int, int]] = set()
+    for device in sorted(groups, key=lambda each: -len(positions(each))):
+        result[device] = set(known)
+        known |= set(itertools.permutations(positions(device), 2))
+    return {device: result[device] for device in groups}
+
+
+def _group_variants(device: str, known: Collection[tuple[int, int]]) -> tuple[str, ...]:
+    """Return what is measured of a group: copies between each pair of its GPUs unless known, and the all-reduce."""
+    gpus = positions(device)
+    pairs = itertools.permutations(range(len(gpus)), 2)
+    new = (peer(a, b) for a, b in pairs if (gpus[a], gpus[b]) not in known)
+    return (*new, *GROUP_CAPABILITIES, *ALL_REDUCE_SIZES)
 
 
 def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, ...]:
@@ -167,15 +198,39 @@ def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, .
 
 
 def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
+    together = len(positions(device)) > 1
     rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
     kind = device_kind(device)
     available = tuple(
         variant
         for variant in variants
-        if (is_gpu(device) or variant not in GPU_ONLY) and rungs.get(variant, "") in ("", kind)
+        if (is_gpu(device) or variant not in GPU_ONLY)
+        and rungs.get(variant, "") in ("", kind)
+        and not (together and one_device_only(workload, variant))
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
+
+
+def not_applicable(
+    workloads: Sequence[Workload], devices: Sequence[str], variants: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return a sentence for each reason for which variants are not planned on several GPUs.
+
+    Args:
+        variants: as for `plan_trials`.
+    """
+    if not any(len(positions(device)) > 1 for device in devices):
+        return ()
+    result = []
+    for workload in workloads:
+        own = {each: one_device_only(workload, each) for each in variants[workload.name]}
+        for reason in dict.fromkeys(filter(None, own.values())):
+            names = [each for each, why in own.items() if why == reason]
+            # All that serves the breakdown goes with the script as written.
+            which = "" if len(names) == len(own) else f" ({', '.join(names)})"
+            result.append(f"Not applicable to several GPUs: {workload.name}{which}: {reason}.")
+    return tuple(result)
 
 
 def grid(axes: Mapping[str, Sequence[Scalar | None]]) -> tuple[Point, ...]:

@@ -93,6 +93,8 @@ def prepare(
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: preparation failed.
     """
+    for remark in resolved.remarks:
+        progress.line(remark)
     if any(trial.gpus for trial in resolved.planned):
         for warning in check_driver(resolved.gpus):
             progress.line(warning)

@@ -28,6 +28,7 @@ from harness.run.plan import (
     grid,
     machine_trials,
     no_gpus,
+    not_applicable,
     plan_trials,
     resolve_devices,
     resolve_variants,
@@ -44,6 +45,7 @@ from harness.secrets import (
     variable_of,
 )
 from harness.system.gpus import discover, select_gpus
+from harness.system.machine import numa_nodes
 from harness.wording import counted
 from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
 
@@ -56,13 +58,18 @@ _SYSTEM_FOLDERS = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What will be run."""
+    """What will be run.
+
+    Attributes:
+        remarks: what was asked for and is not planned, with the reason.
+    """
 
     options: Options
     profile: Profile
     entries: tuple[Entry, ...]
     gpus: tuple[Gpu, ...]
     planned: tuple[PlannedTrial, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -106,17 +113,25 @@ def resolve(options: Options) -> Resolved:
         raise no_gpus(f"--gpus {options.gpus}", no_gpu)
     devices = resolve_devices(options.device, len(gpus), no_gpu)
     entries = select(options.workloads, on_gpus=bool(gpus))
-    planned = _planned(options, profile, entries, devices, gpus)
+    planned, remarks = _planned(options, profile, entries, devices, gpus)
     if not planned:
-        raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
+        raise UsageError(
+            " ".join(("Nothing to run.", *remarks)),
+            hint="Choose --device gpu0."
+            if remarks
+            else "Select a workload and a device; see `tfbench list`.",
+        )
     # Last: tests of the other options name an engine that does not exist, so that nothing runs.
     check_names("engine", (options.engine,), ENGINES)
-    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+    return Resolved(
+        options=options, profile=profile, entries=entries, gpus=gpus, planned=planned, remarks=remarks
+    )
 
 
 def _planned(
     options: Options, profile: Profile, entries: Sequence[Entry], devices: Sequence[str], gpus: Sequence[Gpu]
-) -> tuple[PlannedTrial, ...]:
+) -> tuple[tuple[PlannedTrial, ...], tuple[str, ...]]:
+    """Return the trials, and what was asked for and is not planned."""
     workloads = tuple(entry.workload for entry in entries)
     values = check_params(options.params, workloads)
     axes = {name: given for name, given in values.items() if len(given) > 1}
@@ -131,12 +146,13 @@ def _planned(
             f"The run would have more than {MAX_PLANNED} trials.",
             hint="Use fewer values of --param, or fewer --trials.",
         )
+    # A sweep measures only baseline by default.
+    variants = resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads)
     planned = plan_trials(
         workloads,
         devices,
         profile,
-        # A sweep measures only baseline by default.
-        resolve_variants(options.variants or (BASELINE if axes else ""), options.analysis, workloads),
+        variants,
         {name: given[0] for name, given in values.items() if name not in axes},
         grid(axes),
     )
@@ -147,8 +163,9 @@ def _planned(
     if gpus and options.device == "auto" and everything:
         planned = with_cpu_to_compare(planned, workloads)
     if options.machine and options.analysis and everything and _tensorflow(entries):
+        measured = machine_trials(devices, profile, numa_nodes(options.cpus))
         # The machine first, so that each round of trials begins alike.
-        planned = tuple(sorted((*machine_trials(devices, profile), *planned), key=lambda trial: trial.index))
+        planned = tuple(sorted((*measured, *planned), key=lambda trial: trial.index))
     if options.soak_s and not _tensorflow(entries):
         raise UsageError(
             "With these workloads, --soak would have no effect: TensorFlow saturates devices, and none uses it.",
@@ -156,7 +173,7 @@ def _planned(
         )
     # Last, because it leaves the machine hot.
     soaks = soak_trials(devices, options.soak_s) if options.soak_s else ()
-    return (*planned, *soaks)
+    return (*planned, *soaks), not_applicable(workloads, devices, variants)
 
 
 def recorded(options: Options) -> Options:

@@ -25,7 +25,7 @@ from harness.model.device import of_gpus
 from harness.model.platform import Gpu, ImageInfo, Level
 from harness.paths import Paths, nearest_existing, require_writable
 from harness.progress import Progress
-from harness.system.gpus import check_driver, discover
+from harness.system.gpus import check_driver, discover, reported
 from harness.system.machine import GIB, cpu_governor
 from harness.system.shared_files import default_path, measuring
 from harness.telemetry import Target
@@ -64,6 +64,7 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
     for gpu in gpus:
         fact = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
         yield Check(f"GPU {gpu.index}", Level.OK, fact)
+    yield from new_gpu_checks(gpus)
     if gpus:
         yield _check("Driver", lambda: " ".join(("supported by the CUDA 12 image", *check_driver(gpus))))
     else:
@@ -96,6 +97,13 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
             yield from device_check("CPU speed", None, engine, lambda: cpu)
     yield from _telemetry(gpus, isolated=isolated)
     yield _check("Other runs", _no_other_run, Level.ATTENTION)
+
+
+def new_gpu_checks(gpus: Sequence[Gpu]) -> Iterator[Check]:
+    """Yield what is reported of TensorFlow on GPUs that are newer than it, once for each compute capability."""
+    for text in dict.fromkeys(filter(None, map(reported, gpus))):
+        remedy = "If the test below fails, use an image built for this GPU with --image cuda=REF."
+        yield Check("TensorFlow on this GPU", Level.ATTENTION, text, remedy)
 
 
 def _host_checks() -> Iterator[Check]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,6 +23,16 @@ MIN_CAPABILITY = "6.0"
 MAX_COMPILED_CAPABILITY = "9.0"
 # Compiling PTX needs a driver of the same CUDA release or newer; the image's libraries are CUDA 12.9.
 PTX_DRIVER = "575.51.03"
+# What users report of the image's TensorFlow, or versions next to it, on GPUs of a newer compute capability: major
+# number -> what happens, and the issues of tensorflow/tensorflow. Not tried by us.
+REPORTED: Mapping[int, tuple[str, tuple[int, ...]]] = {
+    10: ("nobody reports whether it works there; the reports of 12.0 may apply", (89272,)),
+    12: (
+        "kernels compiled by the driver fail with CUDA_ERROR_INVALID_PTX, and XLA aborts because its PTX 8.5 lacks "
+        "this target",
+        (89272, 101746, 111958),
+    ),
+}
 
 
 def discover() -> tuple[tuple[Gpu, ...], str]:
@@ -166,6 +176,16 @@ def _list(gpus: Sequence[Gpu]) -> str:
     )
 
 
+def reported(gpu: Gpu) -> str:
+    """Return what is reported of TensorFlow on a GPU's compute capability, with its source; "" for none."""
+    major = Version(gpu.compute_capability or MIN_CAPABILITY).major
+    if major not in REPORTED:
+        return ""
+    what, issues = REPORTED[major]
+    source = ", ".join(f"tensorflow#{issue}" for issue in issues)
+    return f"compute capability {gpu.compute_capability}: {what} ({source}; not tried by us)"
+
+
 def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
     """Return remarks on supported GPUs; raise GpuError if the driver or a GPU is too old."""
     remarks = []
@@ -185,9 +205,10 @@ def check_driver(gpus: Sequence[Gpu]) -> tuple[str, ...]:
                 hint="Use an image with an older TensorFlow (--image cuda=REF), or --device cpu.",
             )
         if capability.major > Version(MAX_COMPILED_CAPABILITY).major:
+            more = f" Reported of {text}." if (text := reported(gpu)) else ""
             remarks.append(
                 f"TensorFlow has no machine code for {gpu.name} (compute capability {capability}): "
                 "the first run compiles it, which takes minutes and needs driver "
-                f"{PTX_DRIVER} or newer; later runs use a cache."
+                f"{PTX_DRIVER} or newer; later runs use a cache.{more}"
             )
     return tuple(dict.fromkeys(remarks))

@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pynvml
 
-from harness.model.device import cpu_numbers, of_gpus
-from harness.model.platform import HOST, Gpu, Health, State, Xid
+from harness.model.device import of_gpus
+from harness.model.platform import HOST, NVLINK, Gpu, Health, State, Xid, link_to
 from harness.paths import nearest_existing
-from harness.system.machine import cpu_governor, huge_pages, text
+from harness.system.machine import cpu_governor, huge_pages, numa_nodes, text
 from harness.telemetry.gpu_source import GPU_LOST, UNSUPPORTED, Fields, explain
 from harness.telemetry.nvml import XidEvents
 
@@ -124,6 +125,44 @@ def gpu_state(uuid: str) -> tuple[dict[str, float | str], dict[str, str]]:
     return values, missing
 
 
+# Levels of PCI topology as NVML names them (nvmlGpuTopologyLevel_t), nearest first.
+_TOPOLOGY = {
+    pynvml.NVML_TOPOLOGY_INTERNAL: "one board",
+    pynvml.NVML_TOPOLOGY_SINGLE: "one PCIe switch",
+    pynvml.NVML_TOPOLOGY_MULTIPLE: "several PCIe switches",
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "one PCIe host bridge",
+    pynvml.NVML_TOPOLOGY_NODE: "one NUMA node",
+    pynvml.NVML_TOPOLOGY_SYSTEM: "two NUMA nodes",
+}
+
+
+def links(uuids: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Return what NVML says connects each GPU with each other, and why it does not say it; NVML must be initialised.
+
+    A virtual machine may hide the PCI topology or show one of its own (NVIDIA/nccl issue 2171).
+
+    Args:
+        uuids: device -> UUID of its GPU.
+    """
+    values: dict[str, dict[str, str]] = {device: {} for device in uuids}
+    missing: dict[str, dict[str, str]] = {device: {} for device in uuids}
+    for (one, uuid), (other, other_uuid) in permutations(uuids.items(), 2):
+        try:
+            values[one][link_to(other)] = _link(*map(pynvml.nvmlDeviceGetHandleByUUID, (uuid, other_uuid)))
+        except pynvml.NVMLError as error:
+            missing[one][link_to(other)] = explain(error, uuid)
+    return values, missing
+
+
+def _link(one: Any, other: Any) -> str:
+    with suppress(pynvml.NVMLError):
+        nvlink = pynvml.nvmlDeviceGetP2PStatus(one, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        if nvlink == pynvml.NVML_P2P_STATUS_OK:
+            return NVLINK
+    level = pynvml.nvmlDeviceGetTopologyCommonAncestor(one, other)
+    return _TOPOLOGY.get(level, f"level {level}")
+
+
 def host_state(cpus: str, data: Path) -> dict[str, float | str]:
     """Return the host's readings.
 
@@ -139,11 +178,6 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
         for partition in psutil.disk_partitions(all=True)
         if nearest.is_relative_to(partition.mountpoint)
     ]
-    used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
-    nodes = {
-        path.parent.name.removeprefix("node"): cpu_numbers(text(path))
-        for path in Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
-    }
     errors = [text(path) for path in Path("/sys/devices/system/edac/mc").glob("mc*/ue_count")]
     values: dict[str, float | str | None] = {
         "cpu_s": sum(times[:8]),  # guests' time is part of user time
@@ -151,7 +185,7 @@ def host_state(cpus: str, data: Path) -> dict[str, float | str]:
         "swapped_bytes": float(swap.sin + swap.sout),
         "governor": cpu_governor() or None,
         "huge_pages": huge_pages(),
-        "numa_nodes": ",".join(sorted(node for node, own in nodes.items() if used.intersection(own))) or None,
+        "numa_nodes": ",".join(numa_nodes(cpus)) or None,
         "memory_errors": float(sum(map(int, errors))) if errors and all(map(str.isdigit, errors)) else None,
         "disk_type": max(mounts, key=lambda mount: len(mount.mountpoint)).fstype if mounts else None,
         "disk_free_share": 1 - disk.used / max(1, disk.total),
@@ -240,8 +274,11 @@ class HealthWatch:
 
     def _state(self) -> State:
         values, missing = {}, {}
+        between, unknown = links(self._gpus)
         for device, uuid in self._gpus.items():
             values[device], missing[device] = gpu_state(uuid)
+            values[device] |= between[device]
+            missing[device] |= unknown[device]
             if device in self._unwatched:
                 missing[device]["xid"] = self._unwatched[device]
         values[HOST] = host_state(self._cpus, self._data)

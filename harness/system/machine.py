@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from harness.engines.owner import boot_id
+from harness.model.device import cpu_numbers
 from harness.model.run import Scalar
 
 GIB = 1 << 30
@@ -31,6 +32,16 @@ def text(path: Path) -> str:
 def cpu_governor(root: Path = Path("/")) -> str:
     """Return what sets the clocks of the CPUs, such as "performance"; "" if unknown."""
     return text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def numa_nodes(cpus: str, root: Path = Path("/")) -> tuple[str, ...]:
+    """Return the NUMA nodes of the CPUs that containers may use, "" for all of this process; () if unknown."""
+    used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
+    found = {
+        path.parent.name.removeprefix("node"): cpu_numbers(text(path))
+        for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
+    }
+    return tuple(sorted((node for node, own in found.items() if used.intersection(own)), key=int))
 
 
 def huge_pages(root: Path = Path("/")) -> str | None:

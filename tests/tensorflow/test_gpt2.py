@@ -119,3 +119,33 @@ def test_floating_point_operations(execute):
     assert tuned == pytest.approx(6 * (weights + 1024 * width) * length + seen * pairs, rel=0.001)
     cudnn = execute(take(**sizes, ATTENTION="cudnn", PRECISION="mixed_bfloat16") + COUNTED)[1]
     assert cudnn / 2 == pytest.approx(6 * (weights + 1024 * width) * length + pairs / 2, rel=0.001)
+
+
+TOGETHER = """
+import sys
+from data_parallel import DataParallel
+script = sys.modules["__main__"]
+x, y = tuned.samples
+batch = len(x)
+both = DataParallel(script.decoder, x, y, batch, ["CPU:0", "CPU:1"])
+both.compile(keras.optimizers.AdamW(3e-4, weight_decay=0.1), loss_of=script.loss_of, jit_compile=False)
+for replica in both.replicas:
+    replica.set_weights(tuned.network.get_weights())
+order = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
+twice = tf.data.Dataset.from_tensors(tf.tile(tf.range(batch), [4])).repeat()
+alone = tuned.fit(order, steps_per_epoch=2, epochs=3, verbose=0).history["loss"]
+together = both.fit(twice, steps_per_epoch=1, epochs=3, verbose=0).history["loss"]
+weights = [each.get_weights() for each in (tuned.network, *both.replicas)]
+apart = [max(float(abs(a - b).max()) for a, b in zip(weights[0], other)) for other in weights[1:]]
+equal = all((a == b).all() for a, b in zip(*weights[1:]))
+print()
+print(json.dumps([alone, together, apart, equal]))
+"""
+
+
+def test_replicas_with_the_same_samples_train_as_one_device(execute):
+    alone, together, apart, equal = execute(take(LOSS_CHUNKS=1, JIT_COMPILE=False) + TOGETHER, devices=2)
+    assert together == pytest.approx(alone, rel=1e-4)
+    assert together[-1] < together[0]
+    assert max(apart) < 2e-3, "their learning rate is 3e-4"
+    assert equal, "replicas stay equal"

@@ -2,8 +2,9 @@
 
 MirroredStrategy reduces and updates variable by variable. Here a step has three parts: forward and backward
 pass; one all-reduce of all gradients in a flat buffer; the optimizer. On the GPUs of one machine XLA compiles all
-steps of a call, including the all-reduce, into one program per GPU. Replicas start with the same weights and
-apply the same gradients, so they stay equal; moving averages such as batch normalisation's are the first one's.
+steps of a call, including the all-reduce, into one program per GPU, unless `compile` turns it off. Replicas start
+with the same weights and apply the same gradients, so they stay equal; moving averages such as batch
+normalisation's are the first one's.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class DataParallel(keras.Model):
         self, make_network: Callable[[], keras.Model], x: Any, y: Any, batch_size: int, devices: Sequence[str]
     ) -> None:
         super().__init__()
+        self.jit = True
         self.share = batch_size
         self.batch_size = batch_size * len(devices)
         self.devices = tuple(devices)
@@ -49,13 +51,28 @@ class DataParallel(keras.Model):
         """Return the first replica's outputs."""
         return self.replicas[0](inputs, training=training)
 
-    def compile(self, optimizer: keras.optimizers.Optimizer, **settings: Any) -> None:
-        """Compile each replica with an optimizer of its own."""
-        super().compile(optimizer=optimizer, **settings)
-        for device, replica in zip(self.devices, self.replicas, strict=True):
+    def compile(
+        self,
+        optimizer: keras.optimizers.Optimizer,
+        loss: Any = None,
+        loss_of: Callable[[keras.Model], Any] | None = None,
+        jit_compile: bool = True,
+        **settings: Any,
+    ) -> None:
+        """Compile each replica with an optimizer of its own.
+
+        Args:
+            loss: of all replicas; None with `loss_of`.
+            loss_of: makes the loss of a replica, for one that reads its weights.
+            jit_compile: whether XLA compiles the steps on GPUs.
+        """
+        self.jit = jit_compile and self.devices[0].startswith("GPU")
+        losses = [loss_of(each) if loss_of else loss for each in self.replicas]
+        super().compile(optimizer=optimizer, loss=losses[0], jit_compile=jit_compile, **settings)
+        for device, replica, own_loss in zip(self.devices, self.replicas, losses, strict=True):
             with tf.device(device):
                 own = type(optimizer).from_config(optimizer.get_config())
-                replica.compile(optimizer=own, **settings)
+                replica.compile(optimizer=own, loss=own_loss, jit_compile=jit_compile, **settings)
                 replica.optimizer.build(replica.trainable_variables)
 
     @property
@@ -71,13 +88,13 @@ class DataParallel(keras.Model):
         """Build the function that fit calls with its iterator."""
         if self.train_function is not None and not force:
             return
-        gpu = self.devices[0].startswith("GPU")
+        jit = self.jit
         runs = []
         for device, replica, samples in zip(self.devices, self.replicas, self.samples, strict=True):
             with tf.device(device):
                 step = self._step(replica, samples, first=replica is self.replicas[0])
             # XLA does not support the all-reduce on CPUs, where the steps are looped over together.
-            runs.append(tf.function(looped(step), jit_compile=True, autograph=False) if gpu else step)
+            runs.append(tf.function(looped(step), jit_compile=True, autograph=False) if jit else step)
 
         def on_all(indices: tf.Tensor) -> None:
             for index, (device, run) in enumerate(zip(self.devices, runs, strict=True)):
@@ -88,7 +105,7 @@ class DataParallel(keras.Model):
         def train(indices: tf.Tensor) -> dict[str, Any]:
             steps = indices.shape[0] // self.batch_size
             chosen = tf.reshape(indices, [steps, len(self.devices), self.share])
-            (on_all if gpu else looped(on_all))(chosen)
+            (on_all if jit else looped(on_all))(chosen)
             return self.get_metrics_result()
 
         self.train_function = lambda iterator: train(next(iterator))

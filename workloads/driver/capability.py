@@ -21,14 +21,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import devices
+from workloads.driver import answers, devices
 from workloads.driver.ladder import report
+from workloads.driver.links import Cuda, UnavailableError, Work, all_reduce, peers
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.trial import Task
 from workloads.protocol import (
+    ALL_REDUCE,
+    ALL_REDUCE_PREFIX,
     COPIES,
     CORE_SUFFIX,
+    NODE_PREFIX,
+    PEER_ACCESS,
+    PEER_PREFIX,
+    PRECISION,
     PRECISIONS,
     RATE,
     SOAK,
@@ -37,6 +44,8 @@ from workloads.protocol import (
     EventWriter,
     NoGpuError,
     Spec,
+    number_of,
+    peers_of,
 )
 
 CHUNK_S = 0.05
@@ -54,20 +63,17 @@ GPU_BYTES, COPY_BYTES = 1 << 30, 256 << 20
 # Of one array of a thread; few threads get more, so that all arrays exceed the caches.
 CPU_BYTES, MOST_CPU_BYTES = 32 << 20, 128 << 20
 LAUNCHES = 200
-# All-reduces of a call, and the first of their keys, far from those of TensorFlow's strategies, which count from 1.
-CHAINS, LINKS, COLLECTIVES = 4, 4, 1_000_000
+# One shape: XLA compiles each for seconds.
+FP8_SHAPE = (8192, 8192, 8192)
+ALL_REDUCE_MIB = 256
+# Each pair of GPUs is measured for so long: there are 56 of eight.
+PAIR_S = 0.15
 SOAK_WINDOW_S = 1.0
 # The mean size of the pictures of cats and dogs.
 PICTURE = (375, 500, 3)
 SEGMENT_BYTES, READERS, MOST_READ_BYTES = 8 << 20, 4, 1 << 30
 
 Shape = tuple[int, int, int]
-# A call to repeat, the work of one call, and what waits for its end.
-Work = tuple[Callable[[], Any], float, Callable[[], Any]]
-
-
-class UnavailableError(RuntimeError):
-    """This device has no such capability; the message says why."""
 
 
 def rate(work: Work, seconds: float) -> tuple[float, int]:
@@ -88,6 +94,8 @@ def rate(work: Work, seconds: float) -> tuple[float, int]:
 
 def matrix(name: str, device: str, seconds: float) -> Work:
     """Return products of the shape that is fastest for a precision."""
+    if name == "fp8":
+        return fp8_products(device, FP8_SHAPE)
     return products(name, device, fastest_shape(name, device, seconds))
 
 
@@ -102,15 +110,17 @@ def products(name: str, device: str, shape: Shape) -> Work:
     with tf.device(device):
         left = tf.cast(tf.random.normal((rows, inner)), dtype)
         right = tf.cast(tf.random.normal((inner, columns), stddev=inner**-0.5), dtype)
-    return partial(_product, device, left, right), 2.0 * rows * inner * columns, devices.synchronise
+    return (
+        partial(_on, device, tf.linalg.matmul, left, right),
+        2.0 * rows * inner * columns,
+        devices.synchronise,
+    )
 
 
 def fastest_shape(name: str, device: str, seconds: float) -> Shape:
     """Return the shape whose products reach the most operations per second."""
-    if device.startswith("GPU"):
-        capability = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
-        if name in ("tf32", "bf16") and capability.get("compute_capability", (8, 0)) < (8, 0):
-            raise UnavailableError("Only GPUs from Ampere on have this precision.")
+    if device.startswith("GPU") and name in ("tf32", "bf16"):
+        _require((8, 0), "Ampere")
     speeds: dict[Shape, float] = {}
     for shape in SHAPES if device.startswith("GPU") else CPU_SHAPES:
         # A GPU without FP64 units would take minutes for the larger shapes.
@@ -126,17 +136,60 @@ def fastest_shape(name: str, device: str, seconds: float) -> Shape:
     return max(speeds, key=lambda shape: speeds[shape])
 
 
+def _require(capability: tuple[int, int], generation: str) -> None:
+    """Raise UnavailableError for a GPU of a lower compute capability; an unknown one is accepted."""
+    details = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
+    if details.get("compute_capability", capability) < capability:
+        raise UnavailableError(f"Only GPUs from {generation} on have this precision.")
+
+
+def fp8_products(device: str, shape: Shape) -> Work:
+    """Return products of FP8 matrices (E4M3), with one scale for each, into BF16.
+
+    TensorFlow has no operation for it. XLA makes a product of cuBLASLt of the conversions and the product
+    (openxla/xla discussion 22); whether it did is read in what it compiled.
+
+    Raises:
+        UnavailableError: the GPU is older than Ada, or XLA would multiply in another precision.
+    """
+    _require((8, 9), "Ada")
+    rows, inner, columns = shape
+    kind = tf.dtypes.experimental.float8_e4m3fn
+
+    @tf.function(jit_compile=True, autograph=False)
+    def matrices(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shapes = (rows, inner), (columns, inner)
+        left, right = (tf.random.stateless_normal(each, [seed, len(each)]) for each in shapes)
+        return tf.cast(left, kind), tf.cast(right, kind)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def product(left: tf.Tensor, right: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        left, right = (tf.cast(each, tf.bfloat16) * scale for each in (left, right))
+        # The second one transposed, as cuBLASLt wants it.
+        return tf.matmul(left, right, transpose_b=True)
+
+    with tf.device(device):
+        given = (*matrices(tf.constant(1)), tf.constant(inner**-0.25, tf.bfloat16))
+        try:
+            compiled = str(product.experimental_get_compiler_ir(*given)(stage="optimized_hlo"))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UnavailableError(f"What XLA makes of an FP8 product cannot be read: {error}") from error
+    if "matmul$f8" not in compiled:
+        raise UnavailableError("XLA multiplies in another precision here.")
+    return partial(_on, device, product, *given), 2.0 * rows * inner * columns, devices.synchronise
+
+
+def _on(device: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    with tf.device(device):
+        return function(*arguments)
+
+
 def _once(work: Work) -> float:
     """Return the seconds of one call."""
     began = time.perf_counter()
     work[0]()
     work[2]()
     return time.perf_counter() - began
-
-
-def _product(device: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    with tf.device(device):
-        return tf.linalg.matmul(left, right)
 
 
 def gpu_memory(device: str) -> Work:
@@ -163,21 +216,12 @@ def launch(device: str) -> Work:
 
 def copy(name: str) -> Work:
     """Return copies of COPY_BYTES by the CUDA runtime, from or to pinned or pageable host memory."""
-    try:
-        # TensorFlow has loaded it; the name finds that copy.
-        cuda = ctypes.CDLL("libcudart.so.12")
-    except OSError as error:
-        raise UnavailableError(f"The CUDA runtime cannot be loaded: {error}.") from error
-
-    def checked(function: str, *arguments: Any) -> None:
-        if code := getattr(cuda, function)(*arguments):
-            raise UnavailableError(f"{function} failed with CUDA error {code}.")
-
+    cuda = Cuda()
     size, gpu, pinned = ctypes.c_size_t(COPY_BYTES), ctypes.c_void_p(), ctypes.c_void_p()
-    checked("cudaSetDevice", 0)
-    checked("cudaMalloc", ctypes.byref(gpu), size)
+    cuda("cudaSetDevice", 0)
+    cuda("cudaMalloc", ctypes.byref(gpu), size)
     if name.endswith("pinned"):
-        checked("cudaMallocHost", ctypes.byref(pinned), size)
+        cuda("cudaMallocHost", ctypes.byref(pinned), size)
         host = pinned
     else:
         pageable = np.ones(COPY_BYTES, np.uint8)
@@ -185,48 +229,10 @@ def copy(name: str) -> Work:
     # cudaMemcpyHostToDevice is 1, cudaMemcpyDeviceToHost 2.
     arguments = (gpu, host, size, 1) if name.startswith("to") else (host, gpu, size, 2)
     return (
-        partial(checked, "cudaMemcpy", *arguments),
+        partial(cuda, "cudaMemcpy", *arguments),
         float(COPY_BYTES),
-        partial(checked, "cudaDeviceSynchronize"),
+        partial(cuda, "cudaDeviceSynchronize"),
     )
-
-
-def all_reduce(names: Sequence[str]) -> Work:
-    """Return sums over all GPUs; work is counted as NCCL's bus bandwidth, which does not depend on their number.
-
-    TensorFlow waits for the end of each, 0.4 ms on two H100: with several chains of sums, NCCL always has the next.
-    """
-    count = len(names)
-    if count < 2:
-        raise UnavailableError("It takes two GPUs or more.")
-    parts: list[tf.Tensor] = []
-    tokens: list[list[tf.Variable]] = []
-    for name in names:
-        with tf.device(name):
-            parts.append(tf.ones(COPY_BYTES // 4))
-            # One for each chain: those with a common one would wait for each other in sequence and deadlock.
-            tokens.append([tf.Variable(0.0, trainable=False) for _ in range(CHAINS)])
-
-    def chain(part: tf.Tensor, first_key: int, token: tf.Variable) -> tf.Tensor:
-        for number in range(LINKS):
-            part = tf.raw_ops.CollectiveReduceV2(
-                input=part, group_size=count, group_key=COLLECTIVES, instance_key=first_key + number,
-                ordering_token=[token.handle], merge_op="Add", final_op="Id",
-                communication_hint="nccl" if names[0].startswith("GPU") else "ring",
-            )  # fmt: skip
-        return part[0]
-
-    @tf.function(autograph=False)
-    def summed() -> list[tf.Tensor]:
-        results = []
-        for name, part, own in zip(names, parts, tokens, strict=True):
-            with tf.device(name):
-                results += [
-                    chain(part, COLLECTIVES + LINKS * number, token) for number, token in enumerate(own)
-                ]
-        return results
-
-    return summed, 2.0 * (count - 1) / count * COPY_BYTES * CHAINS * LINKS, devices.synchronise
 
 
 def cpu_memory(threads: int) -> Work:
@@ -300,6 +306,27 @@ def one_core() -> Iterator[None]:
         _confine(everywhere)
 
 
+@contextmanager
+def numa_node(number: int) -> Iterator[None]:
+    """Confine this process to the CPUs of a NUMA node, on which the memory is that it allocates and touches.
+
+    Raises:
+        UnavailableError: none of them may be used here.
+    """
+    path = Path(f"/sys/devices/system/node/node{number}/cpulist")
+    spans = path.read_text(encoding="ascii").strip().split(",") if path.exists() else []
+    ends = [list(map(int, span.split("-"))) for span in spans if span]
+    everywhere = os.sched_getaffinity(0)
+    own = everywhere & {cpu for each in ends for cpu in range(each[0], each[-1] + 1)}
+    if not own:
+        raise UnavailableError(f"No CPU of NUMA node {number} may be used here.")
+    _confine(own)
+    try:
+        yield
+    finally:
+        _confine(everywhere)
+
+
 def _confine(cpus: set[int]) -> None:
     for path in Path("/proc/self/task").iterdir():
         with suppress(ProcessLookupError):
@@ -319,8 +346,11 @@ def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
     threads = 1 if kind != name else cpus
     if kind == "read":
         return read(next(iter(spec.data.values()), ""))
-    if kind == "all-reduce":
-        return rate(all_reduce(names), seconds)
+    if kind.startswith(ALL_REDUCE):
+        mib = number_of(kind, ALL_REDUCE_PREFIX) if kind != ALL_REDUCE else ALL_REDUCE_MIB
+        return rate(all_reduce(names, mib << 20), seconds)
+    if kind.startswith(PEER_PREFIX):
+        return rate(peers().copy(*peers_of(kind)), min(seconds, PAIR_S))
     if kind in PRECISIONS and threads == 1 and not on_gpu:
         with one_core():
             return rate(matrix(kind, names[0], seconds), seconds)
@@ -328,6 +358,9 @@ def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
         return rate(matrix(kind, names[0], seconds), seconds)
     if kind in COPIES:
         return rate(copy(kind), seconds)
+    if kind.startswith(NODE_PREFIX):
+        with numa_node(number_of(kind, NODE_PREFIX)):
+            return rate(copy(NODE_PREFIX.removesuffix(":")), seconds)
     works = {"memory": lambda: cpu_memory(threads), "jpeg": lambda: jpeg(threads)}
     if on_gpu:
         works = {"memory": lambda: gpu_memory(names[0]), "launch": lambda: launch(names[0])}
@@ -355,6 +388,8 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
         events.write("variant", variant=name, params={}, changes=[])
         start_ns = time.monotonic_ns()
         try:
+            if name.startswith(PEER_PREFIX):
+                events.metric(name, PEER_ACCESS, float(peers().access(*peers_of(name))))
             value, calls = measure(name, names, spec)
         except (UnavailableError, tf.errors.OpError, MemoryError) as error:
             events.left_out(name, str(error))
@@ -364,12 +399,22 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
             samples=calls, wait_ns=-1,
         )  # fmt: skip
         events.metric(name, RATE, value)
+    if SOAK not in task.variants:
+        answers.check(names, "", events)
 
 
-def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
-    """Multiply matrices on all devices without pause and write a window for each second or so."""
-    events.write("variant", variant=SOAK, params={}, changes=[])
+def soak(
+    names: Sequence[str], seconds: float, events: EventWriter, compared: answers.Answers | None = None
+) -> None:
+    """Multiply matrices on all devices without pause and write a window for each second or so.
+
+    Between windows, seeded results of GPUs are compared with the first ones.
+
+    Args:
+        compared: what compares them, also of CPUs.
+    """
     precision = "fp16" if names[0].startswith("GPU") else "fp32"
+    events.write("variant", variant=SOAK, params={PRECISION: precision}, changes=[])
     # One shape for all: with a shape each, the device with the smaller one would idle.
     shape = fastest_shape(precision, names[0], SOAK_WINDOW_S)
     works = [products(precision, name, shape) for name in names]
@@ -382,6 +427,9 @@ def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
     work = sum(amount for _, amount, _ in works)
     events.metric(SOAK, WORK, work)
     steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
+    gpus = [name for name in names if name.startswith("GPU")]
+    compared = compared or answers.Answers(gpus, SOAK, events)
+    compared.check()  # cold, and outside of the windows as all later ones
     began_ns = time.monotonic_ns()
     start_ns, index = began_ns, 0
     while start_ns - began_ns < seconds * 1e9:
@@ -393,5 +441,7 @@ def soak(names: Sequence[str], seconds: float, events: EventWriter) -> None:
             "window", variant=SOAK, index=index, start_ns=start_ns, end_ns=end_ns, steps=steps, samples=steps,
             wait_ns=-1,
         )  # fmt: skip
-        start_ns, index = end_ns, index + 1
+        compared.check()
+        start_ns, index = time.monotonic_ns(), index + 1
+    compared.end()
     events.write("phase", name=STEADY, variant=SOAK, start_ns=began_ns, end_ns=start_ns)

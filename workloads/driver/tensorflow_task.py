@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from workloads import protocol
 from workloads.cells import difference
-from workloads.driver import devices, draining, inference, ladder, script, step_variants, training
+from workloads.driver import answers, devices, draining, inference, ladder, script, step_variants, training
 from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
@@ -50,6 +50,7 @@ from workloads.protocol import (
     NoGpuError,
     Script,
     Spec,
+    distributes,
     measures_speed,
 )
 
@@ -127,8 +128,8 @@ class ScriptRun:
         spec, text = self._spec, self._text
         if not self._results.facts:
             self._events.write("facts", facts=devices.facts(self._names))
-        distributes = _distributes(text)
-        if len(self._names) > 1 and not distributes:
+        spreads = distributes(text.text)
+        if len(self._names) > 1 and not spreads:
             if text.path != spec.scripts[BASELINE].path:
                 raise ScriptError("Its script trains on one device.")
             self._strategy = tf.distribute.MirroredStrategy(self._names)
@@ -140,7 +141,7 @@ class ScriptRun:
             number=spec.call,
             predicts=spec.requests is not None,
             first=spec.requests is None and own_loop == text.text,
-            replicas=1 if distributes else len(self._names),
+            replicas=1 if spreads else len(self._names),
             take=partial(self._take, job),
             evaluate=partial(training.evaluate, job) if self._evaluates else None,
             goes_on=job.meter.full and self.measured,
@@ -293,6 +294,8 @@ class ScriptRun:
                 self._events.warning(said)
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
+        if measures_speed(job.variant) and not self._task.short:
+            answers.check(self._names, job.variant, self._events)
         if self._evaluates:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
@@ -409,11 +412,6 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     given = spec.scripts.get(task.script, spec.scripts[BASELINE])
     fixes = ladder.at_sites(spec.fixes, results.sites)
     return replace(given, text=ladder.applied(given.text, [fixes[name] for name in task.fixes]))
-
-
-def _distributes(script: Script) -> bool:
-    """Return whether a script spreads a batch over several devices by itself."""
-    return "Strategy(" in script.text or "DataParallel(" in script.text
 
 
 def _places_of_fit(tree: ast.AST) -> int:

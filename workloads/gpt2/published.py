@@ -3,7 +3,7 @@
 # source = "Radford et al. 2019, GPT-2; layers of Keras' example “Text generation with a miniature GPT”"
 # suite = "gpu"
 # tuned = "tuned.py"
-# components = ["causal_attention.py", "chunked_cross_entropy.py", "many_steps.py"]
+# components = ["causal_attention.py", "chunked_cross_entropy.py", "data_parallel.py", "many_steps.py"]
 #
 # [cpu]
 # BATCH_SIZE = 2

@@ -5,17 +5,19 @@ mask hides. The loss makes its gradient in the forward pass, so that the logits 
 matrix is padded to a multiple of 128 and the padding is masked, so that the loss is the published one. Half
 precision is faster on GPUs only.
 
-One call of the compiled step trains STEPS * BATCH_SIZE samples, the length of a batch of indices. The network
-returns its last states, and the loss makes the logits.
+One call of the compiled step trains STEPS * BATCH_SIZE samples on each GPU; all are the length of a batch of indices.
+The network returns its last states, and the loss makes the logits.
 """
 
 import os
+from collections.abc import Callable
 
 import keras
 import numpy as np
 import tensorflow as tf
 from causal_attention import CausalAttention
 from chunked_cross_entropy import chunked_cross_entropy
+from data_parallel import DataParallel
 from keras import layers, ops
 from many_steps import ManySteps, shuffled
 
@@ -23,8 +25,8 @@ from many_steps import ManySteps, shuffled
 XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # read when XLA starts
 
-GPU = bool(tf.config.get_visible_devices("GPU"))
-BATCH_SIZE = 32 if GPU else 2
+GPUS = len(tf.config.get_visible_devices("GPU"))
+BATCH_SIZE = 32 if GPUS else 2  # of each GPU
 SEQUENCE = 1024  # tokens
 LAYERS = 12
 WIDTH = 768
@@ -33,9 +35,9 @@ VOCABULARY = 50257
 EPOCHS = 1
 BATCHES = 100  # of an epoch
 STEPS = 10  # training steps per call
-PRECISION = "mixed_bfloat16" if GPU else "float32"
+PRECISION = "mixed_bfloat16" if GPUS else "float32"
 JIT_COMPILE = True
-ATTENTION = "cudnn" if GPU else "blockwise"  # or "plain"; "cudnn" needs XLA and bfloat16
+ATTENTION = "cudnn" if GPUS else "blockwise"  # or "plain"; "cudnn" needs XLA and bfloat16
 BLOCK = 256  # queries of a block
 LOSS_CHUNKS = 1  # more need less memory; 0: all logits and TensorFlow's own loss
 
@@ -66,24 +68,39 @@ def decoder_block(x: keras.KerasTensor) -> keras.KerasTensor:
     return layers.Add()([x, layers.Dense(WIDTH)(ops.gelu(layers.Dense(4 * WIDTH)(normal)))])
 
 
-tokens = layers.Input((SEQUENCE,), dtype="int32")
-# In float32, because its gradient is a sum over the tokens of a batch.
-embedding = layers.Embedding(VOCABULARY, WIDTH, dtype="float32")
-# One row a token, so that XLA does not choose a layout that transposes the states for each product.
-x = ops.reshape(PositionEmbedding()(embedding(tokens)), (-1, WIDTH))
-for _ in range(LAYERS):
-    x = decoder_block(x)
-network = keras.Model(tokens, layers.LayerNormalization(epsilon=1e-5)(x))
+def decoder() -> keras.Model:
+    """Return a network from tokens, int32[batch, SEQUENCE], to its last states, [batch * SEQUENCE, WIDTH]."""
+    tokens = layers.Input((SEQUENCE,), dtype="int32")
+    # In float32, because its gradient is a sum over the tokens of a batch.
+    embedding = layers.Embedding(VOCABULARY, WIDTH, dtype="float32", name="embedding")
+    # One row a token, so that XLA does not choose a layout that transposes the states for each product.
+    x = ops.reshape(PositionEmbedding()(embedding(tokens)), (-1, WIDTH))
+    for _ in range(LAYERS):
+        x = decoder_block(x)
+    return keras.Model(tokens, layers.LayerNormalization(epsilon=1e-5)(x))
 
 
-def loss(targets: tf.Tensor, states: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross-entropy of the next tokens."""
-    table = tf.convert_to_tensor(embedding.embeddings)
-    states = tf.cast(states, keras.config.dtype_policy().compute_dtype)
-    return chunked_cross_entropy(tf.cast(targets, tf.int32), states, table, LOSS_CHUNKS)
+def loss_of(network: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return the loss of a network, whose embedding is also the matrix of the logits."""
+    embedding = network.get_layer("embedding")
+
+    def loss(targets: tf.Tensor, states: tf.Tensor) -> tf.Tensor:
+        """Return the mean cross-entropy of the next tokens."""
+        table = tf.convert_to_tensor(embedding.embeddings)
+        states = tf.cast(states, keras.config.dtype_policy().compute_dtype)
+        return chunked_cross_entropy(tf.cast(targets, tf.int32), states, table, LOSS_CHUNKS)
+
+    return loss
 
 
-model = ManySteps(network, text[:, :-1], text[:, 1:], BATCH_SIZE)
-model.compile(optimizer=keras.optimizers.AdamW(3e-4, weight_decay=0.1), loss=loss, jit_compile=JIT_COMPILE)
-indices = shuffled(BATCH_SIZE, STEPS * BATCH_SIZE)
+optimizer = keras.optimizers.AdamW(3e-4, weight_decay=0.1)
+if GPUS > 1:
+    devices = [f"GPU:{number}" for number in range(GPUS)]
+    model = DataParallel(decoder, text[:, :-1], text[:, 1:], BATCH_SIZE, devices)
+    model.compile(optimizer=optimizer, loss_of=loss_of, jit_compile=JIT_COMPILE)
+else:
+    network = decoder()
+    model = ManySteps(network, text[:, :-1], text[:, 1:], BATCH_SIZE)
+    model.compile(optimizer=optimizer, loss=loss_of(network), jit_compile=JIT_COMPILE)
+indices = shuffled(BATCH_SIZE, STEPS * BATCH_SIZE * max(1, GPUS))
 model.fit(indices, steps_per_epoch=max(1, BATCHES // STEPS), epochs=EPOCHS, verbose=2)
