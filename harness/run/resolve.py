@@ -109,8 +109,6 @@ def resolve(options: Options) -> Resolved:
     planned = _planned(options, profile, entries, devices, gpus)
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
-    # Last: tests of the other options name an engine that does not exist, so that nothing runs.
-    check_names("engine", (options.engine,), ENGINES)
     return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
 
 
@@ -213,6 +211,7 @@ def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
 
 def _check(options: Options) -> None:
     """Check what does not depend on workloads and GPUs."""
+    check_names("engine", (options.engine,), ENGINES)
     check_names("profile", (options.profile,), PROFILES)
     check_names("data mode", (options.data,), MODES)
     check_names("image target", options.images, TARGETS)
