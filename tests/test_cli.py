@@ -17,7 +17,7 @@ from harness.errors import TfbenchError
 from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
-from harness.system.doctor_checks import Check
+from harness.system.doctor_checks import DoctorCheck
 from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run
@@ -161,7 +161,7 @@ class TestUsageErrors:
 def test_doctor_lists_failures_first(tfbench, monkeypatch):
     module = importlib.import_module("harness.cli.doctor")
     levels = (Level.OK, Level.ATTENTION, Level.FAIL)
-    checks = [Check(f"the {level} one", level, "It is so.") for level in levels]
+    checks = [DoctorCheck(f"the {level} one", level, "It is so.") for level in levels]
     monkeypatch.setattr(module, "examine", lambda *_: checks)
     done = tfbench("doctor")
     assert done.code == 1

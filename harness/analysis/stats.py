@@ -78,7 +78,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class LogSample:
     """Mean logarithm, logarithm of the median and variance of a logarithm, of `n` independent values."""
 
     mean: float
@@ -88,7 +88,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class LogDifference:
     """Difference of two samples on a log scale.
 
     Attributes:
@@ -116,7 +116,7 @@ class Gap:
         )
 
 
-def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
+def sample(values: Sequence[float], *, adaptive: bool = False) -> LogSample | None:
     """Return log-scale statistics of a run's trials; None without positive values.
 
     Args:
@@ -130,16 +130,16 @@ def sample(values: Sequence[float], *, adaptive: bool = False) -> Sample | None:
     widening = ADAPTIVE_WIDENING**2 if adaptive else 1.0
     # Not the median logarithm, which for an even number of trials is another value.
     median = math.log(np.median(usable))
-    return Sample(mean=float(logs.mean()), median=median, variance=variance * widening, n=len(usable))
+    return LogSample(mean=float(logs.mean()), median=median, variance=variance * widening, n=len(usable))
 
 
-def gap(top: Sample, bottom: Sample) -> Gap:
+def gap(top: LogSample, bottom: LogSample) -> LogDifference:
     """Return the difference of two independent samples."""
     parts = ((top.variance / top.n, top.n - 1.0), (bottom.variance / bottom.n, bottom.n - 1.0))
     return _gap(top.mean - bottom.mean, top.median - bottom.median, parts, min(top.n, bottom.n))
 
 
-def mean_gap(gaps: Sequence[Gap]) -> Gap:
+def mean_gap(gaps: Sequence[LogDifference]) -> LogDifference:
     """Return the mean of independent differences; its exponential is a geometric mean of ratios."""
     parts = tuple(((each.error / len(gaps)) ** 2, each.degrees) for each in gaps)
     mean, median = (
@@ -148,7 +148,7 @@ def mean_gap(gaps: Sequence[Gap]) -> Gap:
     return _gap(mean, median, parts, min(each.n for each in gaps))
 
 
-def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
+def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> LogDifference:
     """Combine independent variances with their degrees of freedom (Satterthwaite 1946)."""
     error = degrees = 0.0
     if n > 1:
@@ -156,7 +156,7 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
         weights = sum(variance**2 / dof for variance, dof in parts if dof)
         degrees = total**2 / weights if weights > 0 else min(dof for _, dof in parts)
         error = math.sqrt(total)
-    return Gap(mean=mean, median=median, error=error, degrees=degrees, n=n)
+    return LogDifference(mean=mean, median=median, error=error, degrees=degrees, n=n)
 
 
 def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | None:

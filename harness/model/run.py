@@ -64,7 +64,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class TelemetryGap:
     """Missing telemetry and the reason; `metric` is "*" if a whole source or device is missing."""
 
     source: str
@@ -240,7 +240,7 @@ class Trial:
     requests: tuple[RequestTimes, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[TelemetryGap, ...] = ()
     telemetry: tuple[Series, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)
     point: Point = ()

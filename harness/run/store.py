@@ -43,8 +43,9 @@ _MOST_OPENED = 16 << 20
 # Errors that readers raise for damaged files.
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
-# Fields of trial.json; the others are read from events and telemetry.
+# What a run folder holds of its own; the rest is derived.
 _RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", BESIDE_FILE, "trials", "containers")
+# Fields of trial.json; the others are read from events and telemetry.
 _PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
     *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
