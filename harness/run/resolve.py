@@ -55,8 +55,8 @@ _SYSTEM_FOLDERS = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """What will be run."""
+class Plan:
+    """What will be run: the options, what they select on this machine, and the trials in order."""
 
     options: Options
     profile: Profile
@@ -88,7 +88,7 @@ class Resolved:
         return next(entry for entry in self.entries if entry.workload.name == name)
 
 
-def resolve(options: Options) -> Resolved:
+def resolve(options: Options) -> Plan:
     """Resolve the options against the catalogue and this machine's GPUs.
 
     Raises:
@@ -109,7 +109,7 @@ def resolve(options: Options) -> Resolved:
     planned = _planned(options, profile, entries, devices, gpus)
     if not planned:
         raise UsageError("Nothing to run.", hint="Select a workload and a device; see `tfbench list`.")
-    return Resolved(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
+    return Plan(options=options, profile=profile, entries=entries, gpus=gpus, planned=planned)
 
 
 def _planned(
