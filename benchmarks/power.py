@@ -130,7 +130,7 @@ def recorded(more: Sequence[Path]) -> Iterator[str]:
             if side is not None and side.n > 1:
                 name = f"{speed.workload}, {speed.device}, {speed.variant}"
                 slowdown = f"{detectable(gap(side, side)):.1%}"
-                rows.append((run.run_id, name, str(side.n), f"{math.sqrt(side.variance):.2%}", slowdown))
+                rows.append((run.run_id, name, str(side.n), f"{side.spread.deviation:.2%}", slowdown))
     yield ""
     yield "Recorded trials: noise and smallest detectable slowdown (one speed compared):"
     yield ""

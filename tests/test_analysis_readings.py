@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.stats import Spread, speed_estimate, speed_ratio, spread
-from harness.analysis.trial_measures import Measure, by_trial, measures
-from harness.model.analysis import Estimate, Key, find_by_key
+from harness.analysis.stats import Spreads, speed_ratio, units
+from harness.analysis.trial_measures import Measure, measures
+from harness.intervals import Spread
+from harness.model.analysis import Key, find_by_key
 from harness.model.run import Run, Status, Trial, VariantScript, Window
 from tests.builders import cpu_run
-from workloads.protocol import BASELINE, TUNED, together
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, together
 
 RUN = cpu_run(trials=1)
 NAME = RUN.workloads[0].name
@@ -58,8 +59,9 @@ def test_readings_of_tuned_and_of_its_remedies_under_their_own_name_are_one_vari
     run = run_of(FIRST, later)
     assert speeds(run, TUNED) == speeds(run, COMBINED) == [150, 160, 155, 145]
     summary = find_by_key(analyse(run).summaries, Key(NAME, "cpu", TUNED))
-    assert summary.throughput.n == 4
-    assert summary.throughput.low < 152.5 < summary.throughput.high
+    assert summary.throughput.n == 2, "trials"
+    assert summary.readings == 4
+    assert summary.throughput.low < 150 < summary.throughput.high
 
 
 def test_other_combinations_and_scripts_are_not_pooled():
@@ -96,76 +98,44 @@ def group(values: Sequence[float], *, trials: int = 1) -> list[Measure]:
     ]  # fmt: skip
 
 
-NOISE = 0.03
-# Four standard errors beside 95 % in this many draws.
-DRAWS, WITHIN = 1500, 0.0225
+def test_one_trial_has_its_readings_as_units_and_several_have_their_means():
+    assert units(group([100.0, 110.0, 120.0])) == [100, 110, 120]
+    two = units(group([100.0, 400.0, 200.0, 200.0], trials=2))
+    assert two == pytest.approx([np.sqrt(100 * 200), np.sqrt(400 * 200)])
 
 
-def draw(random: np.random.Generator, count: int, truth: float = 1.0) -> list[Measure]:
-    return group((truth * np.exp(random.normal(0, NOISE, count))).tolist())
-
-
-def covers(found: Estimate | None, truth: float) -> bool:
-    assert found is not None
-    return found.low <= truth <= found.high
-
-
-@pytest.mark.parametrize("others", [2, 8])
-@pytest.mark.parametrize("count", [2, 3])
-def test_intervals_of_few_readings_cover_the_speed(count, others):
-    """Two readings use the spread of all variants, which are read twice each; three have their own."""
-    random = np.random.default_rng(count)
-    hits = 0
-    for _ in range(DRAWS):
-        own = draw(random, count, truth=100)
-        usual = spread([own, *(draw(random, 2) for _ in range(others))])
-        hits += covers(speed_estimate(own, usual), 100)
-    assert hits / DRAWS == pytest.approx(0.95, abs=WITHIN)
-
-
-@pytest.mark.parametrize(("top", "bottom"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (2, 7)])
-def test_intervals_of_ratios_of_few_readings_cover_the_ratio(top, bottom):
-    random = np.random.default_rng(10 * top + bottom)
-    hits = 0
-    for _ in range(DRAWS):
-        sides = draw(random, top, truth=150), draw(random, bottom, truth=100)
-        usual = spread([*sides, *(draw(random, 2) for _ in range(4))])
-        hits += covers(speed_ratio(*sides, usual), 1.5)
-    # Medians of three scatter a little more than their means, and Welch's interval of three is a little too wide.
-    assert hits / DRAWS == pytest.approx(0.95, abs=WITHIN + 0.01)
-
-
-def test_more_readings_are_narrower():
-    usual = Spread(deviation=NOISE, degrees=8)
-    widths = [speed_estimate(group([100.0] * count), usual).half_width for count in (1, 2)]
-    assert widths[0] is None and 0 < widths[1] < 0.06
-    ratios = [speed_ratio(group([150.0] * count), group([100.0] * count), usual) for count in (1, 2)]
-    one, two = (np.log(each.high / each.low) for each in ratios)
-    assert two == pytest.approx(one / np.sqrt(2))
-    assert [each.n for each in ratios] == [1, 2]
-
-
-def test_one_reading_each_has_no_interval_without_a_spread():
-    assert spread([group([100.0]), group([150.0, 151.0], trials=2)]) == Spread(), "one reading in each trial"
-    found = speed_ratio(group([150.0]), group([100.0]), Spread())
-    assert (found.median, found.low, found.high, found.n) == pytest.approx((1.5, 1.5, 1.5, 1))
-    assert speed_estimate(group([100.0]), Spread(deviation=NOISE, degrees=3)).half_width is None
-
-
-def test_the_spread_is_pooled_within_variants_and_trials():
-    one, other = group(np.exp([0.0, 0.02]).tolist()), group((7 * np.exp([0.0, 0.02, 0.04])).tolist())
-    assert spread([one, other, group([50.0])]).degrees == 3
-    assert spread([one, other]).deviation == pytest.approx(np.sqrt((2e-4 + 8e-4) / 3))
-    apart = group(np.exp([0.0, 1.0, 0.02, 1.02]).tolist(), trials=2)
-    assert spread([apart]).deviation == pytest.approx(0.02 / np.sqrt(2)), "trials may differ"
-
-
-def test_three_trials_are_the_unit_whatever_their_readings():
-    """Two readings of each trial share its conditions."""
+def test_readings_of_one_trial_share_its_conditions():
     logs = [0.1, -0.1, 0.0]
-    values = np.exp([*logs, *(each + 0.01 for each in logs)]).tolist()
-    read = group(values, trials=3)
-    assert len(by_trial(read)) == 3
-    found = speed_estimate(read, spread([read]))
-    assert found.n == 3
-    assert found.half_width > 0.2, "readings of a trial agree, and trials do not"
+    read = group(np.exp([*logs, *(each + 0.01 for each in logs)]).tolist(), trials=3)
+    ratio = speed_ratio(read, group([1.0], trials=1))
+    assert ratio.n == 1 and not ratio.known, "the spread of a single reading is unknown"
+    paired = speed_ratio(read, group([2.0, 2.0, 2.0], trials=3))
+    assert paired.n == 3 and paired.half_width > 0.2, "readings of a trial agree, and trials do not"
+
+
+def test_scripts_and_parts_of_the_breakdown_have_spreads_of_their_own():
+    """Parts are read in one process, which differs less than processes."""
+    random = np.random.default_rng(1)
+    names = {
+        **{Key(name, "cpu", BASELINE): 0.05 for name in "abcdefghijklmnop"},
+        **{Key(name, "cpu", MODEL_ONLY): 0.005 for name in "abcdefghijklmnop"},
+    }
+    measured = {
+        key: tuple(group(np.exp(random.normal(0, noise, 4)).tolist())) for key, noise in names.items()
+    }
+    spreads = Spreads(measured)
+    assert spreads.of(TUNED) == spreads.of(COMBINED) != spreads.of(MODEL_ONLY)
+    assert 0.03 < spreads.of(TUNED).deviation < 0.07
+    assert 0.003 < spreads.of(MODEL_ONLY).deviation < 0.007
+    # One script under two names says nothing more.
+    twice = {**measured, Key("a", "cpu", COMBINED): measured[Key("a", "cpu", BASELINE)]}
+    assert Spreads(twice).of(TUNED) == spreads.of(TUNED)
+
+
+def test_a_single_reading_has_an_interval_beside_others_by_what_is_usual():
+    usual = Spread(deviation=0.03, degrees=8)
+    one, two = (speed_ratio(group([150.0] * count), group([100.0] * count), usual) for count in (1, 2))
+    assert 1.3 < one.low < 1.5 < one.high < 1.7
+    assert np.log(two.high / two.low) < np.log(one.high / one.low) / np.sqrt(2)
+    found = speed_ratio(group([150.0]), group([100.0]))
+    assert (found.median, found.low, found.high, found.n) == pytest.approx((1.5, 1.5, 1.5, 1))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.stats import LogDifference, gap, ratio, sample
 from harness.analysis.sweeps import may_be_best
-from harness.intervals import estimate, half_width
+from harness.intervals import Spread, estimate, half_width, usual_spread
 from harness.model.analysis import Estimate
 from harness.model.run import Point
 
@@ -101,6 +101,42 @@ def test_intervals_cover_the_median_in_95_percent_of_cases(n: int) -> None:
     result = [estimate(np.exp(random.normal(0, 0.05, n)).tolist(), "") for _ in range(1500)]
     # The standard error of 1500 draws is 0.6 points. A percentile bootstrap covers 75 % at n = 3.
     assert 0.93 <= np.mean([each is not None and each.low <= 1.0 <= each.high for each in result]) <= 0.97
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize(("differ", "least"), [(0.0, 0.93), (0.5, 0.90)])
+def test_intervals_with_the_usual_spread_cover_the_truth_and_are_narrower(
+    count: int, differ: float, least: float
+) -> None:
+    """Eight speeds of a run have standard deviations that are equal, or differ."""
+    random = np.random.default_rng(count)
+    hits, widths = [], []
+    for _ in range(250):
+        deviations = 0.03 * np.exp(random.normal(0, differ, 8))
+        groups = [np.exp(random.normal(0, each, count)).tolist() for each in deviations]
+        usual = usual_spread(groups)
+        for values in groups:
+            found = estimate(values, "", usual)
+            hits.append(covers(found, 1.0))
+            widths.append(half_width(values, usual) / half_width(values))
+    assert least < np.mean(hits) < 0.98
+    assert np.median(widths) < {2: 0.45, 3: 0.75, 5: 0.92}[count]
+
+
+def test_what_is_usual_needs_two_speeds_and_weighs_less_where_they_differ() -> None:
+    assert usual_spread([]) == usual_spread([[1.0, 1.1]]) == usual_spread([[1.0], [2.0]]) == Spread()
+    assert usual_spread([[2.0, 2.0], [3.0, 3.0]]) == Spread(), "identical values"
+    random = np.random.default_rng(5)
+
+    def groups(differ: float) -> list[list[float]]:
+        deviations = 0.03 * np.exp(random.normal(0, differ, 40))
+        return [np.exp(random.normal(0, each, 6)).tolist() for each in deviations]
+
+    alike, unlike = usual_spread(groups(0.0)), usual_spread(groups(1.5))
+    assert alike.deviation == pytest.approx(0.03, rel=0.15) and unlike.degrees < 3 < alike.degrees
+    one, two = Spread(deviation=0.3, degrees=1), Spread(deviation=0.1, degrees=3)
+    assert one.joined(two).deviation == pytest.approx(math.sqrt((0.09 + 0.03) / 4))
+    assert one.joined(Spread()) == one
 
 
 def test_one_value_has_no_interval_and_no_values_have_no_estimate() -> None:

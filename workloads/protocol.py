@@ -461,6 +461,11 @@ def measures_speed(variant: str) -> bool:
     return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
 
 
+def runs_script(variant: str) -> bool:
+    """Return whether a reading of a variant is a run of its own script; others are made of the baseline's call."""
+    return measures_speed(variant) or variant.startswith(FIX_PREFIX)
+
+
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))

@@ -14,7 +14,7 @@ from harness.analysis.known import standings
 from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.analysis.stats import comparisons
+from harness.analysis.stats import Spreads, comparisons
 from harness.analysis.step_time import step_times
 from harness.analysis.summaries import costs, summaries
 from harness.analysis.sweeps import sweeps
@@ -34,9 +34,10 @@ def analyse(run: Run) -> Analysis:
     Interrupted, failed and empty runs are accepted; the result has whatever could be computed.
     """
     measured = measures(run)
-    run_summaries = summaries(run, measured)
-    ratios = (*comparisons(measured), *request_ratios(run))
-    run_cases = tuple(cases(run, run_summaries, ratios, measured))
+    spreads = Spreads(measured)
+    run_summaries = summaries(run, measured, spreads)
+    ratios = (*comparisons(measured, spreads), *request_ratios(run))
+    run_cases = tuple(cases(run, run_summaries, ratios, measured, spreads))
     run_sweeps = tuple(sweeps(run))
     times = step_times(run_cases)
     run_clocks = clocks(run_cases)

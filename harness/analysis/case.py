@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness.analysis.stats import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
 from harness.model.analysis import Cause, Comparison, Estimate, Finding, Part, RatioKind, Reading, Summary
@@ -27,6 +28,7 @@ class Case:
         measures: measured variant -> values of each trial.
         ratios: the comparisons of this workload.
         trials: successful trials of this workload and device.
+        spreads: what is usual in the run.
     """
 
     run: Run
@@ -37,6 +39,7 @@ class Case:
     measures: Mapping[str, tuple[Measure, ...]]
     ratios: tuple[Comparison, ...]
     trials: tuple[Trial, ...]
+    spreads: Spreads
 
     @property
     def on_gpu(self) -> bool:
@@ -157,7 +160,11 @@ class Case:
 
 
 def cases(
-    run: Run, summaries: Sequence[Summary], ratios: Sequence[Comparison], measured: Measures
+    run: Run,
+    summaries: Sequence[Summary],
+    ratios: Sequence[Comparison],
+    measured: Measures,
+    spreads: Spreads,
 ) -> Iterator[Case]:
     """Yield one case for each workload and device with a summary."""
     declared = {workload.name: workload for workload in run.workloads}
@@ -180,4 +187,5 @@ def cases(
             measures=own_measures,
             ratios=tuple(each for each in ratios if each.workload == name),
             trials=tuple(trials.values()),
+            spreads=spreads,
         )

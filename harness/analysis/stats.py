@@ -1,11 +1,9 @@
 """Medians and ratios of a few readings, with their intervals.
 
-A reading is one process. Those of one trial are close in time and share its conditions, so with three trials or more
-the unit is the trial, as the geometric mean of its readings (the cluster means of a random-effects model with trials as
-groups); with fewer, it is the reading. Two readings have a spread of one degree of freedom, which is next to nothing:
-then the spread is pooled over all variants of the workload on that device.
-
-Intervals of medians are those of harness/intervals.py.
+A reading is one process. Those of one trial are close in time and share its conditions, so where there are several
+trials the unit is the trial, as the geometric mean of its readings (the cluster means of a random-effects model with
+trials as groups); else it is the reading. Intervals are those of harness/intervals.py, with the spread that is usual
+in the run.
 
 Ratios are paired by trial or from independent samples, on a log scale too. Trials of one run are interleaved, so
 trials with the same index ran under the same conditions. Different runs are independent samples: the ratio is that of
@@ -22,55 +20,37 @@ noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.analysis.trial_measures import Measure, Measures, by_trial
-from harness.intervals import estimate, t_quantile
-from harness.model.analysis import MIN_TRIALS, Comparison, Estimate, Key, RatioKind
+from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_spread
+from harness.model.analysis import Comparison, Estimate, Key, RatioKind
 from harness.model.device import CPU, gpu_names, is_gpu
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline
+from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline, runs_script
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Standard deviation of the logarithm of a reading, and its degrees of freedom; 0 if unknown."""
+class Spreads:
+    """The spreads that are usual in a run: of scripts, in processes of their own, and of the breakdown's variants."""
 
-    deviation: float = 0.0
-    degrees: int = 0
+    def __init__(self, measured: Measures) -> None:
+        # Tuned and the remedies that it consists of are one group under two names.
+        groups: dict[bool, set[tuple[float, ...]]] = {True: set(), False: set()}
+        for key, group in measured.items():
+            groups[runs_script(key.variant)].add(tuple(units(group)))
+        self._usual = {whole: usual_spread(sorted(values)) for whole, values in groups.items()}
 
-
-def spread(groups: Iterable[Sequence[Measure]]) -> Spread:
-    """Return the spread of readings within variants and trials, pooled."""
-    squares, degrees = 0.0, 0
-    for group in groups:
-        for trial in {each.trial.id for each in group}:
-            logs = np.log([each.throughput for each in group if each.trial.id == trial])
-            squares += float(((logs - logs.mean()) ** 2).sum())
-            degrees += logs.size - 1
-    return Spread(deviation=math.sqrt(squares / degrees) if degrees else 0.0, degrees=degrees)
+    def of(self, variant: str) -> Spread:
+        """Return the usual spread of a variant's units."""
+        return self._usual[runs_script(variant)]
 
 
-def speed_estimate(group: Sequence[Measure], usual: Spread, unit: str = "samples/s") -> Estimate | None:
-    """Return the median speed of a variant with its 95 % interval."""
+def units(group: Sequence[Measure]) -> list[float]:
+    """Return the independent speeds of a variant: of trials if there are several, else of readings."""
     trials = by_trial(group)
-    readings = [each.throughput for each in group]
-    if len(trials) >= MIN_TRIALS or len(readings) >= MIN_TRIALS or len(readings) == 1 or not usual.degrees:
-        return estimate(list(trials.values()) if len(trials) >= MIN_TRIALS else readings, unit)
-    median = float(np.median(readings))
-    half = t_quantile(usual.degrees) * usual.deviation / math.sqrt(len(readings))
-    return Estimate(
-        median=median, low=median * math.exp(-half), high=median * math.exp(half), n=len(readings), unit=unit
-    )
-
-
-def chi_median(degrees: int) -> float:
-    """Return the median ratio of a sample standard deviation to the true one."""
-    from scipy.special import chdtri  # noqa: PLC0415 - see t_quantile
-
-    return float(np.sqrt(chdtri(degrees, 0.5) / degrees))
+    return [*trials.values()] if len(trials) > 1 else [each.throughput for each in group]
 
 
 ADAPTIVE_WIDENING = 1.25
@@ -79,11 +59,11 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSample:
-    """Mean logarithm, logarithm of the median and variance of a logarithm, of `n` independent values."""
+    """Mean logarithm, logarithm of the median and spread of a logarithm, of `n` independent values."""
 
     mean: float
     median: float
-    variance: float
+    spread: Spread
     n: int
 
 
@@ -93,7 +73,7 @@ class LogDifference:
 
     Attributes:
         mean: difference of the means, the centre of the interval; median: logarithm of the medians' ratio.
-        error, degrees: standard error and degrees of freedom; 0 if a side has a single value.
+        error, degrees: standard error and degrees of freedom; 0 if the spread of a side is unknown.
         n: size of the smaller sample.
     """
 
@@ -105,8 +85,8 @@ class LogDifference:
 
     def estimate(self, level: float = LEVEL) -> Estimate:
         """Return the ratio with its 1 - `level` interval."""
-        half = t_quantile(self.degrees, level / 2) * self.error if self.n > 1 else 0.0
-        low, high = (self.mean - half, self.mean + half) if self.n > 1 else (self.median, self.median)
+        half = t_quantile(self.degrees, level / 2) * self.error if self.degrees else 0.0
+        low, high = (self.mean - half, self.mean + half) if self.degrees else (self.median, self.median)
         return Estimate(
             median=math.exp(self.median),
             low=math.exp(min(low, self.median)),
@@ -116,26 +96,26 @@ class LogDifference:
         )
 
 
-def sample(values: Sequence[float], *, adaptive: bool = False) -> LogSample | None:
-    """Return log-scale statistics of a run's trials; None without positive values.
+def sample(values: Sequence[float], usual: Spread = UNKNOWN, *, adaptive: bool = False) -> LogSample | None:
+    """Return log-scale statistics of independent values; None without positive values.
 
     Args:
-        adaptive: whether trials were repeated until the interval was narrow enough.
+        usual: the spread that values of this kind have.
+        adaptive: whether they were repeated until the interval was narrow enough.
     """
     usable = [value for value in values if value > 0 and math.isfinite(value)]
     if not usable:
         return None
     logs = np.log(usable)
-    variance = float(logs.var(ddof=1)) if logs.size > 1 else 0.0
-    widening = ADAPTIVE_WIDENING**2 if adaptive else 1.0
-    # Not the median logarithm, which for an even number of trials is another value.
+    spread = own_spread(logs).joined(usual).times(ADAPTIVE_WIDENING if adaptive else 1.0)
+    # Not the median logarithm, which for an even number of values is another one.
     median = math.log(np.median(usable))
-    return LogSample(mean=float(logs.mean()), median=median, variance=variance * widening, n=len(usable))
+    return LogSample(mean=float(logs.mean()), median=median, spread=spread, n=len(usable))
 
 
 def gap(top: LogSample, bottom: LogSample) -> LogDifference:
     """Return the difference of two independent samples."""
-    parts = ((top.variance / top.n, top.n - 1.0), (bottom.variance / bottom.n, bottom.n - 1.0))
+    parts = [(side.spread.deviation**2 / side.n, side.spread.degrees) for side in (top, bottom)]
     return _gap(top.mean - bottom.mean, top.median - bottom.median, parts, min(top.n, bottom.n))
 
 
@@ -151,15 +131,15 @@ def mean_gap(gaps: Sequence[LogDifference]) -> LogDifference:
 def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> LogDifference:
     """Combine independent variances with their degrees of freedom (Satterthwaite 1946)."""
     error = degrees = 0.0
-    if n > 1:
+    if all(dof for _, dof in parts):
         total = sum(variance for variance, _ in parts)
-        weights = sum(variance**2 / dof for variance, dof in parts if dof)
+        weights = sum(variance**2 / dof for variance, dof in parts)
         degrees = total**2 / weights if weights > 0 else min(dof for _, dof in parts)
         error = math.sqrt(total)
     return LogDifference(mean=mean, median=median, error=error, degrees=degrees, n=n)
 
 
-def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | None:
+def ratio(top: Mapping[int, float], bottom: Mapping[int, float], usual: Spread = UNKNOWN) -> Estimate | None:
     """Return the ratio of two variants' speeds with a 95 % interval; both map trial index -> speed.
 
     The ratio is that of the medians, as displayed. Its interval is from ratios paired by trial index, in
@@ -168,53 +148,45 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float]) -> Estimate | N
     """
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
-        paired = estimate([top[index] / bottom[index] for index in common], "ratio")
+        paired = estimate(
+            [top[index] / bottom[index] for index in common], "ratio", usual.times(math.sqrt(2))
+        )
         assert paired is not None  # speeds are finite
-        point = float(np.median(list(top.values())) / np.median(list(bottom.values())))
-        return replace(paired, median=point, low=min(paired.low, point), high=max(paired.high, point))
-    numerator, denominator = sample(list(top.values())), sample(list(bottom.values()))
-    return gap(numerator, denominator).estimate() if numerator and denominator else None
+        return _around(paired, [*top.values()], [*bottom.values()])
+    return _unpaired([*top.values()], [*bottom.values()], usual)
 
 
-def speed_ratio(top: Sequence[Measure], bottom: Sequence[Measure], usual: Spread) -> Estimate | None:
-    """Return the ratio of two variants' speeds with a 95 % interval.
-
-    Args:
-        usual: the spread of readings, for sides with fewer than three.
-    """
-    sides = top, bottom
-    if all(len(by_trial(each)) >= MIN_TRIALS for each in sides) or not usual.degrees:
-        return ratio(by_trial(top), by_trial(bottom))
-    point = _typical(top) / _typical(bottom)
-    if min(map(len, sides)) >= MIN_TRIALS:
-        above, below = (sample([each.throughput for each in side]) for side in sides)
-        found = gap(above, below).estimate() if above and below else None
-        return found and replace(found, median=point, low=min(found.low, point), high=max(found.high, point))
-    error = usual.deviation * math.sqrt(sum(1 / len(each) for each in sides))
-    half = t_quantile(usual.degrees) * error
-    return Estimate(
-        median=point, low=point * math.exp(-half), high=point * math.exp(half), n=min(map(len, sides)),
-        unit="ratio",
-    )  # fmt: skip
+def speed_ratio(
+    top: Sequence[Measure], bottom: Sequence[Measure], usual: Spread = UNKNOWN
+) -> Estimate | None:
+    """Return the ratio of two variants' speeds with a 95 % interval."""
+    sides = by_trial(top), by_trial(bottom)
+    if len(sides[0].keys() & sides[1].keys()) >= 2:
+        return ratio(*sides, usual)
+    return _unpaired(units(top), units(bottom), usual)
 
 
-def _typical(group: Sequence[Measure]) -> float:
-    """Return the median speed of a variant as it is displayed: over trials if there are enough, else over readings."""
-    trials = by_trial(group)
-    return float(
-        np.median([*trials.values()] if len(trials) >= MIN_TRIALS else [each.throughput for each in group])
-    )
+def _unpaired(top: Sequence[float], bottom: Sequence[float], usual: Spread) -> Estimate | None:
+    numerator, denominator = sample(top, usual), sample(bottom, usual)
+    if numerator is None or denominator is None:
+        return None
+    return _around(gap(numerator, denominator).estimate(), top, bottom)
 
 
-def comparisons(measured: Measures) -> tuple[Comparison, ...]:
+def _around(found: Estimate, top: Sequence[float], bottom: Sequence[float]) -> Estimate:
+    """Return an interval around the ratio of medians, which are displayed."""
+    point = float(np.median(top) / np.median(bottom))
+    return replace(found, median=point, low=min(found.low, point), high=max(found.high, point))
+
+
+def comparisons(measured: Measures, spreads: Spreads) -> tuple[Comparison, ...]:
     """Return all available ratios: GPU / CPU, tuned and single optimizations / baseline, scaling."""
     result = []
     for top, kind, bottom, gpus in _pairs(measured):
         if bottom not in measured:
             continue
         shares = [each.faster(1 / gpus) for each in measured[top]]
-        usual = spread(group for key, group in measured.items() if key.workload == top.workload)
-        if (value := speed_ratio(shares, measured[bottom], usual)) is not None:
+        if (value := speed_ratio(shares, measured[bottom], spreads.of(top.variant))) is not None:
             result.append(Comparison(kind=kind, ratio=value, **top._asdict()))
     return tuple(result)
 

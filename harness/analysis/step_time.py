@@ -54,10 +54,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.stats import chi_median
-from harness.analysis.trial_measures import Floats, Measure
+from harness.analysis.stats import units
+from harness.analysis.trial_measures import Floats
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
-from harness.model.analysis import MIN_TRIALS, Estimate, Part, StepTime
+from harness.intervals import Spread, own_spread
+from harness.model.analysis import Estimate, Part, StepTime
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
@@ -298,7 +299,7 @@ def _host_share(case: Case, variant: str) -> float:
 
 
 def _step_time(case: Case, variant: str, total: Floats, parts: Mapping[Part, Floats]) -> StepTime:
-    trials = len(case.measures[variant])
+    trials = len(units(case.measures[variant]))
     return StepTime(
         workload=case.name,
         device=case.device,
@@ -392,10 +393,9 @@ def _exchange(case: Case, single_gpu: Case | None, model: Floats) -> Floats | No
 
 
 class _Draws:
-    """Random draws of a case's times that represent their uncertainty; the first is the median over trials.
+    """Random draws of a case's times that represent their uncertainty; the first is the median over readings.
 
-    Noise is multiplicative, so draws are Student's t around the logarithm. With fewer than MIN_TRIALS values
-    the spread is pooled over the case's variants.
+    Noise is multiplicative, so draws are Student's t around the logarithm.
     """
 
     def __init__(self, case: Case, variant: str = BASELINE) -> None:
@@ -403,47 +403,39 @@ class _Draws:
         summary = case.variants[variant]
         # Samples per step, not rounded, so that the total is the measured step even if some batches are short.
         self._batch = summary.throughput.median * summary.step_time.median
-        logs = [np.log(_values(group)) for group in case.measures.values() if len(_values(group)) > 1]
-        self._degrees = sum(len(values) - 1 for values in logs)
-        # The median over variants is robust against a hiccup in one of them.
-        spreads = [values.std(ddof=1) / chi_median(len(values) - 1) for values in logs]
-        self._spread = float(np.median(spreads)) if spreads else 0.0
 
     def step(self, variant: str) -> Floats | None:
         """Return seconds per step with the batch size of the variant to break down."""
         group = self._case.measures.get(variant)
         if not group:
             return None
-        point = self._batch / np.median([each.throughput for each in group])
-        values = np.log(self._batch / np.array(_values(group)))
-        return np.asarray(point * np.exp(self._noise(values, variant)))
+        speeds = units(group)
+        usual = self._case.spreads.of(variant)
+        if len(speeds) == 1 and not usual.degrees:
+            # Nothing is known but how its windows differ.
+            speeds = [*group[0].window_throughputs]
+        spread = own_spread(np.log(speeds)).joined(usual)
+        noise = self._noise(spread.times(1 / math.sqrt(len(speeds))), variant)
+        point = self._batch / float(np.median(units(group)))
+        return np.asarray(point * np.exp(noise))
 
     def wait_share(self, variant: str) -> Floats | None:
         """Return the share of a variant's time spent waiting for input; None if not observable."""
-        shares = [
-            each.wait_share for each in self._case.measures.get(variant, ()) if each.wait_share is not None
-        ]
-        if not shares:
+        shares = np.array(
+            [each.wait_share for each in self._case.measures.get(variant, ()) if each.wait_share is not None]
+        )
+        if not shares.size:
             return None
-        if not any(shares):  # its batches are in memory
+        if not shares.any():  # its batches are in memory
             return np.zeros(DRAWS + 1)
-        return np.clip(np.median(shares) + self._noise(np.array(shares), f"{variant} wait"), 0.0, 1.0)
+        spread = own_spread(shares) if shares.size > 1 else self._case.spreads.of(variant)
+        noise = self._noise(spread.times(1 / math.sqrt(shares.size)), f"{variant} wait")
+        return np.asarray(np.clip(np.median(shares) + noise, 0.0, 1.0))
 
-    def _noise(self, values: Floats, name: str) -> Floats:
-        """Return zero, followed by DRAWS random deviations of the mean of `values`."""
-        spread, degrees = self._spread, self._degrees
-        if len(values) >= MIN_TRIALS:
-            spread, degrees = float(values.std(ddof=1)), len(values) - 1
-        if not degrees:
+    def _noise(self, spread: Spread, name: str) -> Floats:
+        """Return zero, followed by DRAWS random deviations of this spread."""
+        if not spread.degrees:
             return np.zeros(DRAWS + 1)
         seed = [SEED, *f"{self._case.name} {self._case.device} {name}".encode()]
-        deviations = np.random.default_rng(seed).standard_t(degrees, DRAWS)
-        noise = np.clip(spread / np.sqrt(len(values)) * deviations, -_MOST_NOISE, _MOST_NOISE)
-        return np.concatenate(([0.0], noise))
-
-
-def _values(group: Sequence[Measure]) -> list[float]:
-    """Return samples/s of each reading, or of each window if there is one reading."""
-    if len(group) > 1:
-        return [each.throughput for each in group]
-    return [speed for each in group for speed in each.window_throughputs]
+        deviations = np.random.default_rng(seed).standard_t(spread.degrees, DRAWS)
+        return np.concatenate(([0.0], np.clip(spread.deviation * deviations, -_MOST_NOISE, _MOST_NOISE)))

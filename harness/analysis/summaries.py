@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import Spread, speed_estimate, spread
+from harness.analysis.stats import Spreads, units
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
-from harness.intervals import estimate
+from harness.intervals import Spread, estimate
 from harness.model.analysis import Cost, Estimate, Key, Reading, Summary
 from harness.model.device import CPU, gpu_names
 from harness.model.metrics import GPU_POWER
@@ -37,7 +37,7 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
 
 
-def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
+def summaries(run: Run, measured: Measures, spreads: Spreads) -> tuple[Summary, ...]:
     """Return one summary for each workload, device and variant with at least one successful trial."""
     declared = {workload.name: workload for workload in run.workloads}
     trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
@@ -49,7 +49,7 @@ def summaries(run: Run, measured: Measures) -> tuple[Summary, ...]:
             group,
             declared.get(key.workload),
             [means[measure.trial.id].get(measure.variant, {}) for measure in group],
-            spread(other for each, other in measured.items() if (each.workload, each.device) == key[:2]),
+            spreads.of(key.variant),
         )
         for key, group in measured.items()
     )
@@ -63,7 +63,7 @@ def _summary(
     means: Sequence[Mapping[Reading, float]],
     usual: Spread,
 ) -> Summary:
-    throughput = speed_estimate(group, usual)
+    throughput = estimate(units(group), "samples/s", usual)
     assert throughput is not None  # a group has at least one measure
     batch = float(np.median([each.step_s * each.throughput for each in group]))
     step_time = throughput.map(lambda speed: batch / speed, "s")

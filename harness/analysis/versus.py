@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.analysis.extract import batch_field
 from harness.analysis.stats import LEVEL, LogDifference, LogSample, gap, mean_gap, sample
-from harness.intervals import estimate
+from harness.intervals import estimate, usual_spread
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import (
     Difference,
@@ -38,9 +38,14 @@ def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIAB
         limit: the smallest relative loss of speed that matters, as a share.
     """
     runs = _with_unique_labels(runs)
+    usual = [usual_spread(each.throughput for each in run.speeds) for run in runs]
     samples = [
-        {each.key: logs for each in run.speeds if (logs := sample(each.throughput, adaptive=run.adaptive))}
-        for run in runs
+        {
+            each.key: logs
+            for each in run.speeds
+            if (logs := sample(each.throughput, spread, adaptive=run.adaptive))
+        }
+        for run, spread in zip(runs, usual, strict=True)
     ]
     gaps = {
         (run, key): gap(logs, base)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from harness.defaults import Profile
-from harness.intervals import half_width
+from harness.intervals import Spread, half_width, usual_spread
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from workloads.protocol import BASELINE, BETWEEN_EPOCHS, measures_speed
 from workloads.readings import between_epochs_s, by_reading, timing
@@ -48,13 +48,18 @@ class Stopping:
 
     def width(self, trial: PlannedTrial) -> float:
         """Return the widest interval of the speeds of a trial's workload, device and point, as half width / median."""
-        widths = [half_width(speeds) for speeds in self._speeds[_key(trial)].values()]
+        usual = self._usual()
+        widths = [half_width(speeds, usual) for speeds in self._speeds[_key(trial)].values()]
         return max(widths, default=math.inf)
+
+    def _usual(self) -> Spread:
+        return usual_spread(speeds for each in self._speeds.values() for speeds in each.values())
 
     @property
     def widest(self) -> float:
         """The widest interval of all that have one; infinite without any."""
-        widths = (half_width(speeds) for each in self._speeds.values() for speeds in each.values())
+        usual = self._usual()
+        widths = (half_width(speeds, usual) for each in self._speeds.values() for speeds in each.values())
         return max((width for width in widths if width < math.inf), default=math.inf)
 
     @property

@@ -135,7 +135,8 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self._usual_ns.append(now - self._begun_ns)
             self._starts_epoch = ended
             self._report(batch)
-        self._begun_ns, self._last = now, batch
+        # The report may have waited for the device, at the end of a window; that is no part of the next step.
+        self._begun_ns, self._last = time.monotonic_ns(), batch
 
     def _end_epoch(self, now: int) -> None:
         self._epochs_ended += 1
