@@ -23,11 +23,11 @@ Command = Callable[..., None]
 def _module(name: str, folders: Sequence[Path]) -> str:
     """Return the path of a module of a package, with the folder that has the package marked in it."""
     parts = name.split(".")
-    files = [f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"]
-    for folder in (Path.cwd(), *folders):
-        for file in files if all(part.isidentifier() for part in parts) else []:
-            if (folder / file).is_file():
-                return f"{folder}{INSIDE}{file}"
+    if all(part.isidentifier() for part in parts):
+        for folder in (Path.cwd(), *folders):
+            for file in (f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"):
+                if (folder / file).is_file():
+                    return f"{folder}{INSIDE}{file}"
     raise UsageError(
         f"There is no module {name} here.",
         hint="Give the name as for python3 -m, in the folder that has its package, or name that folder with --mount.",

@@ -81,7 +81,7 @@ class Series:
 
     Attributes:
         t_ns: int64[n], CLOCK_MONOTONIC, ascending.
-        columns: metric name -> float64[n], NaN in gaps. Names include units; see docs/telemetry.md.
+        columns: metric name -> float64[n], NaN in gaps. Names include units; see harness.model.metrics.
 
     Raises:
         ValueError: the arrays differ in length, times descend, or a value is beyond MAX_VALUE.

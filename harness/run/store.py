@@ -132,7 +132,8 @@ class RunFolder:
     def settle(self, session: str) -> None:
         """Move what a container that is gone has written to the folders of its trials."""
         folder = self.path / "containers" / session
-        for own in folder.iterdir() if folder.is_dir() else ():
+        owned = list(folder.iterdir()) if folder.is_dir() else []
+        for own in owned:
             out = self.trial(own.name).out
             # A script may have replaced its folder.
             if own.is_dir() and not own.is_symlink() and out.is_symlink():

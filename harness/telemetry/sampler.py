@@ -53,7 +53,9 @@ class GapTracker:
 
     def update(self, samples: Iterable[Sample]) -> None:
         """Close the gaps of the metrics that the samples have."""
-        for sample in samples if self._open else ():
+        if not self._open:
+            return
+        for sample in samples:
             for (device, metric), (start_ns, _) in tuple(self._open.items()):
                 ended = device == ALL or (device == sample.device and metric in (ALL, *sample.values))
                 # A gap that was opened while this sample was read stays open.
@@ -196,7 +198,9 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
         yield sampling
         return
     fast = [source for source in sources if source.interval_s is None]
-    groups = [*([fast] if fast else []), *([source] for source in sources if source.interval_s is not None)]
+    groups = [[source] for source in sources if source.interval_s is not None]
+    if fast:
+        groups.insert(0, fast)
     clock, stop = Clock(), threading.Event()
     with TelemetryWriter(folder) as writer:
         loops = [
