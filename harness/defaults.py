@@ -9,6 +9,10 @@ from pathlib import Path
 from workloads.protocol import Measuring
 
 PROFILE = "quick"
+# A run with GPUs measures both devices, and compiles longer.
+GPU_BUDGET = 1.6
+# Trials of each workload and device, if only the time is given.
+MOST_TRIALS = 200
 # Selected GPUs: indices, or "all".
 GPUS = "0"
 RUNS = Path("runs")
@@ -75,8 +79,8 @@ PROFILES: Mapping[str, Profile] = {
         # remedies are read briefly, and again.
         Profile(
             name="quick",
-            trials=3, max_trials=30, target_interval=0.045, budget_s=285,
-            windows=3, window_s=0.5, warmup_s=1.2, variant_s=10.0, analysis_window_s=0.25, analysis_windows=2,
+            trials=2, max_trials=30, target_interval=0.045, budget_s=285,
+            windows=2, window_s=0.5, warmup_s=1.2, variant_s=10.0, analysis_window_s=0.25, analysis_windows=2,
             analysis_warmup_s=0.6, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
         # Hours: trains the published number of epochs if time allows, else like quick.

@@ -255,6 +255,11 @@ class Options:
         "--trials", "Fixed number of trials (rounds of readings). Default: depends on the profile.", least=1,
         most=1000
     )] = None
+    time_s: Annotated[float | None, _how(
+        "--time",
+        "How long to measure, e.g. 15m: each once, then where intervals are widest. Default: about 5m, 8m with GPUs.",
+        parse=seconds, least=10, most=7 * 86_400, useless_beside={"--trials": "their number is fixed"}, unit="s"
+    )] = None
     rate_hz: Annotated[float, _how(
         "--rate", "Telemetry samples per second; 0 turns telemetry off.", least=0, most=100,
         compared="settings"

@@ -88,7 +88,7 @@ def test_devices_alone_and_groups_together_are_planned():
         "gpu1": GPU_CAPABILITIES,
         "gpu0+gpu1": GROUP_CAPABILITIES,
     }
-    assert len(planned) == 4 * 3
+    assert len(planned) == 4 * PROFILES["quick"].trials
     planned = soak_trials(("cpu", "gpu0", "gpu0+gpu1"), 600.0)
     assert [(each.device, each.variants) for each in planned] == [("cpu", (SOAK,)), ("gpu0+gpu1", (SOAK,))]
     assert [each.device for each in soak_trials(("cpu", "gpu0", "gpu1"), 60.0)] == ["cpu", "gpu0", "gpu1"]

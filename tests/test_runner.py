@@ -105,7 +105,10 @@ def test_successful_trials(bench):
         == "/script/mlp.py"
     )
     assert (folder.path / "log.txt").read_text(encoding="utf-8") == "training ...\n"
-    assert bench.progress.lines == []
+    assert bench.progress.lines == [
+        "  mlp on cpu: baseline 1,000/s",
+        *["  mlp on cpu: baseline 1,000/s ±0%"] * 2,
+    ]
     assert [task.label for task in bench.progress.tasks] == ["Trial 1 of 3", "Trial 2 of 3", "Trial 3 of 3"]
     notes = ["mlp on cpu", *(f"mlp on cpu: baseline{more}" for more in ("", ", window 1", ", window 2"))]
     for task in bench.progress.tasks:
@@ -173,7 +176,7 @@ def test_failed_trial_does_not_affect_the_others(bench, script, status, expected
     broken = bench.read().trials[1]
     assert expected in broken.message
     assert len(broken.windows) == "".join(script.writes).count('"window"'), "earlier windows are kept"
-    (line,) = bench.progress.lines
+    (line,) = [line for line in bench.progress.lines if not line.startswith("  ")]
     assert line.startswith(f"mlp.cpu.1 {status.predicate}.")
     assert bench.engine.left_behind == []
 
@@ -258,7 +261,7 @@ def test_a_run_in_progress_differs_from_one_that_was_cut_short(bench):
     before, *_, during, after = ([*banners(run)][-1:] for run in read)
     assert "No trial has ended yet" in before[0] and "in progress" in before[0]
     (text,) = during
-    assert "2 of 3" in text and "in progress" in text and "Cut short" not in text
+    assert "2 of 2" in text and "in progress" in text and "Cut short" not in text
     assert after == []
     assert {len(run.trials) for run in read} == {0, 1, 2, 3}
     assert {trial.status for run in read for trial in run.trials} == {Status.OK}

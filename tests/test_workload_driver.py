@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ from workloads.protocol import (
     OPENED,
     RUN_EAGERLY,
     STAGES,
+    TUNED,
     WITHOUT_COPY,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
@@ -382,7 +384,14 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
     ],
 )
 def test_remedies_that_answer_a_part_of_the_step(answers, made, tried):
-    assert worth_trying(made.spec, made.results, answers) is tried
+    assert (answers in worth_trying(made.spec, made.results)) is tried
+
+
+def test_beside_a_given_tuned_script_only_the_largest_parts_are_answered():
+    made = job(step_ms={BASELINE: 10, MODEL_ONLY: 3, CUSTOM_LOOP: 10}, waits=0.7)
+    assert {"input", "device"} <= worth_trying(made.spec, made.results)
+    scripts = {TUNED: Script(path="tuned.py", text="")}
+    assert worth_trying(replace(made.spec, scripts=scripts), made.results) == {"input"}
 
 
 TEXT = "model.compile('ädam')\nmodel.fit(x)\n"

@@ -6,7 +6,7 @@ Everything before steady state is kept separate. Energy is mean power over a var
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,7 +24,6 @@ from workloads.protocol import (
     ACCURACY,
     BASELINE,
     DEVICE_MEMORY,
-    EVALUATE,
     FIX_PREFIX,
     HOST_MEMORY,
     SAMPLES_TRAINED,
@@ -140,15 +139,15 @@ def _quantiles(group: Sequence[Measure]) -> dict[str, float]:
 
 
 def _cold_start(group: Sequence[Measure]) -> tuple[tuple[str, float], ...]:
-    seconds: defaultdict[str, list[float]] = defaultdict(list)
-    for each in group:
-        sums: Counter[str] = Counter()
-        for phase in sorted(each.trial.phases, key=lambda phase: phase.start_ns):
-            if phase.variant in ("", each.variant) and phase.name not in (STEADY, EVALUATE):
-                sums[phase.name] += phase.end_ns - phase.start_ns
-        for name, length_ns in sums.items():
-            seconds[name].append(length_ns / 1e9)
-    return tuple((name, float(np.median(values))) for name, values in seconds.items())
+    """Return the seconds of each phase before the first window; later readings find compiled kernels in caches."""
+    variant, phases = group[0].variant, sorted(group[0].trial.phases, key=lambda phase: phase.start_ns)
+    result: dict[str, float] = {}
+    for phase in phases:
+        if phase.variant == variant and phase.name == STEADY:
+            break
+        if phase.variant in ("", variant):
+            result[phase.name] = result.get(phase.name, 0.0) + (phase.end_ns - phase.start_ns) / 1e9
+    return tuple(result.items())
 
 
 def _medians(trials: Sequence[Mapping[Reading, float]]) -> dict[Reading, float]:

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -136,7 +136,8 @@ def _read_as(name: str) -> Any:
     """Return the type by which Typer reads a field: text for what the field's declaration parses."""
     if get_origin(_TYPES[name]) in (tuple, Mapping):
         return list[str] | None
-    return str | None if OPTIONS[name].parse and _TYPES[name] is float else _TYPES[name]
+    number = float in (_TYPES[name], *get_args(_TYPES[name]))
+    return str | None if OPTIONS[name].parse and number else _TYPES[name]
 
 
 def _for_typer(option: Option) -> Any:

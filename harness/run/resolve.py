@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from harness.data.datasets import MODES
-from harness.defaults import MAX_PLANNED, PROFILES, Profile
+from harness.defaults import GPU_BUDGET, MAX_PLANNED, MOST_TRIALS, PROFILES, Profile
 from harness.engines import ENGINES
 from harness.errors import UsageError, check_names, unknown
 from harness.images.extra import check_packages
@@ -98,9 +98,9 @@ def resolve(options: Options) -> Plan:
     """
     options = revealed(options, os.environ)
     _check(options)
-    profile = _profile(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
+    profile = _profile(options, gpus=bool(available))
     gpus = select_gpus(available, options.gpus) if available else ()
     if not available and options.device != CPU and options.gpus != DEFAULTS.gpus:
         raise no_gpus(f"--gpus {options.gpus}", no_gpu)
@@ -261,8 +261,12 @@ def _check_public(options: Options) -> None:
             )
 
 
-def _profile(options: Options) -> Profile:
+def _profile(options: Options, *, gpus: bool) -> Profile:
     profile = PROFILES[options.profile]
+    if gpus:
+        profile = replace(profile, budget_s=profile.budget_s * GPU_BUDGET)
+    if options.time_s is not None:
+        profile = replace(profile, trials=1, max_trials=MOST_TRIALS, budget_s=options.time_s)
     # A saturated device takes longer than its time.
     profile = replace(profile, limit_s=max(profile.limit_s, 2 * options.soak_s))
     if options.trials is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import time
@@ -98,16 +99,26 @@ class Runner:
                 ) as bar:
                     trials.append(self._run_trial(job, servers, bar))
                 stopping.add(planned, trials[-1])
+                self._report(planned, stopping)
         finally:
             servers.close_all()
         self.folder.close()
         return tuple(trials)
 
+    def _report(self, planned: PlannedTrial, stopping: Stopping) -> None:
+        """Print the speeds so far of what a trial has measured."""
+        if speeds := stopping.speeds(planned):
+            texts = (
+                f"{variant} {speed:,.4g}/s" + (f" ±{width:.0%}" if width < math.inf else "")
+                for variant, (speed, width) in speeds.items()
+            )
+            self.progress.line(f"  {_name(planned)}: {', '.join(texts)}")
+
     def _run_trial(self, job: Job, servers: Servers, bar: Task) -> Trial:
         planned = job.planned
         servers.clear(planned)
         folder = self.folder.open_trial(planned)
-        label = f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
+        label = _name(planned)
         bar.note(label)
         started_ns = time.monotonic_ns()
         exit_: Exit | None = None
@@ -220,11 +231,16 @@ class Runner:
         return any(event["kind"] == "exit" for event in EventTail(folder.events).read())
 
 
+def _name(planned: PlannedTrial) -> str:
+    return f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
+
+
 def _label(number: int, required: int, stopping: Stopping) -> str:
-    """Return what a trial is for."""
+    """Return what a trial is for, and how long the run may still take."""
     if number <= required:
         return f"Trial {number} of {required}"
-    return f"Trial {number}, widest ±{stopping.widest:.0%}, {stopping.left_s:.0f} s left"
+    widest = f"widest ±{stopping.widest:.0%}, " if stopping.widest < math.inf else ""
+    return f"Trial {number}, {widest}{stopping.left_s:.0f} s left"
 
 
 def _with_tuned(job: Job, earlier: Iterable[Trial]) -> Job:

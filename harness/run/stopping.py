@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 from harness.defaults import Profile
 from harness.intervals import Spread, half_width, usual_spread
 from harness.model.run import PlannedTrial, Point, Status, Trial
-from workloads.protocol import BASELINE, BETWEEN_EPOCHS, measures_speed
+from workloads.protocol import BASELINE, BETWEEN_EPOCHS, EVALUATE, STEADY, measures_speed
 from workloads.readings import between_epochs_s, by_reading, timing
 
 # Models that take this long compile for most of it, and their readings hardly differ.
 LONG_S = 120.0
+# What a process takes beside its phases: fork, the script's own imports, end.
+_PROCESS_S = 1.0
 _Key = tuple[str, str, Point]
 
 
@@ -24,13 +26,13 @@ class Stopping:
     The first `profile.trials` of each workload, device and sweep point run in the order planned; where one takes longer
     than LONG_S and their number was not chosen, only as many as the time allows. After that, the next is always one of
     those whose speed has the widest interval, until all intervals are narrow enough or another trial would take longer
-    than the budget. A sweep point that ran out of memory is not repeated.
+    than what is left of the time. A sweep point that ran out of memory is not repeated.
     """
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._speeds: dict[_Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._last_s: dict[_Key, float] = {}
+        self._again_s: dict[_Key, float] = {}
         self._spent_s = 0.0
         self._out_of_memory: set[_Key] = set()
 
@@ -40,26 +42,36 @@ class Stopping:
             if trial.index < self._profile.trials and self._required(_key(trial)):
                 return trial
         further = [trial for trial in pending if self._fits(_key(trial)) and self._speeds[_key(trial)]]
-        widest = max(further, key=self.width, default=None)
-        if widest is None or self.width(widest) <= self._profile.target_interval:
+        usual = self._usual()
+        widest = max(further, key=lambda trial: self.width(trial, usual), default=None)
+        if widest is None or self.width(widest, usual) <= self._profile.target_interval:
             return None
         key = _key(widest)
         return next(trial for trial in further if _key(trial) == key)
 
-    def width(self, trial: PlannedTrial) -> float:
-        """Return the widest interval of the speeds of a trial's workload, device and point, as half width / median."""
-        usual = self._usual()
-        widths = [half_width(speeds, usual) for speeds in self._speeds[_key(trial)].values()]
-        return max(widths, default=math.inf)
+    def width(self, trial: PlannedTrial, usual: Spread | None = None) -> float:
+        """Return the widest interval of the speeds of a trial's workload, device and point, as half width / median.
+
+        Args:
+            usual: the spread among the run's speeds, if the caller has it.
+        """
+        usual = usual or self._usual()
+        return max(
+            (half_width(speeds, usual) for speeds in self._speeds[_key(trial)].values()), default=math.inf
+        )
 
     def _usual(self) -> Spread:
-        return usual_spread(speeds for each in self._speeds.values() for speeds in each.values())
+        return usual_spread(speeds for by_variant in self._speeds.values() for speeds in by_variant.values())
 
     @property
     def widest(self) -> float:
         """The widest interval of all that have one; infinite without any."""
         usual = self._usual()
-        widths = (half_width(speeds, usual) for each in self._speeds.values() for speeds in each.values())
+        widths = (
+            half_width(speeds, usual)
+            for by_variant in self._speeds.values()
+            for speeds in by_variant.values()
+        )
         return max((width for width in widths if width < math.inf), default=math.inf)
 
     @property
@@ -67,27 +79,49 @@ class Stopping:
         """How much of the time is left, in seconds."""
         return max(0.0, self._profile.budget_s - self._spent_s)
 
+    def speeds(self, trial: PlannedTrial) -> dict[str, tuple[float, float]]:
+        """Return variant -> (median speed in samples/s, half width / median) so far, of what the trial measures."""
+        usual = self._usual()
+        return {
+            variant: (median(speeds), half_width(speeds, usual))
+            for variant, speeds in self._speeds[_key(trial)].items()
+            if measures_speed(variant)
+        }
+
     def _required(self, key: _Key) -> bool:
         if key in self._out_of_memory and key[2]:
             return False
         chosen = self._profile.trials == self._profile.max_trials
-        return chosen or self._last_s.get(key, 0.0) <= LONG_S or self._fits(key)
+        return chosen or self._again_s.get(key, 0.0) <= LONG_S or self._fits(key)
 
     def _fits(self, key: _Key) -> bool:
-        return key not in self._out_of_memory and self._last_s.get(key, 0.0) <= self.left_s
+        return key not in self._out_of_memory and self._again_s.get(key, 0.0) <= self.left_s
 
     def add(self, planned: PlannedTrial, trial: Trial) -> None:
         """Record a trial that has ended, with any outcome."""
         key = _key(planned)
-        self._last_s[key] = (trial.ended_ns - trial.started_ns) / 1e9
-        self._spent_s += self._last_s[key]
+        took_s = (trial.ended_ns - trial.started_ns) / 1e9
+        self._spent_s += took_s
+        measured = {window.variant for window in trial.windows}
+        shown = [variant for variant in measured if measures_speed(variant)] or sorted(measured)[:1]
+        self._again_s[key] = min(took_s, sum(_again_s(trial, variant) for variant in shown) or took_s)
         if trial.status is Status.OUT_OF_MEMORY:
             self._out_of_memory.add(key)
-        measured = {window.variant for window in trial.windows}
-        shown = [each for each in measured if measures_speed(each)] or sorted(measured)[:1]
         for variant in shown:
             if speed := speed_of(trial, variant):
                 self._speeds[key][variant].append(speed)
+
+
+def _again_s(trial: Trial, variant: str) -> float:
+    """Return how long another reading of a variant takes, in seconds, without its evaluation; inf if unknown."""
+    first: dict[str, float] = {}
+    for phase in sorted(trial.phases, key=lambda phase: phase.start_ns):
+        if phase.variant == variant and phase.name not in (STEADY, EVALUATE):
+            first.setdefault(phase.name, (phase.end_ns - phase.start_ns) / 1e9)
+    readings = by_reading(trial.windows, variant)
+    if not first or not readings:
+        return math.inf
+    return _PROCESS_S + sum(first.values()) + sum(window.length_ns for window in readings[0]) / 1e9
 
 
 def speed_of(trial: Trial, variant: str) -> float:

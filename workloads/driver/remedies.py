@@ -16,6 +16,7 @@ from workloads.protocol import (
     HOST_FED,
     MODEL_ONLY,
     STEPS_PER_CALL,
+    TUNED,
     WORTH,
     Fix,
     Spec,
@@ -26,43 +27,61 @@ from workloads.protocol import (
 LONGEST_CALL_S = 1.5
 # Parts below this share of a step are not investigated further; xprof calls 5 % moderate.
 RELEVANT_SHARE = 0.05
+# Remedies are tried for parts that are findings (see harness/analysis/findings.py).
+WORTH_SHARE = 0.10
+# Where a tuned script is given, they show what answers the largest parts: those of at least this share of the largest.
+_LARGE = 0.5
 
 # Two ways to the same end.
 _EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
 
 
-def worth_trying(spec: Spec, results: Results, answers: str) -> bool:
-    """Return whether a remedy answers a part of the baseline's step, as far as it was measured.
+def worth_trying(spec: Spec, results: Results) -> frozenset[str]:
+    """Return which remedies, by what they answer, are worth trying after the breakdown of the baseline's step.
 
-    Args:
-        answers: see workloads.protocol.Fix.
+    Returns:
+        Values of workloads.protocol.Fix.answers.
     """
     if spec.gpus > 1:
-        return False
+        return frozenset()
+    shares = _answered_shares(spec, results)
+    least = WORTH_SHARE
+    if TUNED in spec.scripts:
+        least = max(least, _LARGE * max(shares.values(), default=0.0))
+    return frozenset(answers for answers, share in shares.items() if share >= least)
+
+
+def _answered_shares(spec: Spec, results: Results) -> dict[str, float]:
+    """Return what remedies answer -> share of the baseline's step; all are 1 if the step was not broken down."""
     base, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
-    if answers in ("launch", "batch") and STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
-        return False  # what a launch costs is nothing beside such a step
     if spec.steps or not base or not model:
-        return True
-    loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
-    lost_to_input = max(results.wait_share or 0.0, 1 - ready / min(base, loop))
-    around = 1 - loop / base
-    calls = min(results.steps_s(CALLS_PREFIX).values(), default=model)
-    larger = min(
-        (step / number_of(name, BATCH_PREFIX) for name, step in results.steps_s(BATCH_PREFIX).items()),
-        default=model,
-    )
-    relevant = {
-        "input": lost_to_input >= RELEVANT_SHARE,
-        "cache": lost_to_input >= RELEVANT_SHARE and _fits_memory(results),
-        "loader": lost_to_input >= RELEVANT_SHARE and bool(results.params.get("python_input")),
-        "eager": results.eager,
-        "framework": around >= RELEVANT_SHARE,
-        "launch": not results.eager and max(around, (model - calls) / base) >= RELEVANT_SHARE,
-        "device": not results.eager and model >= RELEVANT_SHARE * base,
-        "batch": model - larger >= RELEVANT_SHARE * base,
-    }
-    return relevant[answers]
+        shares = dict.fromkeys(
+            ("input", "cache", "loader", "eager", "framework", "launch", "device", "batch"), 1.0
+        )
+    else:
+        loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
+        lost_to_input = max(results.wait_share or 0.0, 1 - ready / min(base, loop))
+        around = 1 - loop / base
+        calls = min(results.steps_s(CALLS_PREFIX).values(), default=model)
+        larger = min(
+            (step / number_of(name, BATCH_PREFIX) for name, step in results.steps_s(BATCH_PREFIX).items()),
+            default=model,
+        )
+        compiled = not results.eager
+        shares = {
+            "input": lost_to_input,
+            "cache": lost_to_input * _fits_memory(results),
+            "loader": lost_to_input * bool(results.params.get("python_input")),
+            "eager": 1.0 * results.eager,
+            "framework": around,
+            "launch": compiled * max(around, (model - calls) / base),
+            "device": compiled * model / base,
+            "batch": (model - larger) / base,
+        }
+    if STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
+        # What a launch costs is nothing beside such a step.
+        shares |= {"launch": 0.0, "batch": 0.0}
+    return shares
 
 
 def _fits_memory(results: Results) -> bool:

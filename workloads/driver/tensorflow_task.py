@@ -40,7 +40,10 @@ from workloads.driver.variants import kind_of, skipped
 from workloads.protocol import (
     BASELINE,
     BUILD,
+    CUSTOM_LOOP,
     FLOPS,
+    INPUT_ONLY,
+    MODEL_ONLY,
     STAGES,
     TUNED,
     EventWriter,
@@ -57,7 +60,8 @@ _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryall
 # More than a program such as git takes, and less than the import of TensorFlow.
 _BUSY_S = 1.0
 
-# Variants that take longer to compile are read once.
+# What the breakdown's differences are made of is read again, and ablations, unless they take longer to compile.
+_AGAIN = {INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, protocol.WITHOUT_PREFIX}
 _LONGEST_AGAIN_S = 1.5
 
 # Variables that libraries read when they are imported, before the script sets them.
@@ -254,9 +258,10 @@ class ScriptRun:
 
     def _worth_again(self, variant: str) -> bool:
         """Return whether a variant of the breakdown is read again, which must not mean to compile for long."""
-        compiled = kind_of(variant) in (protocol.BATCH_PREFIX, protocol.CALLS_PREFIX, protocol.WITHOUT_PREFIX)
-        quick = not compiled or self._results.first_step_s.get(variant, 0.0) < _LONGEST_AGAIN_S
-        return not self._spec.steps and self._results.read(variant) == 1 and quick
+        kind = kind_of(variant)
+        takes_s = self._results.first_step_s.get(variant, 0.0) if kind == protocol.WITHOUT_PREFIX else 0.0
+        once = not self._spec.steps and self._results.read(variant) == 1
+        return once and kind in _AGAIN and takes_s < _LONGEST_AGAIN_S
 
     def _prove(self) -> None:
         """Check that work runs on the devices, once the script has set them up."""

@@ -158,7 +158,8 @@ class Trial:
         fixes = at_sites(self._spec.fixes, results.sites)
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
-        worth = [name for name, fix in fixes.items() if worth_trying(self._spec, results, fix.answers)]
+        answers = worth_trying(self._spec, results)
+        worth = [name for name, fix in fixes.items() if fix.answers in answers]
         if not worth:
             self._events.needless(FIXES, "no remedy answers a part of the step here")
             return
