@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from harness.fixes import note
 from harness.model.analysis import (
-    MIN_TRIALS,
     RELIABLE_WIDTH,
     Ablation,
     Analysis,
@@ -17,6 +17,7 @@ from harness.model.analysis import (
     CaveatKind,
     Finding,
     Part,
+    Precision,
     StepTime,
 )
 from harness.model.device import is_gpu
@@ -61,7 +62,8 @@ def limit(finding: Finding | None, time: StepTime | None) -> str:
         )
     if finding.cause in (Cause.HEAT, Cause.POWER, Cause.HARDWARE):
         name = cause  # its share is the time lost, not all of compute
-    detail = "" if finding.cause is Cause.EPOCHS else ", ".join(finding.stages) if name == cause else cause
+    own = name == cause or finding.cause is Cause.EPOCHS
+    detail = ", ".join(finding.stages) if own else cause
     text = f"{name} {numbers.percent(finding.share.median)}{f' ({detail})' if detail else ''}"
     if time and limiting_part(finding, time) is not finding.parts[0]:
         return f"compute {numbers.percent(time.share(Part.COMPUTE))}, then {text}"
@@ -89,15 +91,14 @@ def explanation(finding: Finding) -> str:
         Cause.DISK: "The input waits for storage.",
         Cause.COPY: "Batches are copied to the device while it waits.",
         Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
+        Cause.RECURRENT: f"Each time step is some small kernels: {'; '.join(finding.stages)}.",
         Cause.EXCHANGE: "The GPUs exchange gradients in every step.",
         Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
         Cause.CALLBACKS: "Callbacks run around every batch; Keras waits for each step's results.",
         Cause.PYTHON_IN_STEP: "The step calls Python functions.",
         Cause.RETRACING: "The step is compiled again for each new batch shape.",
         Cause.KERAS_LOOP: "Keras adds this time to the same steps in a custom loop.",
-        Cause.EPOCHS: "Much time passes between calls: each makes a new iterator."
-        if "predicts" in facts
-        else "Much time passes between epochs: validation, callbacks and a new iterator.",
+        Cause.EPOCHS: _epochs(finding),
         Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
         Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
         Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
@@ -115,6 +116,13 @@ def explanation(finding: Finding) -> str:
         Cause.IMPOSSIBLE: _impossible(finding),
     }
     return texts[finding.cause]
+
+
+def _epochs(finding: Finding) -> str:
+    if "predicts" in finding.facts:
+        return "Much time passes between calls: each makes a new iterator."
+    what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else "validation and a new iterator"
+    return f"Much time passes between epochs: {what}."
 
 
 def _input(facts: Mapping[str, float]) -> str:
@@ -164,6 +172,7 @@ FIXES: Mapping[Cause, str] = {
     Cause.DISK: "cache the data in memory or on a faster disk",
     Cause.COPY: "send small types and prefetch to the device",
     Cause.LAUNCH: "multiple steps per call, compiled with XLA",
+    Cause.RECURRENT: "only what cuDNN's kernel has: tanh, sigmoid, biases, no recurrent dropout, no unrolling",
     Cause.EXCHANGE: "larger batches per GPU; compiled steps with packed gradients",
     Cause.RUN_EAGERLY: "compile without run_eagerly",
     Cause.CALLBACKS: "move callbacks from every batch to every epoch",
@@ -198,6 +207,8 @@ def fix(finding: Finding | None) -> str:
         return "compile with XLA"
     if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
+    if finding and finding.cause is Cause.EPOCHS and finding.stages:
+        return "less work in on_epoch_end, or only every so many epochs"
     return FIXES[finding.cause] if finding else ""
 
 
@@ -292,23 +303,40 @@ def trust(analysis: Analysis) -> tuple[str, str]:
         text += f"; {single} from 1 reading"
     if within == len(speeds):
         return text, "good"
-    return f"{text}.", "notice"
+    return " ".join(filter(None, (f"{text}.", _why_wide(analysis.precision)))), "notice"
+
+
+def _why_wide(found: Precision | None) -> str:
+    """Return why the widest interval is wide, by what was measured; "" if all are narrow."""
+    if found is None or found.width <= RELIABLE_WIDTH:
+        return ""
+    if found.taken_by is not None:
+        return f"{found.taken_by.value.capitalize()} took {numbers.percent(found.taken)} of its CPU time."
+    if found.machine is not None and found.machine >= found.between / 2:
+        return f"The machine's own speed varied by {numbers.percent(found.machine)} between its readings."
+    steady = f", each steady within {numbers.percent(found.within)}" if found.within is not None else ""
+    return f"Its processes differ by {numbers.percent(found.between)}{steady}."
+
+
+# Longer runs are not proposed: whatever varies that much is not noise.
+_LONGEST_TIME_MIN = 60
 
 
 def repeat(analysis: Analysis) -> str:
-    """Return the command that repeats a run with more trials; "" if its speeds are narrow, or mean nothing."""
+    """Return the command that measures long enough for narrow intervals; "" if they are, or mean nothing."""
     run = analysis.run
     if trust(analysis)[1] != "notice" or not run.manifest.command:
         return ""
-    most = max((len({trial.index for trial in run.trials if trial.windows}), 1))
     try:
         words = shlex.split(run.manifest.command)
     except ValueError:
         return ""
-    for option in ("--trials", "--out"):
+    for option in ("--trials", "--time", "--out"):
         while option in words:
             del words[(at := words.index(option)) : at + 2]
-    return shlex.join([*words, "--trials", str(max(MIN_TRIALS, 2 * most))])
+    taken_s = sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9
+    needed_s = max(1.5 * taken_s, analysis.precision.time_s if analysis.precision else 0.0)
+    return shlex.join([*words, "--time", f"{min(_LONGEST_TIME_MIN, math.ceil(needed_s / 60))}m"])
 
 
 def banners(run: Run) -> Iterator[str]:

@@ -15,11 +15,13 @@ from workloads.protocol import (
     CALLBACKS,
     COMPUTE_BITS,
     CUSTOM_LOOP,
+    EPOCH_CALLBACK_PREFIX,
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
+    RECURRENT_PREFIX,
     RUN_EAGERLY,
     TUNED,
     VARIABLE_PREFIX,
@@ -175,6 +177,38 @@ def test_a_precision_in_which_the_device_is_slow_is_the_cause(device, bits, gain
     assert finding.cause is cause and finding.share.median > 0.9
     if cause is Cause.PRECISION and gain:
         assert finding.remedy.variant == "fix:precision"
+
+
+@pytest.mark.parametrize(("callbacks_ms", "named"), [(40, ("Confusion", "Memory")), (4, ())])
+def test_callbacks_that_take_the_time_between_epochs_are_named_and_left_out_as_a_test(
+    callbacks_ms, named
+) -> None:
+    speeds = {name: taking(10) for name in (BASELINE, MODEL_ONLY, WITHOUT_FRAMEWORK)}
+    metrics = {BETWEEN_EPOCHS: 0.05, f"{EPOCH_CALLBACK_PREFIX}Memory": callbacks_ms * 0.25e-3,
+               f"{EPOCH_CALLBACK_PREFIX}Confusion": callbacks_ms * 0.75e-3}  # fmt: skip
+    finding = first(with_metrics(run({"cpu": speeds}, noise=0.001, min_accuracy=0), **metrics))
+    assert finding.cause is Cause.EPOCHS and finding.stages == named
+    if named:
+        assert finding.ablation.variant == WITHOUT_FRAMEWORK
+        assert finding.ablation.predicted.median == pytest.approx(3, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("layer", "larger_ms", "cause"),
+    [("lstm: recurrent_dropout=0.2", 11, Cause.RECURRENT), ("lstm: unroll=True", 38, Cause.COMPUTE),
+     ("", 11, Cause.COMPUTE)],
+)  # fmt: skip
+def test_a_recurrent_layer_without_cudnns_kernel_is_the_cause_where_its_time_does_not_grow(
+    layer, larger_ms, cause
+) -> None:
+    speeds = {name: replace(speed, load=BUSY_GPU) for name, speed in BUSY.items()}
+    larger = {"batch:4": replace(taking(larger_ms), batch=128, load=BUSY_GPU)}
+    played = run({"gpu0": {**speeds, **larger, "fix:cudnn-kernel": taking(2)}}, noise=0.001, min_accuracy=0)
+    finding = first(with_metrics(played, **({f"{RECURRENT_PREFIX}{layer}": 1.0} if layer else {})))
+    assert finding.cause is cause
+    if cause is Cause.RECURRENT:
+        assert finding.stages == (layer,) and finding.share.median > 0.9
+        assert finding.remedy.variant == "fix:cudnn-kernel"
 
 
 @pytest.mark.parametrize(

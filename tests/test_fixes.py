@@ -121,6 +121,12 @@ def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
         ("no-progress-bar", "model.fit(x, y, 64, 3, 0)", "model.fit(x, y, 64, 3, 0)"),
         ("no-progress-bar", "model.fit(x, y, 64, 3)", "model.fit(x, y, 64, 3, verbose=2)"),
         ("larger-batch", "model.fit(x, y, 64, 3)", "model.fit(x, y, 256, 3)"),
+        (
+            "cudnn-kernel",
+            "LSTM(8, recurrent_dropout=0.2, unroll=False)",
+            "LSTM(8, recurrent_dropout=0, unroll=False)",
+        ),
+        ("cudnn-kernel", "layers.GRU(8, activation='relu')", 'layers.GRU(8, activation="tanh")'),
         ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
     ],
 )

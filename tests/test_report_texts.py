@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from harness.model.analysis import (
     Finding,
     Part,
     PeakUse,
+    Precision,
     Remedy,
     StepTime,
 )
@@ -187,11 +189,38 @@ def test_gains_have_half_their_interval_unless_it_includes_no_gain() -> None:
     assert "0.90 to 1.60×" in unclear and "1.20" not in unclear
 
 
-def test_a_run_with_wide_intervals_has_the_command_that_repeats_it_with_more_trials() -> None:
+def test_a_run_with_wide_intervals_has_the_command_that_measures_long_enough() -> None:
     assert repeat(analysis("cpu")) == "", "its speeds are narrow"
-    command = repeat(analysis("bare"))
-    assert command.startswith("tfbench bench ") and command.endswith("--trials 3")
-    assert command.count("--trials") == 1
+    made = analysis("bare")
+    command = repeat(made)
+    assert command.startswith("tfbench bench ") and re.search(r" --time [1-9]m$", command)
+    wide = precision_of(time_s=899.0)
+    assert repeat(replace(made, precision=wide)).endswith("--time 15m")
+
+
+def precision_of(**changes: object) -> Precision:
+    known = {"width": 0.2, "between": 0.06, "within": 0.01, "machine": 0.01, "taken": 0.0, "taken_by": None}
+    return Precision(workload="a", device="cpu", variant=BASELINE, **{**known, "time_s": 0.0, **changes})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (precision_of(), "Its processes differ by 6.0 %, each steady within 1.0 %."),
+        (precision_of(within=None), "Its processes differ by 6.0 %."),
+        (precision_of(machine=0.05), "The machine's own speed varied by 5.0 % between its readings."),
+        (precision_of(taken_by=Cause.STEAL, taken=0.2), "took 20 % of its CPU time."),
+        (precision_of(width=0.04), ""),
+    ],
+)
+def test_a_wide_interval_has_its_measured_reason(found: Precision, expected: str) -> None:
+    made = analysis("cpu")
+    wide = [replace(each.throughput, low=each.throughput.median * 0.7) for each in made.summaries]
+    summaries = tuple(
+        replace(each, throughput=value) for each, value in zip(made.summaries, wide, strict=True)
+    )
+    said = plain(trust(replace(made, summaries=summaries, precision=found))[0])
+    assert said.endswith(expected or said)
 
 
 def test_a_service_is_limited_by_its_device_or_by_its_bound() -> None:

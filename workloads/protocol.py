@@ -57,10 +57,14 @@ PYTHON_IN_STEP, CALLBACKS, RARE_CALLBACKS, RETRACING = (
     "rare_callbacks_s",
     "retracing_s",
 )
+# Seconds per step in the methods of a callback that Keras calls around epochs and validations; its class follows.
+EPOCH_CALLBACK_PREFIX = "epoch_callback_s:"
 RUN_EAGERLY, BATCH_BYTES = "run_eagerly", "batch_bytes"
 # Bits in which most of the baseline's weights are used, and the elements of its largest trained variable, whose path
 # follows the prefix.
 COMPUTE_BITS, VARIABLE_PREFIX = "compute_bits", "variable:"
+# A recurrent layer that runs as a loop of kernels: its path and why follow the prefix.
+RECURRENT_PREFIX = "recurrent:"
 # Accuracy on held-out data, and how many samples the model had been trained on then: in a trial of windows as many as
 # the baseline, which is slower.
 ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
@@ -281,14 +285,18 @@ class Edit:
     site: tuple[int, ...] = ()
 
 
+# Remedies that answer these change how a model learns, so they are measured alone and are no part of tuned.
+CHANGE_TRAINING = ("recurrent", "batch")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fix:
     """A remedy for a script.
 
     Attributes:
         edits: of the baseline's script.
-        answers: what it removes: "input", "cache" and "loader" (input), "framework", "eager", "launch", "device"
-            or "batch".
+        answers: what it removes: "input", "cache" and "loader" (input), "framework", "eager", "launch", "device",
+            "recurrent" or "batch".
     """
 
     edits: tuple[Edit, ...]

@@ -12,6 +12,7 @@ from harness.analysis.findings import findings
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
 from harness.analysis.neighbours import outliers
+from harness.analysis.precision import precision
 from harness.analysis.published import published_comparisons
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.stats import Spreads, comparisons
@@ -60,6 +61,7 @@ def analyse(run: Run) -> Analysis:
         capabilities=measured_machine,
         peak_use=used,
         endurance=endurance(run),
+        precision=precision(run, run_cases),
     )
     return priced(replace(analysis, outliers=outliers(analysis)), run)
 

@@ -14,7 +14,14 @@ from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload
-from workloads.protocol import BASELINE, INPUT_ONLY, STAGE_PREFIX, VARIABLE_PREFIX
+from workloads.protocol import (
+    BASELINE,
+    EPOCH_CALLBACK_PREFIX,
+    INPUT_ONLY,
+    RECURRENT_PREFIX,
+    STAGE_PREFIX,
+    VARIABLE_PREFIX,
+)
 
 _NONE: Mapping[str, float | None] = {}
 
@@ -118,6 +125,19 @@ class Case:
         """Return the path and the number of elements of the baseline's largest trained variable; "" if unknown."""
         found = self._metrics(BASELINE, VARIABLE_PREFIX).items()
         return next(((name.removeprefix(VARIABLE_PREFIX), values[0]) for name, values in found), ("", 0.0))
+
+    @property
+    def epoch_callbacks_s(self) -> Mapping[str, float]:
+        """The callbacks that take time around the baseline's epochs: class -> seconds per step, longest first."""
+        found = self._metrics(BASELINE, EPOCH_CALLBACK_PREFIX).items()
+        times = {name.removeprefix(EPOCH_CALLBACK_PREFIX): median(values) for name, values in found}
+        return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+    @property
+    def loops_of_kernels(self) -> tuple[str, ...]:
+        """Recurrent layers of the baseline that cannot use cuDNN's kernel, as "path: why"."""
+        found = self._metrics(BASELINE, RECURRENT_PREFIX)
+        return tuple(name.removeprefix(RECURRENT_PREFIX) for name in found)
 
     def between_epochs_s(self, variant: str) -> float:
         """Return the seconds per step of a variant that ends of epochs take."""

@@ -41,6 +41,7 @@ from workloads.protocol import (
     RETRACING,
     RUN_EAGERLY,
     TUNED,
+    WITHOUT_FRAMEWORK,
     WORTH,
 )
 
@@ -62,6 +63,9 @@ DRAM_LIMIT = 0.6
 # at least (bytes/s): gradient, weight and two moments, read and written, of four bytes each.
 MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 
+# Small kernels, one after the other, take this share of the model's step at least whatever the batch.
+MIN_LOOP_SHARE = 0.5
+
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
@@ -74,6 +78,7 @@ ANSWERS: Mapping[Cause, frozenset[str]] = {
     Cause.DISK: _INPUT,
     Cause.COPY: _INPUT,
     Cause.LAUNCH: frozenset({"launch", "device", "batch"}),
+    Cause.RECURRENT: frozenset({"recurrent"}),
     Cause.RUN_EAGERLY: frozenset({"eager"}),
     Cause.KERAS_LOOP: frozenset({"launch", "framework"}),
     Cause.CALLBACKS: frozenset({"framework"}),
@@ -133,10 +138,11 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     # Operations on the CPU take what is in the GPU's memory back, which a batch in host memory does not need.
     if _on_cpu(case, time) is None:
         yield from impossible(case, time)
+    recurrent = _recurrent(case, time)
     for parts, cause in (
         (INPUT_PARTS, _input(case, time)),
         ((Part.COPY,), Cause.COPY),
-        ((Part.LAUNCH,), Cause.LAUNCH),
+        *(() if recurrent else (((Part.LAUNCH,), Cause.LAUNCH),)),
         ((Part.FRAMEWORK,), _framework(case, time)),
         ((Part.EPOCHS,), Cause.EPOCHS),
         ((Part.EXCHANGE,), Cause.EXCHANGE),
@@ -147,17 +153,25 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
         # What changes during the measurement has a wide interval, but a large share is never by chance.
         if share.median >= smallest and (share.low > 0.0 or share.median >= CERTAIN_SHARE):
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
-            if cause is Cause.EPOCHS and case.predicts:
-                facts = {"predicts": 1.0}
+            if cause is Cause.EPOCHS:
+                stages, facts = _epoch_callbacks(case, time), {"predicts": 1.0} if case.predicts else {}
             finding = case.finding(cause, share, *parts, facts=facts)
             # What several steps per call save on a GPU depends on how they fetch their batches.
             known = not (cause is Cause.LAUNCH and case.on_gpu)
             yield replace(finding, gain=speedup_without(share.median) if known else None, stages=stages)
     yield from clock_findings(case)
-    yield _device(case, time, use)
+    yield recurrent or _device(case, time, use)
     unexplained = _share(time, Part.UNEXPLAINED)
     if time.unexplained:
         yield case.finding(Cause.UNEXPLAINED, unexplained, Part.UNEXPLAINED)
+
+
+def _epoch_callbacks(case: Case, time: StepTime) -> tuple[str, ...]:
+    """Return the classes of the callbacks that take most of the time between epochs; () if other things do."""
+    times, between_s = case.epoch_callbacks_s, time.parts[Part.EPOCHS].median
+    if sum(times.values()) < MIN_DETAIL_SHARE * between_s:
+        return ()
+    return tuple(name for name, taken_s in times.items() if taken_s >= MIN_SHARE * between_s)
 
 
 def _share(time: StepTime, *parts: Part) -> Estimate:
@@ -254,6 +268,18 @@ def _unsuitable_bits(case: Case) -> float | None:
     return bits if case.on_gpu else None
 
 
+def _recurrent(case: Case, time: StepTime) -> Finding | None:
+    """Return the finding for recurrent layers that a GPU runs as loops of small kernels; None if others are the limit.
+
+    Such kernels take as long for a larger batch.
+    """
+    layers, fixed = case.loops_of_kernels, batch_independent_share(case)
+    if not layers or (fixed is not None and fixed < MIN_LOOP_SHARE):
+        return None
+    parts = Part.COMPUTE, Part.LAUNCH
+    return replace(case.finding(Cause.RECURRENT, _share(time, *parts), *parts), stages=layers)
+
+
 def _on_cpu(case: Case, time: StepTime) -> Finding | None:
     """Return the finding for compute that a GPU waits for: layers or operations placed on the CPU."""
     busy = case.gpu_share(MODEL_ONLY, *GPU_UTILISATION)
@@ -289,6 +315,8 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
     """
     if time is None or not finding.parts or finding.cause in (Cause.PYTHON_IN_STEP, Cause.RETRACING):
         return None
+    if finding.cause is Cause.EPOCHS and finding.stages:
+        return _without_callbacks(case, time)
     for variant, parts in ABLATIONS.items():
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
@@ -302,6 +330,16 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
             )  # fmt: skip
             return Ablation(variant=variant, predicted=predicted, gain=gain)
     return None
+
+
+def _without_callbacks(case: Case, time: StepTime) -> Ablation | None:
+    """Return what is gained without callbacks, whose methods around batches and around epochs go together."""
+    gain = case.ratio(RatioKind.OVER_BASELINE, WITHOUT_FRAMEWORK)
+    if gain is None:
+        return None
+    taken_s = sum(case.epoch_callbacks_s.values()) + (case.metric(BASELINE, CALLBACKS) or 0.0)
+    predicted = Estimate.exact(speedup_without(taken_s / time.total.median), "ratio")
+    return Ablation(variant=WITHOUT_FRAMEWORK, predicted=predicted, gain=gain)
 
 
 def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:

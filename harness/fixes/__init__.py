@@ -16,6 +16,7 @@ from harness.fixes import (
     batch_before_map,
     cache,
     callbacks,
+    cudnn_kernel,
     eager,
     loader_as_dataset,
     loader_threads,
@@ -41,7 +42,7 @@ class _Remedy(Protocol):
 # In the order in which they are tried.
 _MODULES: Sequence[ModuleType] = (
     eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, loader_as_dataset, callbacks, progress_bar,
-    steps_per_execution, many_steps, xla, precision, batch,
+    cudnn_kernel, steps_per_execution, many_steps, xla, precision, batch,
 )  # fmt: skip
 REMEDIES: Mapping[str, _Remedy] = {
     remedy.NAME: remedy for remedy in (cast(_Remedy, module) for module in _MODULES)

@@ -261,6 +261,7 @@ class Cause(StrEnum):
     DISK = "disk"  # the pipeline waits for storage
     COPY = "copy"
     LAUNCH = "launch"
+    RECURRENT = "recurrent layer without cuDNN's kernel"
     EXCHANGE = "all-reduce"
     RUN_EAGERLY = "run_eagerly"
     CALLBACKS = "callbacks"
@@ -641,6 +642,29 @@ class Caveat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Precision(Keyed):
+    """The widest interval of a run's speeds, and why it is wide.
+
+    Attributes:
+        width: half width / median.
+        between, within: relative standard deviation between its units (processes, or rounds of them), and of the
+            windows of one process; `within` is None if each has one window.
+        machine: relative standard deviation of the probe around its trials, which runs the same code each time; None
+            without.
+        taken, taken_by: share of its time that others took, and who; None if they took little.
+        time_s: how long measuring takes until all speeds are within RELIABLE_WIDTH.
+    """
+
+    width: float
+    between: float
+    within: float | None
+    machine: float | None
+    taken: float
+    taken_by: Cause | None
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
     """One combination of parameter values in a sweep.
 
@@ -720,6 +744,7 @@ class Analysis:
     outliers: tuple[Outlier, ...] = ()
     standings: tuple[Standing, ...] = ()
     acceptance: tuple[LimitResult, ...] = ()
+    precision: Precision | None = None
 
     @property
     def problems(self) -> tuple[HealthItem, ...]:

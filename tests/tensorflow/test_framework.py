@@ -142,3 +142,19 @@ print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))
 def test_host_fed_passes_a_new_tensor_in_each_step(execute):
     """TensorFlow caches a tensor's copy on the device, so reusing the tensor would skip the copy."""
     assert execute(HOST_FED_STEPS) == {"handles": 3, "batch": False}
+
+
+LAYERS = """
+import json, keras
+from workloads.driver.keras_model import loops_of_kernels
+made = [keras.layers.LSTM(4), keras.layers.GRU(4, recurrent_dropout=0.2, unroll=True),
+        keras.layers.Bidirectional(keras.layers.LSTM(4, activation="relu")), keras.layers.GRU(4, reset_after=False)]
+print(json.dumps([[why for _, why in loops_of_kernels(keras.Sequential([keras.Input((3, 2)), layer]))]
+                  for layer in made]))
+"""
+
+
+def test_recurrent_layers_without_cudnns_kernel_are_named(execute):
+    lstm, gru, both, old = execute(LAYERS)
+    assert lstm == [] and gru == ["recurrent_dropout=0.2, unroll=True"] and old == ["reset_after=False"]
+    assert both == ["activation=relu"] * 2

@@ -6,7 +6,7 @@ The step is the model's own `train_step`, with the same loss, metrics and optimi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import tensorflow as tf
@@ -104,3 +104,32 @@ def repeated(batch: Any) -> tf.data.Dataset:
     """Return a pipeline that repeats a batch in host memory forever."""
     with tf.device("CPU:0"):
         return tf.data.Dataset.from_tensors(batch).repeat()
+
+
+def loops_of_kernels(model: Any) -> Iterator[tuple[str, str]]:
+    """Yield (path, why) of each LSTM and GRU that cannot use cuDNN's kernel, by the rules of Keras (3.15).
+
+    Without it, a GPU runs small kernels for each time step, one after the other.
+    """
+    for layer in model._flatten_layers():
+        if isinstance(layer, (tf.keras.layers.LSTM, tf.keras.layers.GRU)):
+            why = [f"{name}={value}" for name, value in _without_kernel(layer)]
+            if why:
+                yield layer.path, ", ".join(why)
+
+
+def _without_kernel(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments of a recurrent layer that cuDNN's kernel does not have."""
+    for name, needed in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+        used = getattr(getattr(layer, name), "__name__", "a function")
+        if used != needed:
+            yield name, used
+    if layer.recurrent_dropout:
+        yield "recurrent_dropout", f"{layer.recurrent_dropout:g}"
+    expected = {"unroll": False, "use_bias": True, "reset_after": True}
+    for name, usual in expected.items():
+        value = getattr(layer, name, usual)
+        if bool(value) is not usual:
+            yield name, value
+    if layer.use_cudnn is False:
+        yield "use_cudnn", False

@@ -6,7 +6,7 @@ import cProfile
 import pstats
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -18,6 +18,8 @@ import tensorflow as tf
 
 # Keras calls these around every batch.
 _HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+# And these around every epoch and its validation.
+_EPOCH_HOOKS = ("on_epoch_begin", "on_epoch_end", "on_test_begin", "on_test_end")
 # Functions below this share of the time are not listed.
 LISTED = 0.05
 
@@ -91,10 +93,15 @@ class Stopwatch:
                 setattr(callback, name, self.timed(hook))
         return own
 
+    def epochs_of(self, callback: Any) -> None:
+        """Time the methods of a callback around epochs and validations."""
+        for name, hook in _own_hooks(callback, _EPOCH_HOOKS):
+            setattr(callback, name, self.timed(hook))
 
-def _own_hooks(callback: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the per-batch methods that a callback has of its own."""
-    for name in _HOOKS:
+
+def _own_hooks(callback: Any, names: Sequence[str] = _HOOKS) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the methods of these names that a callback has of its own."""
+    for name in names:
         hook = getattr(callback, name)
         # LambdaCallback sets functions of the instance, not of its class.
         if getattr(hook, "__func__", hook) is not getattr(tf.keras.callbacks.Callback, name):

@@ -11,10 +11,12 @@ from workloads.protocol import (
     BATCH_BYTES,
     BATCH_PREFIX,
     CALLS_PREFIX,
+    CHANGE_TRAINING,
     CUSTOM_LOOP,
     FIX_PREFIX,
     HOST_FED,
     MODEL_ONLY,
+    RECURRENT_PREFIX,
     STEPS_PER_CALL,
     TUNED,
     WORTH,
@@ -56,7 +58,7 @@ def _answered_shares(spec: Spec, results: Results) -> dict[str, float]:
     base, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
     if spec.steps or not base or not model:
         shares = dict.fromkeys(
-            ("input", "cache", "loader", "eager", "framework", "launch", "device", "batch"), 1.0
+            ("input", "cache", "loader", "eager", "framework", "launch", "device", "recurrent", "batch"), 1.0
         )
     else:
         loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
@@ -76,6 +78,7 @@ def _answered_shares(spec: Spec, results: Results) -> dict[str, float]:
             "framework": around,
             "launch": compiled * max(around, (model - calls) / base),
             "device": compiled * model / base,
+            "recurrent": model / base * results.has(BASELINE, RECURRENT_PREFIX),
             "batch": (model - larger) / base,
         }
     if STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
@@ -111,8 +114,11 @@ def free_memory() -> int:
 
 def candidates(fixes: Mapping[str, Fix], results: Results) -> list[str]:
     """Return the remedies that gained when measured alone, largest gain first."""
-    # A larger batch changes how fast the model learns, so it is shown alone and not part of tuned.
-    gained = [name for name, fix in fixes.items() if fix.answers != "batch" and results.gain(name) >= WORTH]
+    gained = [
+        name
+        for name, fix in fixes.items()
+        if fix.answers not in CHANGE_TRAINING and results.gain(name) >= WORTH
+    ]
     return sorted(gained, key=results.gain, reverse=True)
 
 

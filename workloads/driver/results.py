@@ -12,6 +12,7 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     CUSTOM_LOOP,
+    EPOCH_CALLBACK_PREFIX,
     FIRST_STEP,
     RUN_EAGERLY,
     STAGE_PREFIX,
@@ -79,6 +80,10 @@ class Results:
         values = self._metrics.get(name, {}).get(variant)
         return values[-1] if values else None
 
+    def has(self, variant: str, prefix: str) -> bool:
+        """Return whether a variant has a metric whose name begins so."""
+        return any(name.startswith(prefix) and variant in values for name, values in self._metrics.items())
+
     def timings(self, variant: str) -> list[Timing]:
         """Return the times of each reading of a variant that has windows."""
         between_s = between_epochs_s(self._metrics.get(BETWEEN_EPOCHS, {}), variant)
@@ -131,8 +136,8 @@ class Results:
 
     @property
     def callbacks(self) -> bool:
-        """Whether the script has per-batch callbacks."""
-        return self.metric(BASELINE, CALLBACKS) is not None
+        """Whether the script has callbacks that take time."""
+        return self.metric(BASELINE, CALLBACKS) is not None or self.has(BASELINE, EPOCH_CALLBACK_PREFIX)
 
 
 class ResultsFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +19,7 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, brief, brief_validation, rows
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
+from workloads.driver.keras_model import loops_of_kernels
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
@@ -29,9 +30,11 @@ from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
+    EPOCH_CALLBACK_PREFIX,
     FIX_PREFIX,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
+    RECURRENT_PREFIX,
     RUN_EAGERLY,
     SAMPLES_TRAINED,
     STEPS_PER_CALL,
@@ -221,6 +224,9 @@ def as_written(job: Job, call: Call) -> Any:
     meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
     own = _callbacks(call)
+    around_epochs: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
+    for callback in own:
+        around_epochs[type(callback).__name__].epochs_of(callback)
     stride = int(call.model.steps_per_execution)
     epoch = _counted(call, stride, whole=meter.full)
     if not epoch.exact:
@@ -232,6 +238,11 @@ def as_written(job: Job, call: Call) -> Any:
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
+        for name, stopwatch in around_epochs.items():
+            if stopwatch.total_ns and boundaries.between_epochs_s is not None:
+                job.metric(
+                    f"{EPOCH_CALLBACK_PREFIX}{name}", stopwatch.total_ns / 1e9 / max(1, job.meter.steps)
+                )
     if job.variant == BASELINE or job.variant.startswith(FIX_PREFIX):
         _report_variables(job, call.model)
     if job.meter.full:
@@ -408,6 +419,9 @@ def _report_variables(job: Job, model: Any) -> None:
     job.metric(COMPUTE_BITS, max(weights, key=lambda bits: weights[bits]))
     largest = max(model.trainable_variables, key=lambda each: math.prod(each.shape))
     job.metric(f"{VARIABLE_PREFIX}{largest.path}", math.prod(largest.shape))
+    if job.gpu:
+        for path, why in loops_of_kernels(model):
+            job.metric(f"{RECURRENT_PREFIX}{path}: {why}", 1.0)
 
 
 def ablation(job: Job) -> None:

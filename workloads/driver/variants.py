@@ -83,7 +83,7 @@ def _uninformative(job: Job, variant: str) -> str:
     if times > 1 and model > longest_s:
         return "a call would take too long"
     if variant == WITHOUT_FRAMEWORK and not (results.eager or results.callbacks):
-        return "Keras fit compiles the step and there are no per-batch callbacks"
+        return "Keras fit compiles the step and there are no callbacks"
     if not base or not model or job.spec.steps:
         return ""
     if variant == WITHOUT_LAUNCH and results.eager:
