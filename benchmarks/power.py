@@ -27,7 +27,7 @@ from scipy.stats import binomtest
 from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
-from harness.analysis.stats import LEVEL, Gap, gap, sample
+from harness.analysis.stats import LEVEL, LogDifference, gap, sample
 from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
 from harness.intervals import half_width, t_quantile
@@ -105,7 +105,7 @@ def noise_limit(trials: int, slowdown: float, tests: int) -> float:
     return low
 
 
-def detectable(difference: Gap, level: float = LEVEL) -> float:
+def detectable(difference: LogDifference, level: float = LEVEL) -> float:
     """Return the smallest slowdown, as a share, that a comparison shows 95 times in 100 (Bloom 1995,
     "Minimum detectable effects").
     """

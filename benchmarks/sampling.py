@@ -111,8 +111,8 @@ def training(options: Options) -> Iterator[Training]:
     Raises:
         RuntimeError: the workload ended early.
     """
-    resolved = resolve(options)
-    prepared = prepare(resolved, paths_here(), Silent())
+    plan = resolve(options)
+    prepared = prepare(plan, paths_here(), Silent())
     container: Container | None = None
     try:
         job = prepared.jobs[0]
@@ -129,7 +129,7 @@ def training(options: Options) -> Iterator[Training]:
             if container.poll() is not None:
                 raise RuntimeError(f"the workload ended early: {container.log()}")
             time.sleep(0.5)
-        gpu = resolved.gpus[job.planned.gpus[0]] if job.planned.gpus else None
+        gpu = plan.gpus[job.planned.gpus[0]] if job.planned.gpus else None
         yield Training(container=container, folder=folder, gpu=gpu)
     finally:
         if container is not None:

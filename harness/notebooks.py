@@ -105,7 +105,9 @@ def plain_script(text: str) -> str:
         lines = list[str]()
         for part in filter(None, parts):
             head, _, body = part.partition("\n") if part.startswith("#") else ("", "", part)
-            lines += [*([head] if head else []), *plain_cell(body.removesuffix("\n"))]
+            if head:
+                lines.append(head)
+            lines += plain_cell(body.removesuffix("\n"))
         text = "\n".join(lines) + "\n"
     return _without_calls(text) if "get_ipython()" in text else text
 

@@ -164,233 +164,126 @@ def seconds(flag: str, text: str) -> float:
 class Options:
     """Options given by the user; see `tfbench bench --help`."""
 
-    workloads: Annotated[
-        tuple[str, ...],
-        Option(
-            "",
-            "Built-in workloads, `all`, or paths of scripts and notebooks. Default: those marked * in "
-            "`tfbench list`.",
-            parse=_workloads,
-        ),
-    ] = ()
-    arguments: Annotated[
-        tuple[str, ...], _what("--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim)
-    ] = ()
+    # fmt: off
+    workloads: Annotated[tuple[str, ...], Option(
+        "",
+        "Built-in workloads, `all`, or paths of scripts and notebooks. Default: those marked * in `tfbench list`.",
+        parse=_workloads
+    )] = ()
+    arguments: Annotated[tuple[str, ...], _what(
+        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim
+    )] = ()
     # Runs do not record the values of most; see harness.secrets.
-    environment: Annotated[
-        Mapping[str, str],
-        _what(
-            "--env",
-            "NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
-            parse=_environment,
-        ),
-    ] = field(default_factory=dict)
-    public_environment: Annotated[
-        Mapping[str, str],
-        _what("--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment),
-    ] = field(default_factory=dict)
-    mounts: Annotated[
-        tuple[Path, ...],
-        _what(
-            "--mount",
-            "File or folder that the scripts read, at the same path; repeatable.",
-            parse=_paths,
-            on_rerun="ask",
-        ),
-    ] = ()
-    call: Annotated[
-        int, _what("--call", "Which call of fit to measure, if a script has several.", least=1, most=1000)
-    ] = 1
+    environment: Annotated[Mapping[str, str], _what(
+        "--env", "NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
+        parse=_environment
+    )] = field(default_factory=dict)
+    public_environment: Annotated[Mapping[str, str], _what(
+        "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment
+    )] = field(default_factory=dict)
+    mounts: Annotated[tuple[Path, ...], _what(
+        "--mount", "File or folder that the scripts read, at the same path; repeatable.", parse=_paths,
+        on_rerun="ask"
+    )] = ()
+    call: Annotated[int, _what(
+        "--call", "Which call of fit to measure, if a script has several.", least=1, most=1000
+    )] = 1
     profile: Annotated[str, _what("--profile -p", "smoke, quick or full.")] = PROFILE
-    variants: Annotated[
-        str,
-        _what(
-            "--variants", "Comma-separated, e.g. baseline,tuned; see docs/workloads.md.", compared="settings"
-        ),
-    ] = ""
-    analysis: Annotated[
-        bool,
-        _what(
-            "--analysis/--no-analysis",
-            "Measure what limits each workload, not only its speed.",
-            compared="settings",
-        ),
-    ] = True
-    machine: Annotated[
-        bool,
-        _what(
-            "--machine/--no-machine",
-            "Measure what the machine itself can do: half a minute per GPU, ten seconds for the CPU.",
-            useless_beside={
-                "--no-analysis": "the machine is measured with the analysis",
-                "--variants": "the machine is measured only with the usual variants",
-                "--param .*=[^ =]+,.*": "a sweep measures only its grid points",
-            },
-        ),
-    ] = True
-    soak_s: Annotated[
-        float,
-        _what(
-            "--soak",
-            "Saturate each device this long, e.g. 10m, to see what it sustains.",
-            parse=seconds,
-            # In a shorter time, a device does not even warm up.
-            least=20,
-            most=86_400,
-        ),
-    ] = 0.0
+    variants: Annotated[str, _what(
+        "--variants", "Comma-separated, e.g. baseline,tuned; see docs/workloads.md.", compared="settings"
+    )] = ""
+    analysis: Annotated[bool, _what(
+        "--analysis/--no-analysis", "Measure what limits each workload, not only its speed.",
+        compared="settings"
+    )] = True
+    machine: Annotated[bool, _what(
+        "--machine/--no-machine",
+        "Measure what the machine itself can do: half a minute per GPU, ten seconds for the CPU.",
+        useless_beside={
+            "--no-analysis": "the machine is measured with the analysis",
+            "--variants": "the machine is measured only with the usual variants",
+            "--param .*=[^ =]+,.*": "a sweep measures only its grid points",
+        },
+    )] = True
+    # In a shorter time, a device does not even warm up.
+    soak_s: Annotated[float, _what(
+        "--soak", "Saturate each device this long, e.g. 10m, to see what it sustains.", parse=seconds,
+        least=20, most=86_400
+    )] = 0.0
     # Comma-separated values form an axis of a sweep.
-    params: Annotated[
-        Mapping[str, str],
-        _what(
-            "--param",
-            "NAME=VALUE of a constant of the script, or NAME=32,64,128 for a sweep; repeatable.",
-            parse=_pairs,
-        ),
-    ] = field(default_factory=dict)
+    params: Annotated[Mapping[str, str], _what(
+        "--param", "NAME=VALUE of a constant of the script, or NAME=32,64,128 for a sweep; repeatable.",
+        parse=_pairs
+    )] = field(default_factory=dict)
     data: Annotated[str, _what("--data", "auto, real (fail if unavailable) or procedural.")] = "auto"
-    device: Annotated[
-        str,
-        _where(
-            "--device -d",
-            "auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated.",
-            on_rerun="replace",
-        ),
-    ] = "auto"
-    gpus: Annotated[
-        str,
-        _where(
-            "--gpus",
-            "GPUs to use: indices, UUIDs or MIG UUIDs, comma-separated, or all.",
-            useless_beside={"--device cpu": "no GPU is used"},
-            compared="limits",
-            on_rerun="ask",
-        ),
-    ] = GPUS
-    engine: Annotated[
-        str, _where("--engine -e", "auto, docker (Podman too) or local (no isolation).", on_rerun="replace")
-    ] = "auto"
-    images: Annotated[
-        Mapping[str, str],
-        _where(
-            "--image",
-            "cpu=REF or cuda=REF: your own image with TensorFlow 2.16 or newer.",
-            parse=_pairs,
-            on_rerun="ask",
-        ),
-    ] = field(default_factory=dict)
+    device: Annotated[str, _where(
+        "--device -d", "auto, cpu, gpu, gpu0, gpu0+gpu1, scaling (1, 2, 4 ... GPUs); comma-separated.",
+        on_rerun="replace"
+    )] = "auto"
+    gpus: Annotated[str, _where(
+        "--gpus", "GPUs to use: indices, UUIDs or MIG UUIDs, comma-separated, or all.",
+        useless_beside={"--device cpu": "no GPU is used"}, compared="limits", on_rerun="ask"
+    )] = GPUS
+    engine: Annotated[str, _where(
+        "--engine -e", "auto, docker (Podman too) or local (no isolation).", on_rerun="replace"
+    )] = "auto"
+    images: Annotated[Mapping[str, str], _where(
+        "--image", "cpu=REF or cuda=REF: your own image with TensorFlow 2.16 or newer.", parse=_pairs,
+        on_rerun="ask"
+    )] = field(default_factory=dict)
     # Runs record the versions of these libraries and of those that they need.
-    packages: Annotated[
-        tuple[str, ...],
-        _where(
-            "--with",
-            "Libraries to add to the image, e.g. pandas,scikit-learn, or auto: what the scripts import.",
-            parse=_words,
-            on_rerun="ask",
-        ),
-    ] = ()
-    network: Annotated[
-        bool,
-        _where(
-            "--network",
-            "Let the scripts download; what libraries fetch is kept for runs without.",
-            on_rerun="ask",
-        ),
-    ] = False
-    cpus: Annotated[
-        str, _where("--cpus", "Pin containers to these CPUs, e.g. 0-3,8.", compared="limits", on_rerun="ask")
-    ] = ""
-    cpu_quota: Annotated[
-        float | None,
-        _where(
-            "--cpu-quota",
-            "CPU time limit of each container, in CPUs.",
-            least=0.01,
-            compared="limits",
-            on_rerun="ask",
-        ),
-    ] = None
-    memory_gib: Annotated[
-        float | None,
-        _where(
-            "--memory",
-            "Memory limit in GiB. Default: 90 % of the host's.",
-            least=0.1,
-            most=1 << 20,
-            on_rerun="ask",
-            unit="GiB",
-        ),
-    ] = None
-    trials: Annotated[
-        int | None,
-        _how(
-            "--trials",
-            "Fixed number of trials (rounds of readings). Default: depends on the profile.",
-            least=1,
-            most=1000,
-        ),
-    ] = None
-    time_s: Annotated[
-        float | None,
-        _how(
-            "--time",
-            "How long to measure, e.g. 15m: each once, then where intervals are widest. Default: about 5m, 8m with "
-            "GPUs.",
-            parse=seconds,
-            least=10,
-            most=7 * 86_400,
-            useless_beside={"--trials": "their number is fixed"},
-            unit="s",
-        ),
-    ] = None
-    rate_hz: Annotated[
-        float,
-        _how(
-            "--rate",
-            "Telemetry samples per second; 0 turns telemetry off.",
-            least=0,
-            most=100,
-            compared="settings",
-        ),
-    ] = RATE_HZ
-    stall_s: Annotated[
-        float | None,
-        _how(
-            "--stall",
-            "Kill a trial after this many seconds without an event.",
-            least=1,
-            most=7 * 86_400,
-            compared="settings",
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        _how(
-            "--seed",
-            "Random seed for weights, shuffling and procedural data.",
-            least=0,
-            most=2**32 - 1,
-            compared="settings",
-        ),
-    ] = 1
-    price: Annotated[
-        str,
-        _how(
-            "--price",
-            "Price per hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 per kWh. See docs/cost.md.",
-            on_rerun="replace",
-        ),
-    ] = ""
-    cloud_metadata: Annotated[
-        bool,
-        _how(
-            "--cloud-metadata/--no-cloud-metadata",
-            "Ask the cloud for instance type, zone, lifecycle, image (at most 1 s) and notices of termination.",
-        ),
-    ] = True
-    out: Annotated[
-        Path, _how("--out -o", "Parent folder of run folders.", parse=_folder, on_rerun="replace")
-    ] = RUNS
+    packages: Annotated[tuple[str, ...], _where(
+        "--with", "Libraries to add to the image, e.g. pandas,scikit-learn, or auto: what the scripts import.",
+        parse=_words, on_rerun="ask"
+    )] = ()
+    network: Annotated[bool, _where(
+        "--network", "Let the scripts download; what libraries fetch is kept for runs without.",
+        on_rerun="ask"
+    )] = False
+    cpus: Annotated[str, _where(
+        "--cpus", "Pin containers to these CPUs, e.g. 0-3,8.", compared="limits", on_rerun="ask"
+    )] = ""
+    cpu_quota: Annotated[float | None, _where(
+        "--cpu-quota", "CPU time limit of each container, in CPUs.", least=0.01, compared="limits",
+        on_rerun="ask"
+    )] = None
+    memory_gib: Annotated[float | None, _where(
+        "--memory", "Memory limit in GiB. Default: 90 % of the host's.", least=0.1, most=1 << 20,
+        on_rerun="ask", unit="GiB"
+    )] = None
+    trials: Annotated[int | None, _how(
+        "--trials", "Fixed number of trials (rounds of readings). Default: depends on the profile.", least=1,
+        most=1000
+    )] = None
+    time_s: Annotated[float | None, _how(
+        "--time",
+        "How long to measure, e.g. 15m: each once, then where intervals are widest. Default: about 5m, 8m with GPUs.",
+        parse=seconds, least=10, most=7 * 86_400, useless_beside={"--trials": "their number is fixed"}, unit="s"
+    )] = None
+    rate_hz: Annotated[float, _how(
+        "--rate", "Telemetry samples per second; 0 turns telemetry off.", least=0, most=100,
+        compared="settings"
+    )] = RATE_HZ
+    stall_s: Annotated[float | None, _how(
+        "--stall", "Kill a trial after this many seconds without an event.", least=1, most=7 * 86_400,
+        compared="settings"
+    )] = None
+    seed: Annotated[int, _how(
+        "--seed", "Random seed for weights, shuffling and procedural data.", least=0, most=2**32 - 1,
+        compared="settings"
+    )] = 1
+    price: Annotated[str, _how(
+        "--price", "Price per hour: 0.526, or cpu=0.20,gpu=0.526; electricity=0.30 per kWh. See docs/cost.md.",
+        on_rerun="replace"
+    )] = ""
+    cloud_metadata: Annotated[bool, _how(
+        "--cloud-metadata/--no-cloud-metadata",
+        "Ask the cloud for instance type, zone, lifecycle, image (at most 1 s) and notices of termination."
+    )] = True
+    out: Annotated[Path, _how(
+        "--out -o", "Parent folder of run folders.", parse=_folder, on_rerun="replace"
+    )] = RUNS
+    # fmt: on
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -184,7 +184,11 @@ def dot_plot(
 
     def layers(number: int, base: alt.Chart) -> list[alt.Chart]:
         dots = base.mark_point(filled=True, size=56, opacity=0.85).encode(x=x, color=COLOUR, tooltip=tooltip)
-        under = [*([_unity(x, around)] if around else []), *([whiskers(base)] if intervals else [])]
+        under = []
+        if around:
+            under.append(_unity(x, around))
+        if intervals:
+            under.append(whiskers(base))
         return [*under, dots]
 
     return row_figure(id_, title, panels, layers, table=table, legend=legend)

@@ -50,7 +50,7 @@ RESULTS_VERSION = 4
 # Large arrays of a trial, which stay in the run folder.
 LEFT_OUT = ("telemetry", "steps", "requests")
 # Name, labels and value of a gauge.
-Sample = tuple[str, Mapping[str, str], float]
+MetricSample = tuple[str, Mapping[str, str], float]
 
 
 def render_github(analysis: Analysis) -> str:
@@ -106,7 +106,7 @@ def render_openmetrics(analysis: Analysis) -> str:
     return openmetrics_text((("run", {**run, **about}, 1), *speeds))
 
 
-def openmetrics_text(samples: Iterable[Sample]) -> str:
+def openmetrics_text(samples: Iterable[MetricSample]) -> str:
     """Return gauges as OpenMetrics text; "tfbench_" is put before their names."""
     families: dict[str, list[str]] = {}
     for name, labels, value in samples:

@@ -11,7 +11,7 @@ from harness.analysis.health_checks import UNKNOWN, XIDS
 from harness.model.analysis import Analysis, Capability, Cause, Endurance, Outlier, Pair, PeakUse, Standing
 from harness.model.device import is_gpu, positions
 from harness.model.metrics import METRICS
-from harness.model.platform import HOST, NVLINK, Check, HealthItem, Level, link_to
+from harness.model.platform import HOST, NVLINK, HealthCheck, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
 from reports.text import device_name, devices_of, variant_name
@@ -51,7 +51,7 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
     if analysis.capabilities and not _capability_standings(analysis):
         yield "no others of its kind known"
     # One link for all: another one would be a finding.
-    links = (item for item in analysis.health if item.check is Check.PCIE and item.level is Level.OK)
+    links = (item for item in analysis.health if item.check is HealthCheck.PCIE and item.level is Level.OK)
     yield from dict.fromkeys(map(health, links))
     if slow := clock(analysis):
         yield slow
@@ -535,47 +535,51 @@ def _numa(facts: Facts, text: str) -> str:
 
 
 # What to do about a problem; an Xid's meaning has its own.
-_REMEDIES: Mapping[Check, str] = {
-    Check.LOST: "reset the GPU, or restart the machine",
-    Check.ECC: "reset the GPU, and replace it if they return",
-    Check.ANSWERS: "do not trust its results; run dcgmi diag -r 3, and return it if this repeats",
-    Check.NVLINK: "read the fabric manager's log",
-    Check.PCIE: "reseat the card or check the slot",
-    Check.REPLAYS: "reseat the card or check its riser",
-    Check.HEAT: "improve the cooling",
-    Check.SLOWDOWN: "check power supply and cooling",
-    Check.POWER_LIMIT: "raise it with nvidia-smi -pl",
-    Check.CLOCKS: "reset them with nvidia-smi -rac and -rgc",
-    Check.PROCESSES: "stop what they run, and repeat",
-    Check.STEAL: "use a dedicated host",
-    Check.GOVERNOR: "set it to performance",
-    Check.SWAP: "free memory, and repeat",
-    Check.MEMORY: "replace the memory module",
-    Check.DISK: "free some space, or use a local disk",
-    Check.HUGE_PAGES: "set them to madvise",
+_REMEDIES: Mapping[HealthCheck, str] = {
+    HealthCheck.LOST: "reset the GPU, or restart the machine",
+    HealthCheck.ECC: "reset the GPU, and replace it if they return",
+    HealthCheck.ANSWERS: "do not trust its results; run dcgmi diag -r 3, and return it if this repeats",
+    HealthCheck.NVLINK: "read the fabric manager's log",
+    HealthCheck.PCIE: "reseat the card or check the slot",
+    HealthCheck.REPLAYS: "reseat the card or check its riser",
+    HealthCheck.HEAT: "improve the cooling",
+    HealthCheck.SLOWDOWN: "check power supply and cooling",
+    HealthCheck.POWER_LIMIT: "raise it with nvidia-smi -pl",
+    HealthCheck.CLOCKS: "reset them with nvidia-smi -rac and -rgc",
+    HealthCheck.PROCESSES: "stop what they run, and repeat",
+    HealthCheck.STEAL: "use a dedicated host",
+    HealthCheck.GOVERNOR: "set it to performance",
+    HealthCheck.SWAP: "free memory, and repeat",
+    HealthCheck.MEMORY: "replace the memory module",
+    HealthCheck.DISK: "free some space, or use a local disk",
+    HealthCheck.HUGE_PAGES: "set them to madvise",
 }
-_OBSERVED: Mapping[Check, Callable[[Facts, str], str]] = {
-    Check.LOST: lambda facts, text: text or "yes",
-    Check.XID: _xid,
-    Check.ECC: _ecc,
-    Check.ANSWERS: _answers,
-    Check.REMAPPED: _remapped,
-    Check.NVLINK: _nvlink,
-    Check.PCIE: _pcie,
-    Check.REPLAYS: lambda facts, text: f"{facts['new']:.0f} during this run",
-    Check.HEAT: _heat,
-    Check.SLOWDOWN: _slowdown,
-    Check.POWER_LIMIT: _power_limit,
-    Check.CLOCKS: _clocks,
-    Check.PERSISTENCE: _flag("on"),
-    Check.MIG: _flag("on: a part of the GPU was measured"),
-    Check.CONFIDENTIAL: _flag("on: copies to the GPU are encrypted"),
-    Check.PROCESSES: _processes,
-    Check.NUMA: _numa,
-    Check.STEAL: lambda facts, text: f"{numbers.percent(facts['share'])} of the CPU time went to other VMs",
-    Check.GOVERNOR: lambda facts, text: text,
-    Check.SWAP: lambda facts, text: f"{numbers.size(facts['bytes'])} moved" if facts["bytes"] else "none",
-    Check.HUGE_PAGES: lambda facts, text: text,
-    Check.MEMORY: lambda facts, text: f"{facts['new']:.0f} uncorrectable during this run",
-    Check.DISK: lambda facts, text: f"{text or 'unknown type'}, {numbers.percent(facts['free'])} free",
+_OBSERVED: Mapping[HealthCheck, Callable[[Facts, str], str]] = {
+    HealthCheck.LOST: lambda facts, text: text or "yes",
+    HealthCheck.XID: _xid,
+    HealthCheck.ECC: _ecc,
+    HealthCheck.ANSWERS: _answers,
+    HealthCheck.REMAPPED: _remapped,
+    HealthCheck.NVLINK: _nvlink,
+    HealthCheck.PCIE: _pcie,
+    HealthCheck.REPLAYS: lambda facts, text: f"{facts['new']:.0f} during this run",
+    HealthCheck.HEAT: _heat,
+    HealthCheck.SLOWDOWN: _slowdown,
+    HealthCheck.POWER_LIMIT: _power_limit,
+    HealthCheck.CLOCKS: _clocks,
+    HealthCheck.PERSISTENCE: _flag("on"),
+    HealthCheck.MIG: _flag("on: a part of the GPU was measured"),
+    HealthCheck.CONFIDENTIAL: _flag("on: copies to the GPU are encrypted"),
+    HealthCheck.PROCESSES: _processes,
+    HealthCheck.NUMA: _numa,
+    HealthCheck.STEAL: lambda facts, text: (
+        f"{numbers.percent(facts['share'])} of the CPU time went to other VMs"
+    ),
+    HealthCheck.GOVERNOR: lambda facts, text: text,
+    HealthCheck.SWAP: lambda facts, text: (
+        f"{numbers.size(facts['bytes'])} moved" if facts["bytes"] else "none"
+    ),
+    HealthCheck.HUGE_PAGES: lambda facts, text: text,
+    HealthCheck.MEMORY: lambda facts, text: f"{facts['new']:.0f} uncorrectable during this run",
+    HealthCheck.DISK: lambda facts, text: f"{text or 'unknown type'}, {numbers.percent(facts['free'])} free",
 }

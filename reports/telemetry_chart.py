@@ -286,10 +286,9 @@ def _reading(line: Line, start_s: float, end_s: float, named: bool) -> str:
 
 def _legend(drawn: Sequence[Line], phases: Records, power_limit_w: float | None) -> tuple[LegendKey, ...]:
     gpus = dict.fromkeys(line.device for line in drawn if positions(line.device))
-    keys = [
-        LegendKey(colour=_colour(gpu), shape="line", name=device_name(gpu))
-        for gpu in (gpus if len(gpus) > 1 else ())
-    ]
+    keys = []
+    if len(gpus) > 1:
+        keys = [LegendKey(colour=_colour(gpu), shape="line", name=device_name(gpu)) for gpu in gpus]
     kinds = dict.fromkeys(phase["kind"] for phase in phases)
     keys += [LegendKey(colour=phase_colour(kind), shape="bar", name=kind) for kind in kinds]
     if power_limit_w is not None and any(line.panel.unit == "W" for line in drawn):

@@ -15,7 +15,6 @@ from harness.engines import ContainerSpec
 from harness.model.platform import EngineInfo, Gpu, ImageInfo
 from harness.model.run import (
     DataInfo,
-    Gap,
     Manifest,
     Metric,
     Options,
@@ -24,6 +23,7 @@ from harness.model.run import (
     Run,
     Status,
     StepTimes,
+    TelemetryGap,
     Trial,
     VariantInfo,
     Window,
@@ -365,7 +365,7 @@ def bare_run() -> Run:
         replace(
             each, facts={}, phases=(), steps=(), metrics=(), telemetry=(), sampling={}, variants=(),
             windows=tuple(replace(window, wait_ns=-1) for window in each.windows),
-            gaps=(Gap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
+            gaps=(TelemetryGap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
                       end_ns=each.ended_ns, reason="NVML is not installed"),),
         )
         for each in whole.trials
@@ -405,7 +405,7 @@ def hostile_run() -> Run:
                 replace(variant, changes=(Change(what=HOSTILE, before=HOSTILE, after=HOSTILE),))
                 for variant in each.variants
             ),
-            gaps=(Gap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
+            gaps=(TelemetryGap(source="nvml", device="gpu0", metric="*", start_ns=each.started_ns,
                       end_ns=each.ended_ns, reason=HOSTILE),),
         )
         for each in whole.trials

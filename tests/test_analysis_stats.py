@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.stats import Gap, gap, ratio, sample
+from harness.analysis.stats import LogDifference, gap, ratio, sample
 from harness.analysis.sweeps import may_be_best
 from harness.intervals import Spread, estimate, half_width, usual_spread
 from harness.model.analysis import Estimate
@@ -53,7 +53,7 @@ def test_points_may_have_different_numbers_of_trials() -> None:
     assert may_be_best({}) is None
 
 
-def gap_between(top: list[float], bottom: list[float], *, adaptive: bool = False) -> Gap:
+def gap_between(top: list[float], bottom: list[float], *, adaptive: bool = False) -> LogDifference:
     numerator, denominator = (sample(values, adaptive=adaptive) for values in (top, bottom))
     return gap(numerator, denominator)
 

@@ -17,7 +17,7 @@ from harness.errors import TfbenchError
 from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
-from harness.system.doctor_checks import Check
+from harness.system.doctor_checks import DoctorCheck
 from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
 from tests.folders import write_files, write_run
@@ -118,6 +118,9 @@ class TestUsageErrors:
             ("bench --variants tuned --machine", 2, "With --variants, --machine would have", "--machine"),
             ("bench --no-analysis --machine", 2, "With --no-analysis, --machine would have", "--machine"),
             ("bench -d cpu --param A=1 --param B=1,2 --machine", 2, "With --param A=1 B=1,2, --machine", "--machine"),
+            ("bench -d cpu --time 15min", 2, "--time 15min is not a time", "90s, 10m or 1h"),
+            ("bench -d cpu --time 1s", 2, "--time is out of range", "from 10"),
+            ("bench -d cpu --time 15m -p none", 2, "Unknown profile 'none'", "quick"),
             ("bench higgs-trees -d cpu --soak 1m", 2, "--soak would have no effect", "tfbench list"),
             ("fleet --resume none --nodes all", 2, "With --resume, --nodes would have", "--nodes"),
             ("report --verify none -f csv", 2, "With --verify, --format would have", "--format"),
@@ -161,7 +164,7 @@ class TestUsageErrors:
 def test_doctor_lists_failures_first(tfbench, monkeypatch):
     module = importlib.import_module("harness.cli.doctor")
     levels = (Level.OK, Level.ATTENTION, Level.FAIL)
-    checks = [Check(f"the {level} one", level, "It is so.") for level in levels]
+    checks = [DoctorCheck(f"the {level} one", level, "It is so.") for level in levels]
     monkeypatch.setattr(module, "examine", lambda *_: checks)
     done = tfbench("doctor")
     assert done.code == 1

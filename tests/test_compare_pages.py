@@ -7,7 +7,7 @@ import pytest
 
 from harness.analysis.versus import gate, versus
 from harness.model.comparison import Extract, Section, Versus
-from harness.model.platform import HOST, Check, HealthItem, Level
+from harness.model.platform import HOST, HealthCheck, HealthItem, Level
 from reports import numbers
 from reports.compare_messages import headline, notes, warnings
 from reports.compare_page import figures_of, render_html, render_markdown, shown_runs
@@ -74,7 +74,7 @@ def test_incomplete_undecided_and_disturbed_runs_are_noted_once() -> None:
     first, second = (text.replace("\u202f", " ") for text in notes(made, gate(made))[:2])
     assert re.search(r"could show a difference of \d+ %", first)
     assert second.startswith("1 of 1 speed may be slower by 5.0 %")
-    steal = HealthItem(device=HOST, check=Check.STEAL, level=Level.ATTENTION, facts={"share": 0.07})
+    steal = HealthItem(device=HOST, check=HealthCheck.STEAL, level=Level.ATTENTION, facts={"share": 0.07})
     runs = [replace(whole(), label="quiet"), replace(again(whole(), 1), label="shared", health=(steal,))]
     text = Document(render_html(versus(runs), code="")).text.replace(numbers.SPACE, " ")
     assert re.search(

@@ -16,7 +16,7 @@ from PIL import Image
 
 from harness.data.datasets import ensure_data
 from harness.data.published_datasets import (
-    Published,
+    PublishedDataset,
     is_intact,
     read_cifar,
     read_idx_files,
@@ -63,15 +63,15 @@ def cifar_archive(path: Path) -> Path:
 CIFAR = Data(name="small-cifar", shape=(32, 32, 3), classes=4, train=20, test=6)
 
 
-def available(path: Path, url: str = "http://127.0.0.1:9", **unpack: Any) -> dict[str, Published]:
+def available(path: Path, url: str = "http://127.0.0.1:9", **unpack: Any) -> dict[str, PublishedDataset]:
     """Return a table of one data set, published as `url`/<name of path>: a small one in CIFAR's format, or `unpack`."""
     checksums = {f"{url}/{path.name}": f"sha256:{file_sha256(path)}"}
     unpack = unpack or {CIFAR.name: partial(save_arrays, read_cifar)}
-    return {name: Published(unpack=each, checksums=checksums) for name, each in unpack.items()}
+    return {name: PublishedDataset(unpack=each, checksums=checksums) for name, each in unpack.items()}
 
 
 def prepare(
-    cache: Path, table: Mapping[str, Published], mode: str = "real", data: Data = CIFAR
+    cache: Path, table: Mapping[str, PublishedDataset], mode: str = "real", data: Data = CIFAR
 ) -> tuple[Path, DataInfo]:
     return ensure_data(data, cache, mode, 1, Silent(), table)
 

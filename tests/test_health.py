@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import analyse, health_checks
 from harness.cli.bench import raise_for_health
 from harness.errors import UnhealthyError
-from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
+from harness.model.platform import HOST, Health, HealthCheck, HealthItem, Level, State
 from harness.model.run import Run, Series
 from harness.run.store import RunFolder, read_run
 from harness.system.health_readings import HealthWatch, host_state, links, watching
@@ -54,7 +54,7 @@ def health_items(run: Run) -> tuple[HealthItem, ...]:
     return health_checks.health_items(run.health, len(run.manifest.gpus), run.trials)
 
 
-def notable(run: Run) -> dict[tuple[Check, Level], dict[str, float]]:
+def notable(run: Run) -> dict[tuple[HealthCheck, Level], dict[str, float]]:
     items = [item for item in health_items(run) if item.device != HOST]
     assert all(machine.health(item) for item in items), "every outcome has words"
     return {
@@ -70,41 +70,43 @@ def test_nothing_is_said_of_a_healthy_gpu(run_of):
     levels = {item.check: item.level for item in health_items(run) if item.device == "gpu0"}
     # The machine without this GPU has no NUMA node for it; a GPU without MIG mode cannot be in it.
     unreadable = {check for check, level in levels.items() if level is Level.UNREADABLE}
-    assert unreadable == {Check.NUMA, Check.MIG}
-    assert list(notable(run_of(f"gpu 0 {UUID} 1\n"))) == [(Check.MIG, Level.ATTENTION)]
+    assert unreadable == {HealthCheck.NUMA, HealthCheck.MIG}
+    assert list(notable(run_of(f"gpu 0 {UUID} 1\n"))) == [(HealthCheck.MIG, Level.ATTENTION)]
     # The kernel's log adds what NVML did not say.
     line = "4,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus.\n"
     other = line.replace("3b", "af")
-    assert notable(run_of(ONE_GPU, log=line + other)) == {(Check.XID, Level.FAIL): {"code": 79, "during": 1}}
+    assert notable(run_of(ONE_GPU, log=line + other)) == {
+        (HealthCheck.XID, Level.FAIL): {"code": 79, "during": 1}
+    }
 
 
 @pytest.mark.parametrize(
     ("planted", "check", "level", "facts"),
     [
-        ("value xid 48 0", Check.XID, Level.FAIL, {"code": 48, "during": 1}),
-        ("value xid 63 0", Check.XID, Level.ATTENTION, {"code": 63, "during": 1}),
-        ("value xid 64 0", Check.XID, Level.FAIL, {"code": 64, "during": 1}),
-        ("value xid 79 79 0", Check.XID, Level.FAIL, {"code": 79, "during": 2}),
-        ("value xid 13 0", Check.XID, Level.ATTENTION, {"code": 13, "during": 1}),
-        ("value remap_pending 1", Check.REMAPPED, Level.ATTENTION, {"remapping_pending": 1}),
-        ("value remap_failed 1", Check.REMAPPED, Level.FAIL, {"remapping_failed": 1}),
-        ("value ecc10 0 2", Check.ECC, Level.FAIL, {"new": 2}),
-        ("value ecc10 3", Check.ECC, Level.ATTENTION, {"new": 0, "ecc_uncorrected": 3}),
-        ("value width 8", Check.PCIE, Level.ATTENTION, {"width": 8, "max_width": 16}),
-        ("value gen 3", Check.PCIE, Level.ATTENTION, {"gen": 3, "max_gen": 5}),
-        ("value nvlink4 0", Check.NVLINK, Level.FAIL, {"links": 18, "active": 17}),
-        ("value field38 0 900", Check.NVLINK, Level.ATTENTION, {"errors": 900}),
-        ("value field94 " + "0 " * 12 + "500", Check.REPLAYS, Level.ATTENTION, {"new": 500}),
-        ("value limit 500000", Check.POWER_LIMIT, Level.ATTENTION, {"power_limit_w": 500}),
-        ("value temperature0 88", Check.HEAT, Level.ATTENTION, {"hottest": 88, "limit": 89}),
-        (f"value reasons {POWER_BRAKE}", Check.SLOWDOWN, Level.FAIL, {"share": 1}),
-        ("value reasons 64 0 0 0", Check.SLOWDOWN, Level.FAIL, {}),
-        ("value app_clock1 1200", Check.CLOCKS, Level.ATTENTION, {"clock_set_mhz": 1200}),
-        ("value confidential 1", Check.CONFIDENTIAL, Level.ATTENTION, {"on": 1}),
-        ("value process 1", Check.PROCESSES, Level.ATTENTION, {"others": 1}),
-        (f"fail gpu:0 {pynvml.NVML_ERROR_GPU_IS_LOST} 100", Check.LOST, Level.FAIL, {}),
+        ("value xid 48 0", HealthCheck.XID, Level.FAIL, {"code": 48, "during": 1}),
+        ("value xid 63 0", HealthCheck.XID, Level.ATTENTION, {"code": 63, "during": 1}),
+        ("value xid 64 0", HealthCheck.XID, Level.FAIL, {"code": 64, "during": 1}),
+        ("value xid 79 79 0", HealthCheck.XID, Level.FAIL, {"code": 79, "during": 2}),
+        ("value xid 13 0", HealthCheck.XID, Level.ATTENTION, {"code": 13, "during": 1}),
+        ("value remap_pending 1", HealthCheck.REMAPPED, Level.ATTENTION, {"remapping_pending": 1}),
+        ("value remap_failed 1", HealthCheck.REMAPPED, Level.FAIL, {"remapping_failed": 1}),
+        ("value ecc10 0 2", HealthCheck.ECC, Level.FAIL, {"new": 2}),
+        ("value ecc10 3", HealthCheck.ECC, Level.ATTENTION, {"new": 0, "ecc_uncorrected": 3}),
+        ("value width 8", HealthCheck.PCIE, Level.ATTENTION, {"width": 8, "max_width": 16}),
+        ("value gen 3", HealthCheck.PCIE, Level.ATTENTION, {"gen": 3, "max_gen": 5}),
+        ("value nvlink4 0", HealthCheck.NVLINK, Level.FAIL, {"links": 18, "active": 17}),
+        ("value field38 0 900", HealthCheck.NVLINK, Level.ATTENTION, {"errors": 900}),
+        ("value field94 " + "0 " * 12 + "500", HealthCheck.REPLAYS, Level.ATTENTION, {"new": 500}),
+        ("value limit 500000", HealthCheck.POWER_LIMIT, Level.ATTENTION, {"power_limit_w": 500}),
+        ("value temperature0 88", HealthCheck.HEAT, Level.ATTENTION, {"hottest": 88, "limit": 89}),
+        (f"value reasons {POWER_BRAKE}", HealthCheck.SLOWDOWN, Level.FAIL, {"share": 1}),
+        ("value reasons 64 0 0 0", HealthCheck.SLOWDOWN, Level.FAIL, {}),
+        ("value app_clock1 1200", HealthCheck.CLOCKS, Level.ATTENTION, {"clock_set_mhz": 1200}),
+        ("value confidential 1", HealthCheck.CONFIDENTIAL, Level.ATTENTION, {"on": 1}),
+        ("value process 1", HealthCheck.PROCESSES, Level.ATTENTION, {"others": 1}),
+        (f"fail gpu:0 {pynvml.NVML_ERROR_GPU_IS_LOST} 100", HealthCheck.LOST, Level.FAIL, {}),
         # Retired pages stand for rows before Ampere.
-        ("fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1", Check.REMAPPED, Level.ATTENTION, {}),
+        ("fail nvmlDeviceGetRemappedRows 3\nvalue retired_pending 1", HealthCheck.REMAPPED, Level.ATTENTION, {}),
     ],
 )  # fmt: skip
 def test_a_planted_condition_is_named_and_nothing_else(planted, check, level, facts, run_of):
@@ -117,7 +119,7 @@ def test_a_link_that_rests_between_loads_is_healthy(run_of):
     """Idle GPUs lower their link: only readings under load count, and of those the best of a trial."""
     assert notable(run_of(ONE_GPU + "value gen 1 5 1 5\n")) == {}
     idle = run_of(ONE_GPU + "value gen 1\nvalue util 0\n")
-    (link,) = (item for item in health_items(idle) if item.check is Check.PCIE)
+    (link,) = (item for item in health_items(idle) if item.check is HealthCheck.PCIE)
     assert link.level is Level.UNREADABLE
 
 
@@ -126,12 +128,12 @@ def test_what_is_not_supported_is_unreadable_with_its_reason(run_of):
                  "fail nvmlDeviceGetNvLinkState 3\nfail nvmlDeviceGetRetiredPagesPendingStatus 4\n")  # fmt: skip
     assert notable(run) == {}
     why = {item.check: item.text for item in health_items(run) if item.level is Level.UNREADABLE}
-    assert "not support" in why[Check.ECC]
-    assert "not support" in why[Check.NVLINK]
-    assert "no permission" in why[Check.REMAPPED]
+    assert "not support" in why[HealthCheck.ECC]
+    assert "not support" in why[HealthCheck.NVLINK]
+    assert "no permission" in why[HealthCheck.REMAPPED]
 
 
-def host_levels(before: dict[str, float | str], after: dict[str, float | str]) -> dict[Check, Level]:
+def host_levels(before: dict[str, float | str], after: dict[str, float | str]) -> dict[HealthCheck, Level]:
     states = [State(t_ns=0, values={HOST: values}) for values in (before, after)]
     run = replace(builders.cpu_run(trials=1), health=Health(before=states[0], after=states[1]))
     return {item.check: item.level for item in health_items(run)}
@@ -144,7 +146,7 @@ def test_conditions_of_the_host(tmp_path):
     assert set(levels.values()) == {Level.OK}
     poor = {"disk_free_share": 0.01, "governor": "powersave", "huge_pages": "never", "steal_s": 11.0}
     levels = host_levels(before, before | poor | {"cpu_s": 200.0, "swapped_bytes": 9.0, "memory_errors": 1.0})
-    assert levels.pop(Check.MEMORY) is Level.FAIL
+    assert levels.pop(HealthCheck.MEMORY) is Level.FAIL
     assert set(levels.values()) == {Level.ATTENTION}
     assert set(host_levels({}, {}).values()) == {Level.UNREADABLE}
     values = host_state("0", tmp_path)
@@ -158,7 +160,7 @@ def test_conditions_of_the_host(tmp_path):
 def test_cpus_of_another_numa_node_than_the_gpus(node, level):
     state = State(t_ns=0, values={HOST: {"numa_nodes": "0"}, "gpu0": {"numa_node": node}})
     run = replace(builders.gpu_run(trials=1), health=Health(before=state))
-    (item,) = (item for item in health_items(run) if item.check is Check.NUMA)
+    (item,) = (item for item in health_items(run) if item.check is HealthCheck.NUMA)
     assert item.level is level
 
 

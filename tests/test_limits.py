@@ -20,7 +20,7 @@ from harness.defaults import PROFILES
 from harness.errors import StoreError, UsageError
 from harness.intervals import estimate
 from harness.model.analysis import Advice, Analysis, Limit, LimitOutcome
-from harness.model.platform import Check
+from harness.model.platform import HealthCheck
 from harness.model.run import PlannedTrial, Run, Series, Trial
 from harness.run.limits import check_planned, limits_text, parse_limit, read_limits
 from harness.run.machines import shipped_machines
@@ -307,7 +307,7 @@ class TestPlanned:
         assert message in caught.value.message and hint in caught.value.hint
 
 
-def missed(run: Run, text: str) -> tuple[Advice | None, Check | None]:
+def missed(run: Run, text: str) -> tuple[Advice | None, HealthCheck | None]:
     (result,) = accepted(analyse(run), [parse_limit(text)])
     (check,) = result.checks
     assert check.outcome is MISSED
@@ -321,7 +321,7 @@ def test_what_to_do_comes_from_health_and_telemetry_of_the_moment() -> None:
     assert missed(run, copies) == (Advice.OTHER_SLOT, None)
     assert missed(run, compute) == (Advice.RETURN, None)
     narrow = replace(run, health=special_runs.health(power_limit_w=400.0))
-    assert missed(narrow, compute) == (Advice.HEALTH, Check.POWER_LIMIT)
+    assert missed(narrow, compute) == (Advice.HEALTH, HealthCheck.POWER_LIMIT)
 
     def hot(trial: Trial) -> Trial:
         return replace(trial, telemetry=tuple(map(heated, trial.telemetry)))

@@ -33,7 +33,7 @@ def prepared(tmp_path: Path) -> Prepared:
     folder.create(Run(manifest=recorded, workloads=(WORKLOAD,), planned=planned, trials=()))
     options = Options(device="cpu", profile="smoke")
     return Prepared(
-        resolved=replace(resolve(options), planned=planned),
+        plan=replace(resolve(options), planned=planned),
         engine=FakeEngine(),
         folder=folder,
         manifest=recorded,

@@ -336,15 +336,15 @@ CPU = Options(device="cpu")
 
 
 def test_options_override_the_profile() -> None:
-    resolved = resolve(
+    plan = resolve(
         replace(CPU, profile="smoke", trials=4, stall_s=7.0, workloads=("cifar10-mlp",), machine=False)
     )
-    assert (resolved.profile.name, resolved.profile.trials, resolved.profile.max_trials) == ("smoke", 4, 4)
-    assert resolved.profile.stall_s == 7.0
-    assert [trial.index for trial in resolved.planned] == [0, 1, 2, 3]
-    assert set(VARIANTS) < set(resolved.planned[0].variants)
-    assert {each.variants for each in resolved.planned[1:]} == {(BASELINE, TUNED)}
-    assert resolved.targets == ("cpu",)
+    assert (plan.profile.name, plan.profile.trials, plan.profile.max_trials) == ("smoke", 4, 4)
+    assert plan.profile.stall_s == 7.0
+    assert [trial.index for trial in plan.planned] == [0, 1, 2, 3]
+    assert set(VARIANTS) < set(plan.planned[0].variants)
+    assert {each.variants for each in plan.planned[1:]} == {(BASELINE, TUNED)}
+    assert plan.targets == ("cpu",)
     for path in ("nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"):
         with pytest.raises(UsageError, match=rf"(--|Cannot )mount {path}") as caught:
             resolve(replace(CPU, mounts=(Path(path),)))

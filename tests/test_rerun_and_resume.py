@@ -25,7 +25,7 @@ from harness.run.catalogue import sources
 from harness.run.prepare import Prepared
 from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
-from harness.run.resolve import Resolved, private_values, resolve
+from harness.run.resolve import Plan, private_values, resolve
 from reports.page import render_html
 from tests import builders
 from tests.builders import image
@@ -45,31 +45,31 @@ OPTIONS = Options(
 def recorded(run: Run | None = None, *, options: Options = OPTIONS, **settings: float) -> Run:
     """Return a run with a manifest like that of `tfbench bench`."""
     run = run or builders.cpu_run(trials=3)
-    resolved = resolve(options)
+    plan = resolve(options)
     planned = tuple(
-        replace(trial, params=resolved.planned[0].params, variants=resolved.planned[0].variants)
+        replace(trial, params=plan.planned[0].params, variants=plan.planned[0].variants)
         for trial in run.planned
     )
     profile = replace(PROFILES["smoke"], **settings)
-    manifest = replace(run.manifest, options=options, profile=profile, sources=sources(resolved.entries))
-    workloads = tuple(entry.workload for entry in resolved.entries)
+    manifest = replace(run.manifest, options=options, profile=profile, sources=sources(plan.entries))
+    workloads = tuple(entry.workload for entry in plan.entries)
     return replace(run, manifest=manifest, planned=planned, workloads=workloads, ended=True)
 
 
-def resolve_here(run: Run, **settings: Any) -> Resolved:
+def resolve_here(run: Run, **settings: Any) -> Plan:
     return resolve_rerun(run, rerun_options(run, Options(**settings)))
 
 
 def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
     run = recorded(window_s=0.5)
-    resolved = resolve_here(run, out=tmp_path)
-    assert resolved.planned == run.planned
-    assert resolved.options.seed == 7
-    assert resolved.options.out == tmp_path
-    assert dict(resolved.options.params) == {"BATCH_SIZE": "64"}
-    assert resolved.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
-    assert resolved.profile.stall_s == PROFILES["smoke"].stall_s
-    assert (resolved.profile.trials, resolved.profile.max_trials) == (3, 3), "same number of trials"
+    plan = resolve_here(run, out=tmp_path)
+    assert plan.planned == run.planned
+    assert plan.options.seed == 7
+    assert plan.options.out == tmp_path
+    assert dict(plan.options.params) == {"BATCH_SIZE": "64"}
+    assert plan.profile.window_s == 0.5, "settings are those of the run, not of the current profile"
+    assert plan.profile.stall_s == PROFILES["smoke"].stall_s
+    assert (plan.profile.trials, plan.profile.max_trials) == (3, 3), "same number of trials"
     run = recorded(builders.cpu_run(trials=5))
     narrow = replace(run, trials=run.trials[:3])  # the stopping rule skipped two
     assert [trial.index for trial in resolve_here(narrow, out=tmp_path).planned] == [0, 1, 2]
@@ -220,9 +220,9 @@ class Environment:
         self.image = image()
         self.data = DataInfo(workload="good", name="d", kind="procedural", sha256="3", why="no network")
 
-    def prepare(self, resolved: Resolved | None = None) -> Prepared:
+    def prepare(self, plan: Plan | None = None) -> Prepared:
         """Prepare a run and create its folder, as if it was interrupted before its first trial ended."""
-        prepared = session.prepare(resolved or resolve(self.options), self.paths, Silent())
+        prepared = session.prepare(plan or resolve(self.options), self.paths, Silent())
         prepared.folder.create(prepared.run, prepared.files)
         return prepared
 
@@ -287,7 +287,7 @@ def test_resume_uses_the_stored_plan(environment):
     prepared = environment.prepare(cut)
     again = session.resume(prepared.folder.path, environment.paths, Silent())
     assert [job.planned for job in again.jobs] == list(cut.planned)
-    assert again.resolved.profile == cut.profile
+    assert again.plan.profile == cut.profile
     assert again.jobs[0].spec.window_s == 0.5
     assert again.manifest.run_id == prepared.manifest.run_id
 

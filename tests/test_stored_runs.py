@@ -14,7 +14,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.errors import StoreError
-from harness.model.run import Gap, PlannedTrial, Status, Trial
+from harness.model.run import PlannedTrial, Status, TelemetryGap, Trial
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
 from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, write_atomic
@@ -35,7 +35,7 @@ SPEC = Spec(scripts={})
 def trial_record(planned: PlannedTrial, status: Status = Status.OK, message: str = "") -> Trial:
     return replace(
         planned.trial(status, message), exit_code=0, started_ns=1, ended_ns=5,
-        gaps=(Gap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
+        gaps=(TelemetryGap(source="nvml", device="*", metric="*", start_ns=1, end_ns=5, reason="no driver"),),
         sampling={"ticks": 4.0},
     )  # fmt: skip
 

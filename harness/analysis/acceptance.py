@@ -21,12 +21,12 @@ from harness.model.analysis import (
     Value,
 )
 from harness.model.device import gpu_names
-from harness.model.platform import HOST, Check, HealthItem
+from harness.model.platform import HOST, HealthCheck, HealthItem
 from workloads.protocol import COPIES
 
 MAX_MORE = 1000
 # They describe how a machine is set up and slow nothing down by themselves.
-_HARMLESS = (Check.PERSISTENCE, Check.NUMA)
+_HARMLESS = (HealthCheck.PERSISTENCE, HealthCheck.NUMA)
 _DISTURBED = (Cause.OTHER_PROGRAMS, Cause.STEAL)
 
 

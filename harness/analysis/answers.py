@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from harness.model.device import gpu_names, of_gpus
-from harness.model.platform import Check, HealthItem, Level
+from harness.model.platform import HealthCheck, HealthItem, Level
 from harness.model.run import Answer, Run, Trial
 from workloads.protocol import ANSWERS_CHECKED, ANSWERS_S
 
@@ -85,7 +85,7 @@ def _item(
 ) -> HealthItem:
     differing = sorted(_differing(keys, usual), key=lambda found: found[0].answer.t_ns)
     if not differing:
-        return HealthItem(device=device, check=Check.ANSWERS, level=Level.OK, facts=facts)
+        return HealthItem(device=device, check=HealthCheck.ANSWERS, level=Level.OK, facts=facts)
     (answer, trial), of_others = differing[0]
     facts |= {
         "differing": float(len(differing)),
@@ -94,7 +94,7 @@ def _item(
         **dict(_readings(trial, device, answer.t_ns)),
     }
     text = f"{answer.name} in trial {trial.id}"
-    return HealthItem(device=device, check=Check.ANSWERS, level=Level.FAIL, facts=facts, text=text)
+    return HealthItem(device=device, check=HealthCheck.ANSWERS, level=Level.FAIL, facts=facts, text=text)
 
 
 def _differing(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.device import of_gpus
-from harness.model.platform import HOST, Check, Health, HealthItem, Level, State
+from harness.model.platform import HOST, Health, HealthCheck, HealthItem, Level, State
 from harness.model.run import Series, Trial
 
 # A reading counts as taken under load at this GPU utilisation or more.
@@ -231,35 +231,35 @@ def _disk(host: _Device) -> Answer:
     return _level(notable=free < MIN_FREE_DISK or kind in _NETWORK_DISKS), {"free": free}
 
 
-# Check -> function, the reading whose absence explains that it is not readable, and a reading shown as text.
-_Checks = Mapping[Check, tuple[Callable[[_Device], Answer], str, str]]
+# HealthCheck -> function, the reading whose absence explains that it is not readable, and a reading shown as text.
+_Checks = Mapping[HealthCheck, tuple[Callable[[_Device], Answer], str, str]]
 _GPU: _Checks = {
-    Check.ECC: (_ecc, "ecc_uncorrected", ""),
-    Check.REMAPPED: (_remapped, "remapping", ""),
-    Check.NVLINK: (_nvlink, "nvlinks", ""),
-    Check.PCIE: (_pcie, "pcie_max_gen", ""),
-    Check.REPLAYS: (_replays, "pcie_replays", ""),
-    Check.HEAT: (_heat, "slowdown_c", ""),
-    Check.SLOWDOWN: (_slowdown, "", ""),
-    Check.POWER_LIMIT: (_power_limit, "power_limit_w", ""),
-    Check.CLOCKS: (_clocks, "clock_set_mhz", ""),
-    Check.PERSISTENCE: (_flag("persistence", notable=False), "persistence", ""),
-    Check.MIG: (_flag("mig", notable=True), "mig", ""),
-    Check.CONFIDENTIAL: (_flag("confidential", notable=True), "confidential", ""),
-    Check.PROCESSES: (_processes, "processes", ""),
-    Check.NUMA: (_numa, "numa_node", ""),
+    HealthCheck.ECC: (_ecc, "ecc_uncorrected", ""),
+    HealthCheck.REMAPPED: (_remapped, "remapping", ""),
+    HealthCheck.NVLINK: (_nvlink, "nvlinks", ""),
+    HealthCheck.PCIE: (_pcie, "pcie_max_gen", ""),
+    HealthCheck.REPLAYS: (_replays, "pcie_replays", ""),
+    HealthCheck.HEAT: (_heat, "slowdown_c", ""),
+    HealthCheck.SLOWDOWN: (_slowdown, "", ""),
+    HealthCheck.POWER_LIMIT: (_power_limit, "power_limit_w", ""),
+    HealthCheck.CLOCKS: (_clocks, "clock_set_mhz", ""),
+    HealthCheck.PERSISTENCE: (_flag("persistence", notable=False), "persistence", ""),
+    HealthCheck.MIG: (_flag("mig", notable=True), "mig", ""),
+    HealthCheck.CONFIDENTIAL: (_flag("confidential", notable=True), "confidential", ""),
+    HealthCheck.PROCESSES: (_processes, "processes", ""),
+    HealthCheck.NUMA: (_numa, "numa_node", ""),
 }
 _HOST: _Checks = {
-    Check.STEAL: (_steal, "", ""),
-    Check.GOVERNOR: (
+    HealthCheck.STEAL: (_steal, "", ""),
+    HealthCheck.GOVERNOR: (
         lambda host: (_level(notable=host.word("governor") != "performance"), {}), "", "governor",
     ),
-    Check.SWAP: (_swap, "", ""),
-    Check.HUGE_PAGES: (
+    HealthCheck.SWAP: (_swap, "", ""),
+    HealthCheck.HUGE_PAGES: (
         lambda host: (_level(notable=host.word("huge_pages") == "never"), {}), "", "huge_pages",
     ),
-    Check.MEMORY: (_memory, "", ""),
-    Check.DISK: (_disk, "", "disk_type"),
+    HealthCheck.MEMORY: (_memory, "", ""),
+    HealthCheck.DISK: (_disk, "", "disk_type"),
 }  # fmt: skip
 
 
@@ -271,7 +271,9 @@ def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> t
     for position in range(gpus):
         gpu = _Device(health=health, trials=trials, alone=gpus < 2, name=of_gpus(position))
         lost = gpu.text("lost")
-        items.append(HealthItem(device=gpu.name, check=Check.LOST, level=_level(fails=bool(lost)), text=lost))
+        items.append(
+            HealthItem(device=gpu.name, check=HealthCheck.LOST, level=_level(fails=bool(lost)), text=lost)
+        )
         items += _xids(gpu)
         items += [] if lost else [_item(gpu, check, *rest) for check, rest in _GPU.items()]
     host = _Device(health=health, trials=trials, alone=True, name=HOST)
@@ -279,7 +281,7 @@ def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> t
 
 
 def _item(
-    device: _Device, check: Check, judge: Callable[[_Device], Answer], reading: str, shown: str
+    device: _Device, check: HealthCheck, judge: Callable[[_Device], Answer], reading: str, shown: str
 ) -> HealthItem:
     try:
         level, facts = judge(device)
@@ -296,12 +298,12 @@ def _xids(gpu: _Device) -> Iterator[HealthItem]:
     unwatched = gpu.before.missing.get(gpu.name, {}).get("xid")
     if not own:
         level = Level.UNREADABLE if unwatched else Level.OK
-        yield HealthItem(device=gpu.name, check=Check.XID, level=level, text=unwatched or "")
+        yield HealthItem(device=gpu.name, check=HealthCheck.XID, level=level, text=unwatched or "")
     for code in dict.fromkeys(each.code for each in own):
         during = sum(each.code == code and each.during for each in own)
         level = _level(fails=bool(during) and XIDS.get(code, UNKNOWN).fails, notable=True)
         facts = {"code": float(code), "during": float(during)}
-        yield HealthItem(device=gpu.name, check=Check.XID, level=level, facts=facts)
+        yield HealthItem(device=gpu.name, check=HealthCheck.XID, level=level, facts=facts)
 
 
 class XidMeaning(NamedTuple):

@@ -58,7 +58,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class LogSample:
     """Mean logarithm, logarithm of the median and spread of a logarithm, of `n` independent values."""
 
     mean: float
@@ -68,7 +68,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class LogDifference:
     """Difference of two samples on a log scale.
 
     Attributes:
@@ -96,7 +96,7 @@ class Gap:
         )
 
 
-def sample(values: Sequence[float], usual: Spread = UNKNOWN, *, adaptive: bool = False) -> Sample | None:
+def sample(values: Sequence[float], usual: Spread = UNKNOWN, *, adaptive: bool = False) -> LogSample | None:
     """Return log-scale statistics of independent values; None without positive values.
 
     Args:
@@ -110,16 +110,16 @@ def sample(values: Sequence[float], usual: Spread = UNKNOWN, *, adaptive: bool =
     spread = own_spread(logs).joined(usual).times(ADAPTIVE_WIDENING if adaptive else 1.0)
     # Not the median logarithm, which for an even number of values is another one.
     median = math.log(np.median(usable))
-    return Sample(mean=float(logs.mean()), median=median, spread=spread, n=len(usable))
+    return LogSample(mean=float(logs.mean()), median=median, spread=spread, n=len(usable))
 
 
-def gap(top: Sample, bottom: Sample) -> Gap:
+def gap(top: LogSample, bottom: LogSample) -> LogDifference:
     """Return the difference of two independent samples."""
     parts = [(side.spread.deviation**2 / side.n, side.spread.degrees) for side in (top, bottom)]
     return _gap(top.mean - bottom.mean, top.median - bottom.median, parts, min(top.n, bottom.n))
 
 
-def mean_gap(gaps: Sequence[Gap]) -> Gap:
+def mean_gap(gaps: Sequence[LogDifference]) -> LogDifference:
     """Return the mean of independent differences; its exponential is a geometric mean of ratios."""
     parts = tuple(((each.error / len(gaps)) ** 2, each.degrees) for each in gaps)
     mean, median = (
@@ -128,7 +128,7 @@ def mean_gap(gaps: Sequence[Gap]) -> Gap:
     return _gap(mean, median, parts, min(each.n for each in gaps))
 
 
-def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> Gap:
+def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: int) -> LogDifference:
     """Combine independent variances with their degrees of freedom (Satterthwaite 1946)."""
     error = degrees = 0.0
     if all(dof for _, dof in parts):
@@ -136,7 +136,7 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
         weights = sum(variance**2 / dof for variance, dof in parts)
         degrees = total**2 / weights if weights > 0 else min(dof for _, dof in parts)
         error = math.sqrt(total)
-    return Gap(mean=mean, median=median, error=error, degrees=degrees, n=n)
+    return LogDifference(mean=mean, median=median, error=error, degrees=degrees, n=n)
 
 
 def ratio(top: Mapping[int, float], bottom: Mapping[int, float], usual: Spread = UNKNOWN) -> Estimate | None:

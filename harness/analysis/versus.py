@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.extract import batch_field
-from harness.analysis.stats import LEVEL, Gap, Sample, gap, mean_gap, sample
+from harness.analysis.stats import LEVEL, LogDifference, LogSample, gap, mean_gap, sample
 from harness.intervals import estimate, usual_spread
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import (
@@ -17,9 +17,9 @@ from harness.model.comparison import (
     Gate,
     Outcome,
     Result,
+    RunScore,
     Section,
     Speed,
-    Standing,
     Versus,
 )
 from harness.model.device import is_gpu
@@ -27,7 +27,7 @@ from harness.model.platform import target_for
 from harness.model.workload import BESIDE
 from workloads.protocol import BASELINE, TENSORFLOW, TREES
 
-_Samples = Mapping[Key, Sample]
+_Samples = Mapping[Key, LogSample]
 
 
 def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIABLE_WIDTH) -> Versus:
@@ -95,7 +95,7 @@ def _with_unique_labels(runs: Sequence[Extract]) -> tuple[Extract, ...]:
 def _results(
     runs: Sequence[Extract],
     samples: Sequence[_Samples],
-    gaps: Mapping[tuple[int, Key], Gap],
+    gaps: Mapping[tuple[int, Key], LogDifference],
     *,
     reference: int,
     tests: int,
@@ -130,7 +130,7 @@ def _outcome(ratio: Estimate, bound: float) -> Outcome:
     return Outcome.SAME if bound < ratio.low and ratio.high < 1 / bound else Outcome.UNDECIDED
 
 
-def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[Standing, ...]:
+def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: int) -> tuple[RunScore, ...]:
     """Rank the runs by the geometric mean of their best speeds / the reference's best, fastest first."""
     fastest = [_fastest(run, by_key) for run, by_key in zip(runs, samples, strict=True)]
     base = fastest[reference]
@@ -139,13 +139,13 @@ def _standings(runs: Sequence[Extract], samples: Sequence[_Samples], reference: 
         if gaps := [gap(each, base[name]) for name, each in by_workload.items() if name in base]:
             # The ratio of the reference to itself is exactly 1.
             score = Estimate.exact(1.0, "ratio") if run == reference else mean_gap(gaps).estimate()
-            result.append(Standing(run=run, score=score, workloads=len(gaps)))
+            result.append(RunScore(run=run, score=score, workloads=len(gaps)))
     return tuple(sorted(result, key=lambda standing: -standing.score.median))
 
 
-def _fastest(run: Extract, samples: _Samples) -> dict[str, Sample]:
+def _fastest(run: Extract, samples: _Samples) -> dict[str, LogSample]:
     """Return the fastest device and variant of each workload, without models that do not learn."""
-    result: dict[str, Sample] = {}
+    result: dict[str, LogSample] = {}
     for speed in run.speeds:
         logs = samples.get(speed.key)
         if logs is None or speed.learned is False:

@@ -109,13 +109,15 @@ def _check_effects(context: typer.Context) -> None:
             names = parameter.secondary_opts if value is False else parameter.opts
             given[names[0]] = " ".join([names[0], *map(str, value if isinstance(value, list) else [value])])
     for alone, (allowed, why) in _ALONE.items():
-        for useless in given if alone in given else ():
-            if useless not in (alone, *allowed):
-                raise _useless(useless, alone, why)
+        others = [name for name in given if name not in (alone, *allowed)]
+        if alone in given and others:
+            raise _useless(others[0], alone, why)
     for option in OPTIONS.values():
-        for pattern, why in option.useless_beside.items() if option.flag in given else ():
-            for beside in filter(re.compile(pattern).fullmatch, [*given, *given.values()]):
-                raise _useless(option.flag, beside, why)
+        if option.flag in given:
+            for pattern, why in option.useless_beside.items():
+                for beside in (*given, *given.values()):
+                    if re.fullmatch(pattern, beside):
+                        raise _useless(option.flag, beside, why)
 
 
 def _useless(option: str, beside: str, why: str) -> UsageError:

@@ -70,9 +70,9 @@ def command(
                 _check_planned(standards, open_run(resume_run).planned)
             prepared = resume(resume_run, paths_here(), progress)
         else:
-            resolved = resolve(options)
-            _check_planned(standards, resolved.planned)
-            prepared = prepare(resolved, paths_here(), progress, command=command_line())
+            plan = resolve(options)
+            _check_planned(standards, plan.planned)
+            prepared = prepare(plan, paths_here(), progress, command=command_line())
         measure(
             prepared,
             progress,

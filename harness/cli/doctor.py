@@ -15,7 +15,7 @@ from harness.cli.console import Terminal, err, out
 from harness.model.device import CPU, of_gpus
 from harness.model.platform import Level
 from harness.paths import paths_here
-from harness.system.doctor_checks import Check, examine
+from harness.system.doctor_checks import DoctorCheck, examine
 from harness.system.gpus import discover
 from harness.system.health_readings import HealthWatch
 
@@ -33,7 +33,7 @@ def command() -> None:
         raise typer.Exit(1)
 
 
-def _worded(check: Check) -> Check:
+def _worded(check: DoctorCheck) -> DoctorCheck:
     """Return a check with what its device can do in the words of the report."""
     from harness.analysis.capabilities import capability  # noqa: PLC0415 - kept off the start of commands
     from reports.machine import abilities_line  # noqa: PLC0415
@@ -45,7 +45,7 @@ def _worded(check: Check) -> Check:
     return replace(check, fact="; ".join(filter(None, (check.fact, line))))
 
 
-def _health(data: Path) -> Iterator[Check]:
+def _health(data: Path) -> Iterator[DoctorCheck]:
     """Yield a check for each health check of the machine that did not pass, or one for all of them."""
     from harness.analysis.health_checks import health_items  # noqa: PLC0415 - see _worded
     from reports.machine import device, health  # noqa: PLC0415
@@ -55,13 +55,15 @@ def _health(data: Path) -> Iterator[Check]:
     items = health_items(watch.end(watch.begin()), len(gpus), ())
     found = [item for item in items if item.level in (Level.FAIL, Level.ATTENTION)]
     for item in found:
-        yield Check(f"Health {device(item.device)}", item.level, f"{item.check.value}: {health(item)}")
+        yield DoctorCheck(f"Health {device(item.device)}", item.level, f"{item.check.value}: {health(item)}")
     if not found:
         readable = sum(item.level is Level.OK for item in items)
-        yield Check("Health", Level.OK, f"{readable} checks passed, {len(items) - readable} not readable now")
+        yield DoctorCheck(
+            "Health", Level.OK, f"{readable} checks passed, {len(items) - readable} not readable now"
+        )
 
 
-def _table(checks: Sequence[Check]) -> Table:
+def _table(checks: Sequence[DoctorCheck]) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for check in checks:
         text = Text(check.fact)

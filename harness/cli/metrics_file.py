@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.model.run import Run, Trial
 from harness.progress import Progress
 from harness.run.store import RunFolder
-from reports.exports import Sample, openmetrics_text
+from reports.exports import MetricSample, openmetrics_text
 
 WRITE_EVERY_S = 1.0
 
@@ -87,7 +87,7 @@ def live_metrics(
         thread.join(2 * every_s)
 
 
-def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: bool) -> Iterator[Sample]:
+def _samples(folder: RunFolder, run: Run, ended: Sequence[Trial], *, active: bool) -> Iterator[MetricSample]:
     """Yield what is known of a run, of which these trials have ended."""
     from harness.analysis.trial_measures import measured  # noqa: PLC0415 - kept off the start
 

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -23,11 +23,11 @@ Command = Callable[..., None]
 def _module(name: str, folders: Sequence[Path]) -> str:
     """Return the path of a module of a package, with the folder that has the package marked in it."""
     parts = name.split(".")
-    files = [f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"]
-    for folder in (Path.cwd(), *folders):
-        for file in files if all(part.isidentifier() for part in parts) else []:
-            if (folder / file).is_file():
-                return f"{folder}{INSIDE}{file}"
+    if all(part.isidentifier() for part in parts):
+        for folder in (Path.cwd(), *folders):
+            for file in (f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__main__.py"):
+                if (folder / file).is_file():
+                    return f"{folder}{INSIDE}{file}"
     raise UsageError(
         f"There is no module {name} here.",
         hint="Give the name as for python3 -m, in the folder that has its package, or name that folder with --mount.",
@@ -136,7 +136,8 @@ def _read_as(name: str) -> Any:
     """Return the type by which Typer reads a field: text for what the field's declaration parses."""
     if get_origin(_TYPES[name]) in (tuple, Mapping):
         return list[str] | None
-    return str | None if OPTIONS[name].parse and _TYPES[name] is float else _TYPES[name]
+    number = float in (_TYPES[name], *get_args(_TYPES[name]))
+    return str | None if OPTIONS[name].parse and number else _TYPES[name]
 
 
 def _for_typer(option: Option) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import requests
 
 from harness.data.generated import ArrayRecipe, JpegRecipe, PictureRecipe, TableRecipe, TokenRecipe
-from harness.data.published_datasets import PUBLISHED, Published
+from harness.data.published_datasets import PUBLISHED, PublishedDataset
 from harness.errors import DataError, writing_hint
 from harness.model.run import DataInfo
 from harness.model.workload import Data
@@ -33,7 +33,7 @@ def ensure_data(
     mode: str,
     seed: int,
     progress: Progress,
-    real: Mapping[str, Published] = PUBLISHED,
+    real: Mapping[str, PublishedDataset] = PUBLISHED,
 ) -> tuple[Path, DataInfo]:
     """Return the folder with the workload's data files, and a description of the data.
 
@@ -79,7 +79,7 @@ def ensure_data(
 
 
 def _real(
-    published: Published, data: Data, folder: Path, info: DataInfo, progress: Progress
+    published: PublishedDataset, data: Data, folder: Path, info: DataInfo, progress: Progress
 ) -> tuple[Path, DataInfo]:
     def unpack(target: Path) -> str:
         paths = [fetch(*file, folder / "archives", progress) for file in published.checksums.items()]

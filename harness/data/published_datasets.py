@@ -34,7 +34,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedDataset:
     """A published dataset.
 
     Attributes:
@@ -186,8 +186,8 @@ def _read_class(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[bytes, bo
             yield from zip(contents, pool.map(is_intact, contents), strict=True)
 
 
-def _arrays(read: Callable[[Sequence[Path], Data], Arrays], checksums: Mapping[str, str]) -> Published:
-    return Published(unpack=partial(save_arrays, read), checksums=checksums)
+def _arrays(read: Callable[[Sequence[Path], Data], Arrays], checksums: Mapping[str, str]) -> PublishedDataset:
+    return PublishedDataset(unpack=partial(save_arrays, read), checksums=checksums)
 
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz"
@@ -202,7 +202,7 @@ _PETS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9
 # Fashion-MNIST: H. Xiao et al. (2017), MD5 as in its repository. Cats and dogs: see unpack_pets, SHA-256 as in
 # several public projects. Reviews: A. Maas et al., "Learning Word Vectors for Sentiment Analysis" (2011),
 # as Keras' imdb.npz.
-PUBLISHED: Mapping[str, Published] = {
+PUBLISHED: Mapping[str, PublishedDataset] = {
     "cifar10": _arrays(read_cifar, {f"{_CIFAR}/cifar-10-python.tar.gz": f"sha256:{_CIFAR10_SHA256}"}),
     "cifar100": _arrays(read_cifar, {f"{_CIFAR}/cifar-100-python.tar.gz": f"sha256:{_CIFAR100_SHA256}"}),
     "fashion-mnist": _arrays(
@@ -214,7 +214,7 @@ PUBLISHED: Mapping[str, Published] = {
             f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
         },
     ),
-    "cats-and-dogs": Published(
+    "cats-and-dogs": PublishedDataset(
         unpack=unpack_pets,
         checksums={f"{_PETS}/kagglecatsanddogs_5340.zip": f"sha256:{_PETS_SHA256}"},
     ),

@@ -107,8 +107,8 @@ def prepared_for(
         return resume(scratch / "run", paths, progress, private_values(plan.options))
     scripts = {name: str(user_folder / Path(name).relative_to("/")) for name in plan.files}
     workloads = tuple(scripts.get(name, name) for name in plan.options.workloads)
-    resolved = resolve(replace(plan.options, out=scratch, workloads=workloads))
-    prepared = prepare(resolved, paths, progress, command=plan.command)
+    here = resolve(replace(plan.options, out=scratch, workloads=workloads))
+    prepared = prepare(here, paths, progress, command=plan.command)
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
 

@@ -174,7 +174,7 @@ class Result(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RunScore:
     """A run's score: geometric mean over workloads of its best speed / the reference's best speed."""
 
     run: int
@@ -207,7 +207,7 @@ class Versus:
     runs: tuple[Extract, ...]
     reference: int
     results: tuple[Result, ...]
-    standings: tuple[Standing, ...]
+    standings: tuple[RunScore, ...]
     differences: tuple[Difference, ...]
     tests: int
     limit: float

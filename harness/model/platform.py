@@ -131,7 +131,7 @@ class Level(StrEnum):
     UNREADABLE = "not readable"
 
 
-class Check(StrEnum):
+class HealthCheck(StrEnum):
     """What is checked; those of the host come last."""
 
     LOST = "GPU answers"
@@ -169,7 +169,7 @@ class HealthItem:
     """
 
     device: str
-    check: Check
+    check: HealthCheck
     level: Level
     facts: Mapping[str, float] = field(default_factory=dict)
     text: str = ""

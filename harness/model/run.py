@@ -64,7 +64,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class TelemetryGap:
     """Missing telemetry and the reason; `metric` is "*" if a whole source or device is missing."""
 
     source: str
@@ -81,7 +81,7 @@ class Series:
 
     Attributes:
         t_ns: int64[n], CLOCK_MONOTONIC, ascending.
-        columns: metric name -> float64[n], NaN in gaps. Names include units; see docs/telemetry.md.
+        columns: metric name -> float64[n], NaN in gaps. Names include units; see harness.model.metrics.
 
     Raises:
         ValueError: the arrays differ in length, times descend, or a value is beyond MAX_VALUE.
@@ -259,7 +259,7 @@ class Trial:
     answers: tuple[Answer, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[TelemetryGap, ...] = ()
     telemetry: tuple[Series, ...] = ()
     sampling: Mapping[str, float] = field(default_factory=dict)
     point: Point = ()

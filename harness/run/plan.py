@@ -263,18 +263,15 @@ def resolve_variants(
     for variant in variants:
         if not any(usual(variant) in names for names in named.values()):
             raise unknown("variant", variant, dict.fromkeys(itertools.chain(*named.values())))
-    return {
-        name: tuple(
-            dict.fromkeys(
-                each
-                for variant in variants
-                if usual(variant) in names
+    result = {}
+    for name, names in named.items():
+        chosen: list[str] = []
+        for variant in variants:
+            if usual(variant) in names:
                 # Without a script of its own, tuned is made of the fixes that gained.
-                for each in ((BASELINE, FIXES, TUNED) if variant == TUNED and name in made else (variant,))
-            )
-        )
-        for name, names in named.items()
-    }
+                chosen += (BASELINE, FIXES, TUNED) if variant == TUNED and name in made else (variant,)
+        result[name] = tuple(dict.fromkeys(chosen))
+    return result
 
 
 def _analysis_variants(workload: Workload) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, beside, sources
 from harness.run.imports import check_trains, distributions
-from harness.run.resolve import Resolved, read_prices, recorded, resolve, revealed
+from harness.run.resolve import Plan, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
@@ -51,7 +51,7 @@ from workloads.protocol import TENSORFLOW, shortened
 class Prepared:
     """A run that is ready to start: images and data are there, but its folder is not written yet."""
 
-    resolved: Resolved
+    plan: Plan
     engine: Engine
     folder: RunFolder
     manifest: Manifest
@@ -70,14 +70,14 @@ class Prepared:
         """The run without trials."""
         return Run(
             manifest=self.manifest,
-            workloads=self.resolved.workloads,
-            planned=self.resolved.planned,
+            workloads=self.plan.workloads,
+            planned=self.plan.planned,
             trials=(),
         )
 
 
 def prepare(
-    resolved: Resolved,
+    plan: Plan,
     paths: Paths,
     progress: Progress,
     *,
@@ -93,33 +93,33 @@ def prepare(
     Raises:
         EngineError, GpuError, ImageError, DataError, StoreError, UsageError: preparation failed.
     """
-    for remark in resolved.remarks:
+    for remark in plan.remarks:
         progress.line(remark)
-    if any(trial.gpus for trial in resolved.planned):
-        for warning in check_driver(resolved.gpus):
+    if any(trial.gpus for trial in plan.planned):
+        for warning in check_driver(plan.gpus):
             progress.line(warning)
     if not run_id:
         # Otherwise noticed only after the images are built, which takes minutes.
-        require_writable(resolved.options.out)
-    for entry in resolved.entries:
+        require_writable(plan.options.out)
+    for entry in plan.entries:
         if entry.is_own:
             _look_at(entry, progress)
-    engine = _connect(resolved.options.engine, progress)
+    engine = _connect(plan.options.engine, progress)
     engine.remove_stale()
     remove_abandoned(paths.cache)
-    resolved = _with_packages(resolved, paths, progress, local=not isinstance(engine, DockerEngine))
-    inputs = _inputs(resolved, engine, paths, progress)
-    files = beside(resolved.entries)
-    manifest = _manifest(resolved, engine.info, inputs, paths, run_id, files)
+    plan = _with_packages(plan, paths, progress, local=not isinstance(engine, DockerEngine))
+    inputs = _inputs(plan, engine, paths, progress)
+    files = beside(plan.entries)
+    manifest = _manifest(plan, engine.info, inputs, paths, run_id, files)
     sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
     images = (replace(image, sbom_sha256=hashes.get(image.target, "")) for image in manifest.images)
     return Prepared(
-        resolved=resolved,
+        plan=plan,
         engine=engine,
-        folder=RunFolder(resolved.options.out / manifest.run_id),
+        folder=RunFolder(plan.options.out / manifest.run_id),
         manifest=replace(manifest, command=command, rerun_of=rerun_of, images=tuple(images)),
-        jobs=tuple(make_job(resolved, trial, inputs, manifest, paths) for trial in resolved.planned),
+        jobs=tuple(make_job(plan, trial, inputs, manifest, paths) for trial in plan.planned),
         sboms=sboms,
         beside=files,
     )
@@ -138,30 +138,30 @@ def _look_at(entry: Entry, progress: Progress) -> None:
         check_trains(entry.folder, entry.path, text)
 
 
-def _with_packages(resolved: Resolved, paths: Paths, progress: Progress, *, local: bool) -> Resolved:
+def _with_packages(plan: Plan, paths: Paths, progress: Progress, *, local: bool) -> Plan:
     """Return what will be run with the versions of all libraries that are added to its images."""
-    names = resolved.options.packages
+    names = plan.options.packages
     if IMPORTED in names:
         found = [
             distributions(entry.folder, entry.path, entry.workload.scripts[entry.workload.file])
-            for entry in resolved.entries
+            for entry in plan.entries
             if entry.is_own
         ]
         names = tuple(
             dict.fromkeys([*(name for name in names if name != IMPORTED), *chain.from_iterable(found)])
         )
-    if not names and IMPORTED not in resolved.options.packages:
-        return resolved
+    if not names and IMPORTED not in plan.options.packages:
+        return plan
     version = local_version() if local else PYTHON_VERSION
     recipes = Recipes(paths.checkout / "images", packages=names)
     added: list[str] = []
-    for target in [target for target in resolved.targets if target not in resolved.options.images]:
+    for target in [target for target in plan.targets if target not in plan.options.images]:
         recipes.resolve(target, paths.cache, progress, version)
         added += recipes.added(target)
     progress.line(
         f"Added to the image: {', '.join(dict.fromkeys(added)) or 'nothing, it has what is imported'}"
     )
-    return replace(resolved, options=replace(resolved.options, packages=tuple(dict.fromkeys(added))))
+    return replace(plan, options=replace(plan.options, packages=tuple(dict.fromkeys(added))))
 
 
 def _connect(name: str, progress: Progress) -> Engine:
@@ -203,11 +203,11 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
         raise RunFolder(path).busy()
     # The plan of a rerun has fewer trials than its options imply.
     options = revealed(run.manifest.options, values)
-    resolved = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)
-    prepared = prepare(resolved, paths, progress, run_id=run.manifest.run_id)
+    plan = replace(resolve(options), profile=run.manifest.profile, planned=run.planned)
+    prepared = prepare(plan, paths, progress, run_id=run.manifest.run_id)
     changes = _changes_since(run.manifest, prepared.manifest)
     before = RunFolder(path).beside()
-    for entry in resolved.entries:
+    for entry in plan.entries:
         name = entry.workload.name
         if before is None or name not in before.scripts:
             kinds = [kind for kind in (name, f"{BESIDE}{name}") if kind in run.manifest.sources]
@@ -296,14 +296,14 @@ def execute(
     Raises:
         BusyError, EngineError, Interrupted, StoreError: trials that ended before are in the run folder.
     """
-    provider = provider_of() if prepared.resolved.options.cloud_metadata else ""
+    provider = provider_of() if prepared.plan.options.cloud_metadata else ""
     try:
         with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as ending:
-            rate_hz = prepared.resolved.options.rate_hz
+            rate_hz = prepared.plan.options.rate_hz
             runner = Runner(
                 engine=prepared.engine,
                 folder=prepared.folder,
-                profile=prepared.resolved.profile,
+                profile=prepared.plan.profile,
                 sources=default_sources,
                 interval_s=1 / rate_hz if rate_hz else 0.0,
                 progress=progress,
@@ -331,48 +331,46 @@ def _data_folders(prepared: Prepared) -> list[Path]:
     return list(dict.fromkeys(mount.host for mount in mounts if mount.container.startswith(f"{DATA_DIR}/")))
 
 
-def _inputs(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Inputs:
-    options = resolved.options
-    devices = {trial.device: trial.gpus for trial in resolved.planned if trial.gpus}
+def _inputs(plan: Plan, engine: Engine, paths: Paths, progress: Progress) -> Inputs:
+    options = plan.options
+    devices = {trial.device: trial.gpus for trial in plan.planned if trial.gpus}
     access = {
-        device: choose_access(engine.info, tuple(resolved.gpus[i] for i in positions))
+        device: choose_access(engine.info, tuple(plan.gpus[i] for i in positions))
         for device, positions in devices.items()
     }
     return Inputs(
         access=access,
-        images=_images(resolved, engine, paths, progress),
+        images=_images(plan, engine, paths, progress),
         data={
             data: ensure_data(data, paths.cache, options.data, options.seed, progress)
-            for data in dict.fromkeys(data for workload in resolved.workloads for data in workload.datasets)
+            for data in dict.fromkeys(data for workload in plan.workloads for data in workload.datasets)
         },
     )
 
 
-def _images(resolved: Resolved, engine: Engine, paths: Paths, progress: Progress) -> Mapping[str, ImageInfo]:
+def _images(plan: Plan, engine: Engine, paths: Paths, progress: Progress) -> Mapping[str, ImageInfo]:
     """Return the image (or local environment) of each target, built if needed."""
-    custom = resolved.options.images
+    custom = plan.options.images
     if not isinstance(engine, DockerEngine):
-        limits = {"--memory": resolved.options.memory_gib, "--cpu-quota": resolved.options.cpu_quota}
+        limits = {"--memory": plan.options.memory_gib, "--cpu-quota": plan.options.cpu_quota}
         for option in [name for name, value in {"--image": custom, **limits}.items() if value]:
             raise UsageError(
                 f"With the local engine, {option} would have no effect: it runs plain processes.",
                 hint=f"Use --engine docker with {option}.",
             )
         if isinstance(engine, LocalEngine):
-            engine.require_safe({entry.folder for entry in resolved.entries}, resolved.options.mounts)
-        targets = resolved.targets
+            engine.require_safe({entry.folder for entry in plan.entries}, plan.options.mounts)
+        targets = plan.targets
         return {
-            target: ensure_environment(
-                target, paths.checkout, paths.cache, progress, resolved.options.packages
-            )
+            target: ensure_environment(target, paths.checkout, paths.cache, progress, plan.options.packages)
             for target in targets
         }
-    for target in custom.keys() - set(resolved.targets):
+    for target in custom.keys() - set(plan.targets):
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")
-    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, resolved.options.packages)
+    builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, plan.options.packages)
     return {
         target: builder.custom(target, custom[target]) if target in custom else builder.ensure(target)
-        for target in resolved.targets
+        for target in plan.targets
     }
 
 
@@ -385,9 +383,9 @@ def _sboms(manifest: Manifest, engine: Engine, paths: Paths, progress: Progress)
 
 
 def _manifest(
-    resolved: Resolved, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str, files: Beside
+    plan: Plan, engine: EngineInfo, inputs: Inputs, paths: Paths, run_id: str, files: Beside
 ) -> Manifest:
-    options = resolved.options
+    options = plan.options
     current = datetime.datetime.now(datetime.UTC)
     return Manifest(
         run_id=run_id or new_run_id(current),
@@ -399,21 +397,21 @@ def _manifest(
         images=tuple(inputs.images.values()),
         data=tuple(
             replace(inputs.data[data][1], workload=workload.name)
-            for workload in resolved.workloads
+            for workload in plan.workloads
             for data in workload.datasets
         ),
-        gpus=resolved.gpus,
+        gpus=plan.gpus,
         system=system_description(),
         host_facts={**host_facts(), **(cloud_facts() if options.cloud_metadata else {})},
         options=recorded(options),
-        profile=resolved.profile,
+        profile=plan.profile,
         memory_limit_bytes=int(
             options.memory_gib * 2**30 if options.memory_gib else psutil.virtual_memory().total * MEMORY_SHARE
         ),
         prices=read_prices(options.price),
         sources={
-            **sources(resolved.entries, options.mounts, files),
-            **downloads_sources(resolved, paths.cache),
+            **sources(plan.entries, options.mounts, files),
+            **downloads_sources(plan, paths.cache),
         },
     )
 

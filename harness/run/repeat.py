@@ -19,7 +19,7 @@ from harness.progress import Silent
 from harness.run.catalogue import select, sources
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit
-from harness.run.resolve import Resolved, resolve
+from harness.run.resolve import Plan, resolve
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import host_facts, system_description
 
@@ -73,7 +73,7 @@ def _located(name: str, here: Mapping[str, str]) -> str:
     return path
 
 
-def resolve_rerun(run: Run, options: Options) -> Resolved:
+def resolve_rerun(run: Run, options: Options) -> Plan:
     """Resolve a recorded run on this host.
 
     The plan has exactly the trials that were run, because the number needed for a narrow interval differs between
@@ -82,7 +82,7 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
     Raises:
         UsageError, GpuError: this host lacks something that the run needs.
     """
-    resolved = resolve(options)
+    plan = resolve(options)
     devices = options.device.split(",")
     planned = tuple(trial for trial in run.planned if trial.device in devices)
     profile = run.manifest.profile
@@ -91,8 +91,9 @@ def resolve_rerun(run: Run, options: Options) -> Resolved:
         planned = tuple(trial for trial in planned if trial.id in ran)
         most = max((trial.index for trial in planned), default=0) + 1
         profile = replace(profile, trials=most, max_trials=most)
-    entries = tuple(e for e in resolved.entries if e.workload.name in {trial.workload for trial in planned})
-    return replace(resolved, profile=profile, planned=planned, entries=entries)
+    used = {trial.workload for trial in planned}
+    entries = tuple(entry for entry in plan.entries if entry.workload.name in used)
+    return replace(plan, profile=profile, planned=planned, entries=entries)
 
 
 def requested_resources(run: Run, options: Options) -> Mapping[str, str]:

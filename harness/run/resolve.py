@@ -57,8 +57,8 @@ _SYSTEM_FOLDERS = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """What will be run.
+class Plan:
+    """What will be run: the options, what they select on this machine, and the trials in order.
 
     Attributes:
         remarks: what was asked for and is not planned, with the reason.
@@ -95,7 +95,7 @@ class Resolved:
         return next(entry for entry in self.entries if entry.workload.name == name)
 
 
-def resolve(options: Options) -> Resolved:
+def resolve(options: Options) -> Plan:
     """Resolve the options against the catalogue and this machine's GPUs.
 
     Raises:
@@ -121,9 +121,7 @@ def resolve(options: Options) -> Resolved:
             if remarks
             else "Select a workload and a device; see `tfbench list`.",
         )
-    # Last: tests of the other options name an engine that does not exist, so that nothing runs.
-    check_names("engine", (options.engine,), ENGINES)
-    return Resolved(
+    return Plan(
         options=options, profile=profile, entries=entries, gpus=gpus, planned=planned, remarks=remarks
     )
 
@@ -230,6 +228,7 @@ def _tensorflow(entries: Sequence[Entry]) -> list[Entry]:
 
 def _check(options: Options) -> None:
     """Check what does not depend on workloads and GPUs."""
+    check_names("engine", (options.engine,), ENGINES)
     check_names("profile", (options.profile,), PROFILES)
     check_names("data mode", (options.data,), MODES)
     check_names("image target", options.images, TARGETS)

@@ -91,9 +91,9 @@ def read_workloads(path: Path, name: str) -> tuple[Workload, ...]:
     result = [_workload(name, path, text, tree, main, block)]
     for other, values in also.items():
         # Values for a kind of device replace those for the other kind too.
-        left = (*_OWN, *(("cpu", "gpu") if {"cpu", "gpu"} & values.keys() else ()))
-        taken = {key: value for key, value in main.items() if key not in left}
-        result.append(_workload(other, path, text, tree, {**taken, **values}, block))
+        replaced = {*_OWN, "cpu", "gpu"} if {"cpu", "gpu"} & values.keys() else set(_OWN)
+        inherited = {key: value for key, value in main.items() if key not in replaced}
+        result.append(_workload(other, path, text, tree, {**inherited, **values}, block))
     return tuple(result)
 
 
@@ -107,8 +107,10 @@ def _workload(
         if Path(file).name != file or not file.endswith(".py"):
             raise block.invalid(f"{file!r} is not the name of a script beside this one")
     params = {key: tuple(v) if isinstance(v, list) else v for key, v in metadata.params.items()}
-    own = None if metadata.data is None else block.converted(metadata.data, Data)
-    published = ({"source": metadata.source, **each} for each in metadata.published)
+    datasets = _keras_datasets(tree)
+    if metadata.data is not None:
+        datasets.insert(0, block.converted(metadata.data, Data))
+    published = ({"source": metadata.source, **result} for result in metadata.published)
     result = Workload(
         name=name,
         file=path.name,
@@ -123,8 +125,8 @@ def _workload(
         ladder=ladder,
         params={**constants(parameters(text)), **params},
         device_params={kind: params for kind in ("cpu", "gpu") if (params := getattr(metadata, kind))},
-        datasets=(*([own] if own else []), *_keras_datasets(tree)),
-        published=tuple(block.converted(each, Published) for each in published),
+        datasets=tuple(datasets),
+        published=tuple(block.converted(result, Published) for result in published),
         requests=metadata.requests,
         source=metadata.source,
         suite=metadata.suite,

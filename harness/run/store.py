@@ -43,8 +43,9 @@ _MOST_OPENED = 16 << 20
 # Errors that readers raise for damaged files.
 _READ_ERRORS = (StoreError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
-# Fields of trial.json; the others are read from events and telemetry.
+# What a run folder holds of its own; the rest is derived.
 _RECORDED = ("manifest.json", "plan.json", "stops.json", "health.json", BESIDE_FILE, "trials", "containers")
+# Fields of trial.json; the others are read from events and telemetry.
 _PLANNED_FIELDS = ("id", "workload", "device", "index")
 _RECORD_FIELDS = (
     *_PLANNED_FIELDS, "status", "exit_code", "message", "started_ns", "ended_ns", "gaps",
@@ -131,7 +132,8 @@ class RunFolder:
     def settle(self, session: str) -> None:
         """Move what a container that is gone has written to the folders of its trials."""
         folder = self.path / "containers" / session
-        for own in folder.iterdir() if folder.is_dir() else ():
+        owned = list(folder.iterdir()) if folder.is_dir() else []
+        for own in owned:
             out = self.trial(own.name).out
             # A script may have replaced its folder.
             if own.is_dir() and not own.is_symlink() and out.is_symlink():

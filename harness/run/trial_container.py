@@ -32,7 +32,7 @@ from harness.model.workload import BESIDE, Data, Workload
 from harness.options import Options
 from harness.paths import Paths
 from harness.run.catalogue import folder_sha256
-from harness.run.resolve import Resolved, hides, recorded
+from harness.run.resolve import Plan, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
 from harness.secrets import forms, searched
@@ -73,13 +73,11 @@ class Inputs:
     data: Mapping[Data, tuple[Path, DataInfo]]
 
 
-def make_job(
-    resolved: Resolved, trial: PlannedTrial, inputs: Inputs, manifest: Manifest, paths: Paths
-) -> Job:
+def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest, paths: Paths) -> Job:
     """Return a planned trial with its container."""
-    options = resolved.options
-    entry = resolved.entry(trial.workload)
-    image = inputs.images[resolved.target(trial)]
+    options = plan.options
+    entry = plan.entry(trial.workload)
+    image = inputs.images[plan.target(trial)]
     data = {dataset.name: inputs.data[dataset] for dataset in entry.workload.datasets}
     mounts = [
         Mount(container=WORKLOADS_DIR, host=Path(workloads.__file__).parent),
@@ -128,7 +126,7 @@ def make_job(
         spec=spec_for(
             trial,
             entry.workload,
-            resolved.profile,
+            plan.profile,
             options,
             folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
             module=entry.module,
@@ -232,9 +230,9 @@ def spec_for(
     )
 
 
-def downloads_sources(resolved: Resolved, cache: Path) -> Mapping[str, str]:
+def downloads_sources(plan: Plan, cache: Path) -> Mapping[str, str]:
     """Return the hashes of what scripts find downloaded; while they may download, it is not known."""
-    names = [] if resolved.options.network else [workload.name for workload in resolved.workloads]
+    names = [] if plan.options.network else [workload.name for workload in plan.workloads]
     return {
         f"{BESIDE}{name}, downloaded": folder_sha256(_downloads(cache, name))
         for name in names

@@ -41,7 +41,7 @@ _WINDOW_S = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """The result of one check; `remedy` is "" if there is nothing to do.
 
     Attributes:
@@ -56,39 +56,39 @@ class Check:
     gpu: Gpu | None = None
 
 
-def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Iterator[Check]:
+def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Iterator[DoctorCheck]:
     """Check everything that runs depend on."""
     yield from _host_checks()
     yield _check("Cache", lambda: str(require_writable(paths.cache)))
     gpus, no_gpu = discover()
     for gpu in gpus:
         fact = f"{gpu.name}, driver {gpu.driver_version} (CUDA {gpu.cuda_version}), {gpu.uuid}"
-        yield Check(f"GPU {gpu.index}", Level.OK, fact)
+        yield DoctorCheck(f"GPU {gpu.index}", Level.OK, fact)
     yield from new_gpu_checks(gpus)
     if gpus:
         yield _check("Driver", lambda: " ".join(("supported by the CUDA 12 image", *check_driver(gpus))))
     else:
-        yield Check("GPU", Level.ATTENTION, f"none: {no_gpu}", "Not needed for CPU runs.")
+        yield DoctorCheck("GPU", Level.ATTENTION, f"none: {no_gpu}", "Not needed for CPU runs.")
     needed = ("cpu", "cuda") if gpus else ("cpu",)
     try:
         engine = DockerEngine.connect(environ)
     except TfbenchError as error:
         isolated = False
         fact = f"none, so workloads would run without isolation: {error.message}"
-        yield Check("Engine", Level.ATTENTION, fact, error.hint)
+        yield DoctorCheck("Engine", Level.ATTENTION, fact, error.hint)
         yield from disk_checks(paths.cache, None, needed)
     else:
         isolated, info = True, engine.info
         rootless = ", rootless" if info.rootless else ""
         fact = f"{info.name} {info.version}, cgroup v{info.cgroup_version}{rootless}"
-        yield Check("Engine", Level.OK, fact)
+        yield DoctorCheck("Engine", Level.OK, fact)
         builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress)
         images = {target: builder.existing(target) for target in TARGETS}
         built = (f"{name}: {image.reference if image else 'not built yet'}" for name, image in images.items())
         remedy = (
             "" if all(images.values()) else "Run `make images`; `make bench` also builds the images it needs."
         )
-        yield Check("Images", Level.OK, "; ".join(built), remedy)
+        yield DoctorCheck("Images", Level.OK, "; ".join(built), remedy)
         to_build = [target for target in needed if not images[target]]
         yield from disk_checks(paths.cache, engine.daemon.image_folder, to_build)
         if gpus:
@@ -99,14 +99,14 @@ def examine(paths: Paths, environ: Mapping[str, str], progress: Progress) -> Ite
     yield _check("Other runs", _no_other_run, Level.ATTENTION)
 
 
-def new_gpu_checks(gpus: Sequence[Gpu]) -> Iterator[Check]:
+def new_gpu_checks(gpus: Sequence[Gpu]) -> Iterator[DoctorCheck]:
     """Yield what is reported of TensorFlow on GPUs that are newer than it, once for each compute capability."""
     for text in dict.fromkeys(filter(None, map(reported, gpus))):
         remedy = "If the test below fails, use an image built for this GPU with --image cuda=REF."
-        yield Check("TensorFlow on this GPU", Level.ATTENTION, text, remedy)
+        yield DoctorCheck("TensorFlow on this GPU", Level.ATTENTION, text, remedy)
 
 
-def _host_checks() -> Iterator[Check]:
+def _host_checks() -> Iterator[DoctorCheck]:
     governor = cpu_governor()
     unstable = governor not in ("", "performance")
     cpus = f"{len(os.sched_getaffinity(0))} usable, load {os.getloadavg()[0]:.1f}"
@@ -120,11 +120,11 @@ def _host_checks() -> Iterator[Check]:
     yield _note_or_ok("Memory", fact, remedy if memory.available < 4 * GIB else "")
 
 
-def _note_or_ok(name: str, fact: str, remedy: str) -> Check:
-    return Check(name, Level.ATTENTION if remedy else Level.OK, fact, remedy)
+def _note_or_ok(name: str, fact: str, remedy: str) -> DoctorCheck:
+    return DoctorCheck(name, Level.ATTENTION if remedy else Level.OK, fact, remedy)
 
 
-def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> Iterator[Check]:
+def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> Iterator[DoctorCheck]:
     """Check that there is space for a run and for building the images `to_build`.
 
     Args:
@@ -139,45 +139,45 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
         yield _disk_check(images, image, remedy)
 
 
-def _disk_check(folder: Path, needed: int, remedy: str) -> Check:
+def _disk_check(folder: Path, needed: int, remedy: str) -> DoctorCheck:
     nearest = nearest_existing(folder)
     if not nearest.is_dir():
-        return Check("Disk", Level.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
+        return DoctorCheck("Disk", Level.FAIL, f"{nearest} is not a folder", f"Remove it, or {remedy}.")
     free = shutil.disk_usage(nearest).free
     fact = f"{free / GIB:.1f} GiB free under {folder}"
     if free >= needed:
-        return Check("Disk", Level.OK, fact)
-    return Check(
+        return DoctorCheck("Disk", Level.OK, fact)
+    return DoctorCheck(
         "Disk", Level.FAIL, fact, f"{needed / GIB:.1f} GiB are needed. Free some space, or {remedy}."
     )
 
 
-def _check(name: str, get_fact: Callable[[], str], failed: Level = Level.FAIL) -> Check:
+def _check(name: str, get_fact: Callable[[], str], failed: Level = Level.FAIL) -> DoctorCheck:
     """Return a check with the result or the error of `get_fact`."""
     try:
-        return Check(name, Level.OK, get_fact())
+        return DoctorCheck(name, Level.OK, get_fact())
     except TfbenchError as error:
-        return Check(name, failed, error.message, error.hint)
+        return DoctorCheck(name, failed, error.message, error.hint)
 
 
 def device_check(
     name: str, gpu: Gpu | None, engine: Engine, image: Callable[[], ImageInfo]
-) -> Iterator[Check]:
+) -> Iterator[DoctorCheck]:
     """Check a GPU, or the CPU, by measuring with TensorFlow, unless a run measures."""
     try:
         access = choose_access(engine.info, (gpu,)) if gpu else None
         with measuring(default_path()):
             rates = prove_device(engine, image(), access, GPU_CAPABILITIES if gpu else CPU_CAPABILITIES)
     except BusyError as error:
-        yield Check(name, Level.ATTENTION, f"Not tested. {error.message}", error.hint)
+        yield DoctorCheck(name, Level.ATTENTION, f"Not tested. {error.message}", error.hint)
     except TfbenchError as error:
-        yield Check(name, Level.FAIL, error.message, error.hint)
+        yield DoctorCheck(name, Level.FAIL, error.message, error.hint)
     else:
         fact = f"{access.kind}; tested in the CUDA image" if access else "tested in the CPU image"
-        yield Check(name, Level.OK, fact, rates=rates, gpu=gpu)
+        yield DoctorCheck(name, Level.OK, fact, rates=rates, gpu=gpu)
 
 
-def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
+def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[DoctorCheck]:
     target = Target(pid=os.getpid(), gpus={of_gpus(gpu.index): gpu.cuda_id for gpu in gpus})
     # A container's cgroup does not exist yet; the local engine's trials have none.
     skipped = ("cgroup", "process") if isolated else ("cgroup",)
@@ -195,7 +195,7 @@ def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[Check]:
         missing = "; ".join(f"{metric}: {reason}" for reason, metric in gaps.items())
         if missing or readable:
             level = Level.ATTENTION if missing else Level.OK
-            yield Check(f"Telemetry {source.name}", level, missing or "readable")
+            yield DoctorCheck(f"Telemetry {source.name}", level, missing or "readable")
 
 
 def _no_other_run() -> str:

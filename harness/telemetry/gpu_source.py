@@ -79,7 +79,7 @@ def explain(error: Exception, uuid: str = "") -> str:
     return _HINTS.get(code) or f"NVML error: {error}."
 
 
-class Reading:
+class GpuReading:
     """One or more related NVML calls; unsupported metrics are removed from `metrics`."""
 
     def __init__(self, metrics: Iterable[str]) -> None:
@@ -93,7 +93,7 @@ class Reading:
         """Free NVML's resources."""
 
 
-class Call(Reading):
+class NvmlCall(GpuReading):
     """A function that returns the value, or a tuple of the values of all metrics in order, or fails."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Call(Reading):
         return dict(zip(self.metrics, values if isinstance(values, tuple) else (values,), strict=True))
 
 
-class Fields(Reading):
+class Fields(GpuReading):
     """NVML field values, read in one call; each succeeds or fails separately.
 
     Args:
@@ -143,7 +143,7 @@ class WatchedGpu:
 
     device: str
     uuid: str
-    readings: Sequence[Reading]
+    readings: Sequence[GpuReading]
     gap: GapSink
     handle: Handle = None
 
@@ -170,7 +170,7 @@ class WatchedGpu:
     def _report(self, metric: str, error: Exception) -> None:
         self.gap(self.device, metric, explain(error, self.uuid))
 
-    def _add(self, reading: Reading, values: dict[str, float]) -> None:
+    def _add(self, reading: GpuReading, values: dict[str, float]) -> None:
         """Add a reading's values; raise errors that concern the whole GPU."""
         try:
             results = reading.read(self.handle)
@@ -203,7 +203,7 @@ class GpuSource:
     def __init__(self) -> None:
         self._gpus: tuple[WatchedGpu, ...] = ()
 
-    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+    def readings(self, uuid: str, target: Target) -> Sequence[GpuReading]:
         """Return the readings of one GPU."""
         raise NotImplementedError
 

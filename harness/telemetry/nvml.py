@@ -20,11 +20,11 @@ from harness.model.metrics import plausible
 from harness.telemetry import Sample, Target
 from harness.telemetry.gpu_source import (
     Answers,
-    Call,
     Fields,
+    GpuReading,
     GpuSource,
     Handle,
-    Reading,
+    NvmlCall,
     value_of,
 )
 
@@ -76,18 +76,18 @@ class NvmlSource(GpuSource):
 
     name = "nvml"
 
-    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+    def readings(self, uuid: str, target: Target) -> Sequence[GpuReading]:
         """Return the readings that are cheap enough for every tick."""
         temperature, sm, memory = pynvml.NVML_TEMPERATURE_GPU, pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
         return (
-            Call(("gpu_util_pct", "mem_util_pct"), _utilisation),
-            Call(("mem_used_bytes",), _memory),
+            NvmlCall(("gpu_util_pct", "mem_util_pct"), _utilisation),
+            NvmlCall(("mem_used_bytes",), _memory),
             Fields(FAST),
-            Call(("power_usage_w",), lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000),
-            Call(("temperature_c",), lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, temperature)),
-            Call(("sm_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, sm)),
-            Call(("mem_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, memory)),
-            Call(("throttle_reasons", *_REASONS), _throttling),
+            NvmlCall(("power_usage_w",), lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000),
+            NvmlCall(("temperature_c",), lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, temperature)),
+            NvmlCall(("sm_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, sm)),
+            NvmlCall(("mem_clock_mhz",), lambda gpu: pynvml.nvmlDeviceGetClockInfo(gpu, memory)),
+            NvmlCall(("throttle_reasons", *_REASONS), _throttling),
         )
 
 
@@ -97,14 +97,14 @@ class NvmlSlowSource(GpuSource):
     name = "nvml_slow"
     interval_s = 5.0
 
-    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+    def readings(self, uuid: str, target: Target) -> Sequence[GpuReading]:
         """Return the slow readings; the target's process and its descendants are the trial's own."""
         return (
             Fields(SLOW),
-            Call(("pcie_link_gen",), pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
-            Call(("pcie_link_width",), pynvml.nvmlDeviceGetCurrPcieLinkWidth),
+            NvmlCall(("pcie_link_gen",), pynvml.nvmlDeviceGetCurrPcieLinkGeneration),
+            NvmlCall(("pcie_link_width",), pynvml.nvmlDeviceGetCurrPcieLinkWidth),
             OtherProcesses(target.pid),
-            Xid(),
+            XidCount(),
         )
 
 
@@ -130,7 +130,7 @@ class XidEvents:
             pynvml.nvmlEventSetFree(self._events)
 
 
-class Xid(Reading):
+class XidCount(GpuReading):
     """Critical driver errors (Xid events) since sampling started."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Xid(Reading):
             self._events.close()
 
 
-class OtherProcesses(Reading):
+class OtherProcesses(GpuReading):
     """Processes on the GPU other than `pid`, the trial's first process, and its descendants."""
 
     def __init__(self, pid: int | None) -> None:
@@ -202,7 +202,7 @@ def _throttling(gpu: Handle) -> tuple[float, ...]:
     return (reasons, *(int(bool(reasons & bit)) for bit in _REASONS.values()))
 
 
-class Gpm(Reading):
+class Gpm(GpuReading):
     """The GPM metrics of a GPU or MIG instance, computed from two alternating sample buffers.
 
     Each sample ends one averaging interval and starts the next.
@@ -267,12 +267,12 @@ class GpmSource(GpuSource):
     name = "gpm"
     interval_s = 0.2
 
-    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+    def readings(self, uuid: str, target: Target) -> Sequence[GpuReading]:
         """Return the GPM reading."""
         return (Gpm(uuid),)
 
 
-class BufferedSamples(Reading):
+class BufferedSamples(GpuReading):
     """New samples in a GPU's buffer since `since_us` (microseconds since 1970, the driver's clock)."""
 
     def __init__(self, since_us: int) -> None:
@@ -304,7 +304,7 @@ class UtilisationSource(GpuSource):
     name = "nvml_util"
     interval_s = 5.0
 
-    def readings(self, uuid: str, target: Target) -> Sequence[Reading]:
+    def readings(self, uuid: str, target: Target) -> Sequence[GpuReading]:
         """Return a reading of the samples from now on."""
         return (BufferedSamples(time.time_ns() // 1000),)
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.model.run import Gap
+from harness.model.run import TelemetryGap
 from harness.telemetry import Sample, Source, Target
 from harness.telemetry.container import CgroupSource, ProcessSource
 from harness.telemetry.csvfile import TelemetryWriter
@@ -32,7 +32,7 @@ class GapTracker:
     def __init__(self, source: str) -> None:
         self._source = source
         self._open: dict[tuple[str, str], tuple[int, str]] = {}
-        self._closed: list[Gap] = []
+        self._closed: list[TelemetryGap] = []
 
     def open(self, now_ns: int, device: str, metric: str, reason: str) -> None:
         """Open a gap unless it is already open."""
@@ -41,7 +41,7 @@ class GapTracker:
     def add(self, start_ns: int, end_ns: int, reason: str, device: str = ALL, metric: str = ALL) -> None:
         """Add a closed gap."""
         self._closed.append(
-            Gap(
+            TelemetryGap(
                 source=self._source,
                 device=device,
                 metric=metric,
@@ -53,14 +53,16 @@ class GapTracker:
 
     def update(self, samples: Iterable[Sample]) -> None:
         """Close the gaps of the metrics that the samples have."""
-        for sample in samples if self._open else ():
+        if not self._open:
+            return
+        for sample in samples:
             for (device, metric), (start_ns, _) in tuple(self._open.items()):
                 ended = device == ALL or (device == sample.device and metric in (ALL, *sample.values))
                 # A gap that was opened while this sample was read stays open.
                 if ended and start_ns <= sample.t_ns:
                     self._close(device, metric, sample.t_ns)
 
-    def close(self, now_ns: int) -> tuple[Gap, ...]:
+    def close(self, now_ns: int) -> tuple[TelemetryGap, ...]:
         """Close all open gaps and return every gap."""
         for device, metric in tuple(self._open):
             self._close(device, metric, now_ns)
@@ -95,7 +97,7 @@ class Sampling:
         cost: wall_s; ticks, missed_ticks of the fast sources; cpu_s of all; SOURCE.cpu_s and SOURCE.reads.
     """
 
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[TelemetryGap, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -163,7 +165,7 @@ class TickLoop:
             self.source_cpu_s[source.name] += self._clock.cpu_s() - cpu_s
         self.ticks += 1
 
-    def close(self, now_ns: int) -> tuple[Gap, ...]:
+    def close(self, now_ns: int) -> tuple[TelemetryGap, ...]:
         """Close all open gaps and return every gap."""
         return tuple(gap for tracker in self.gaps.values() for gap in tracker.close(now_ns))
 
@@ -196,7 +198,9 @@ def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: 
         yield sampling
         return
     fast = [source for source in sources if source.interval_s is None]
-    groups = [*([fast] if fast else []), *([source] for source in sources if source.interval_s is not None)]
+    groups = [[source] for source in sources if source.interval_s is not None]
+    if fast:
+        groups.insert(0, fast)
     clock, stop = Clock(), threading.Event()
     with TelemetryWriter(folder) as writer:
         loops = [

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.page_scripts import bare_speed, container_for, data_folders, scripts_of
 from harness.analysis import analyse
 from harness.engines.docker import DockerEngine
-from harness.model.platform import Check
+from harness.model.platform import HealthCheck
 from harness.model.run import Run, Status
 from harness.run.recording import open_run
 from harness.run.store import read_run
@@ -43,7 +43,7 @@ def test_published_workload(tmp_path: Path) -> None:
     run = bench.read()
     machine, trial = run.trials
     assert {metric.variant for metric in machine.metrics if metric.variant} == set(CPU_CAPABILITIES)
-    assert {item.check for item in analyse(run).health} >= {Check.STEAL, Check.DISK}
+    assert {item.check for item in analyse(run).health} >= {HealthCheck.STEAL, HealthCheck.DISK}
     assert {variant.variant for variant in trial.variants} >= set(VARIANTS)
     assert {window.variant for window in trial.windows} >= set(VARIANTS)
     assert trial.facts["tensorflow"] == "2.21.0"

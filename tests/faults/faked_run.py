@@ -33,14 +33,14 @@ def run(path: Path, trials: int, seconds: float) -> None:
         on_start=lambda out: ends.append(time.monotonic() + seconds),
         may_exit=lambda: time.monotonic() > ends[-1],
     )
-    resolved = SimpleNamespace(
+    plan = SimpleNamespace(
         options=Options(rate_hz=10.0, cloud_metadata=False),
         profile=profile,
         planned=planned,
         workloads=(WORKLOAD,),
     )
     prepared = Prepared(
-        resolved=resolved,
+        plan=plan,
         engine=FakeEngine(script),
         folder=RunFolder(path),
         manifest=manifest(),

@@ -17,6 +17,7 @@ from harness.analysis.versus import versus
 from harness.errors import StoreError
 from harness.model.run import Run, Status
 from harness.options import Options
+from harness.run.events import EventTail
 from harness.run.recording import open_run, pack_for_page, read_extract_file
 from harness.run.repeat import rerun_options, resolve_rerun
 from reports.exports import results_document
@@ -66,7 +67,7 @@ def render(run: Run, *, html: bool) -> None:
         render_html(analysis, record="", code="").encode("utf-8", "replace")
 
 
-@faults(share=0.25, default=30)
+@faults(share=0.3, default=40)
 @given(chance=st.randoms(use_true_random=False))
 def test_damaged_run_folder(intact, tmp_path_factory, chance):
     path = tmp_path_factory.mktemp("damaged") / "run"
@@ -82,6 +83,8 @@ def test_damaged_run_folder(intact, tmp_path_factory, chance):
         kinds = (damage_cell,) * 6 + FILE_DAMAGES
     chance.choice(kinds)(file, chance)
     with succeeds_or_user_error():
+        if file.suffix == ".jsonl":
+            EventTail(file).read()
         run = open_run(path)
         render(run, html=chance.random() < 0.1)
         resolve_rerun(run, rerun_options(run, Options(out=path)))

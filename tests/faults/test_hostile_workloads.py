@@ -13,13 +13,12 @@ from harness.defaults import PROFILES
 from harness.model.run import Run
 from harness.model.workload import Data, Published, Workload
 from harness.options import Options
-from harness.run.events import EventTail, read_log
 from harness.run.plan import plan_trials, resolve_variants
 from harness.run.scripts import check_params, constants, read_workloads
 from harness.run.store import read_run
 from harness.run.trial_container import spec_for
 from tests import builders
-from tests.faults.injecting import damage_line, faults, succeeds_or_user_error, time_limit
+from tests.faults.injecting import faults, succeeds_or_user_error
 from tests.faults.test_damaged_runs import render
 from tests.folders import write_run
 from workloads.protocol import Requests
@@ -119,25 +118,6 @@ def plan_and_render(script: Path | tuple[Workload, ...], params: dict[str, objec
             } == params
     run = builders.cpu_run(trials=1)
     render(Run(manifest=run.manifest, workloads=workloads, planned=planned, trials=()), html=False)
-
-
-@pytest.fixture(scope="module")
-def run() -> Run:
-    return builders.cpu_run(trials=2)
-
-
-@faults(share=0.05, default=15)
-@given(chance=st.randoms(use_true_random=False))
-def test_damaged_events(run, tmp_path_factory, chance):
-    folder = write_run(tmp_path_factory.mktemp("events") / "run", run)
-    file = folder.trial(run.planned[0].id).events
-    for _ in range(chance.randint(1, 3)):
-        damage_line(file, chance)
-    with time_limit():
-        EventTail(file).read()
-        log = read_log(file)
-        repr(log).encode()
-        render(read_run(folder.path), html=chance.random() < 0.1)
 
 
 @pytest.mark.parametrize("count", [50, 2_000])

@@ -40,25 +40,26 @@ def script(death: str, after: int) -> str:
     return HEAD + DIES.format(after=after, death=death) + CALL.replace("DIES", "True")
 
 
-@pytest.mark.parametrize("death", DEATHS)
-def test_a_death_costs_the_variant_that_ran(drive, death):
+def test_a_death_costs_the_variant_that_ran(drive):
     fine = HEAD + DIES.format(after=MANY, death="pass") + CALL.replace("DIES", "False")
+    dying = {f"opt:dies-{number}": death for number, death in enumerate(DEATHS)}
     done = drive(
         fine,
-        others={"opt:dies": script(death, FEW), TUNED: fine},
-        variants=[BASELINE, MODEL_ONLY, "opt:dies", TUNED],
+        others={**{variant: script(death, FEW) for variant, death in dying.items()}, TUNED: fine},
+        variants=[BASELINE, MODEL_ONLY, *dying, TUNED],
         stall_s=3.0,
         steps=4,
         windows=2,
     )
-    windows = [each["variant"] for each in done.of("window")]
+    windows = [window["variant"] for window in done.of("window")]
     for variant in (BASELINE, MODEL_ONLY, TUNED):
         assert windows.count(variant) == 2
-    reasons = [*done.of("warning"), *done.of("left-out", variant="opt:dies")]
-    (reason,) = [each.get("message") or each["reason"] for each in reasons if "opt:dies" in str(each)]
-    assert DEATHS[death] in reason.lower() if DEATHS[death].islower() else DEATHS[death] in reason
-    if not any(each in death for each in ("exec", "KILL", "STOP", "_exit")):
-        assert "train.py:" in reason or "other.py:" in reason, "the script's line is named"
+    for variant, death in dying.items():
+        said = [warning["message"] for warning in done.of("warning") if variant in warning["message"]]
+        (reason,) = said + [left_out["reason"] for left_out in done.of("left-out", variant=variant)]
+        assert DEATHS[death].lower() in reason.lower(), death
+        if not any(word in death for word in ("exec", "KILL", "STOP", "_exit")):
+            assert "train.py:" in reason or "other.py:" in reason, "the script's line is named"
 
 
 def test_variants_of_the_breakdown_that_die_leave_the_others(drive):

@@ -6,7 +6,11 @@ import lzma
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.endtoend import Tfbench, script
+
+pytestmark = pytest.mark.tensorflow
 
 VALUES = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzzzz",
