@@ -30,13 +30,15 @@ from harness.analysis.extract import COMPARED, extract
 from harness.analysis.stats import LEVEL, LogDifference, gap, sample
 from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
-from harness.intervals import half_width, t_quantile
+from harness.intervals import half_width, t_quantile, usual_spread
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.recording import EXTRACT_SUFFIX, open_run, read_extract_file
 from tests.recordings import DATA, NAMES, recording
 
 NOISES = (0.003, 0.01, 0.015, 0.02, 0.03, 0.05)
 FIXED = (3, 5, 7)
+# Speeds of a run, which tell each other how much is usual; the default suite has eight.
+SPEEDS = (1, 8)
 TRIALS = DATA / "two-vcpus.extract.json"
 PROFILE = PROFILES["quick"]
 
@@ -68,17 +70,17 @@ def main(
 
 def simulated(rounds: int, slowdown: float) -> Iterator[str]:
     """Yield a table for simulated trials of one workload and variant."""
-    yield f"Simulated trials, one speed compared, {rounds:,} comparisons per cell, planted slowdown {slowdown:.0%}:"
+    yield f"Simulated runs of one speed and of eight, {rounds:,} comparisons per cell, planted slowdown {slowdown:.0%}:"
     yield ""
     rows = []
     for noise in NOISES:
-        for count in (None, *FIXED):
-            rates = measure(partial(generated, noise, count), rounds, slowdown)
-            trials = str(count or f"{PROFILE.trials} to {PROFILE.max_trials} ({rates.trials:.1f})")
-            rows.append(
-                (f"{noise:.1%}", trials, rate(rates.no_difference, rounds), rate(rates.detected, rounds))
-            )
-    heads = ("noise per trial", "trials", "equal runs: no difference", "slower run: detected")
+        for speeds in SPEEDS:
+            for count in (None, *FIXED):
+                rates = measure(partial(generated, noise, count, speeds), rounds, slowdown)
+                trials = str(count or f"{PROFILE.trials} to {PROFILE.max_trials} ({rates.trials:.1f})")
+                right = rate(rates.no_difference, rounds), rate(rates.detected, rounds)
+                rows.append((f"{noise:.1%}", str(speeds), trials, *right))
+    heads = ("noise per trial", "speeds", "trials", "equal runs: no difference", "slower run: detected")
     yield from markdown(heads, rows)
     yield ""
     yield f"Noise per trial at which 95 % of slowdowns by {slowdown / 2:.0%} are shown, by trials per run:"
@@ -159,25 +161,33 @@ def slowed(run: Extract, slowdown: float) -> Extract:
     return replace(run, speeds=(changed, *others))
 
 
-def generated(noise: float, count: int | None, random: np.random.Generator) -> Extract:
+def generated(noise: float, count: int | None, speeds: int, random: np.random.Generator) -> Extract:
     """Return a run of `count` trials, or for None as many as the profile's stopping rule chooses."""
-    values = np.exp(random.normal(0, noise, count or PROFILE.max_trials)).tolist()
-    trials = count or trials_needed(values, PROFILE)
-    speed = Speed(
-        workload="w", device="cpu", variant=COMPARED[0], throughput=tuple(values[:trials]), batch_size=32
+    drawn = np.exp(random.normal(0, noise, (speeds, count or PROFILE.max_trials))).tolist()
+    kept = [values[:count] for values in drawn] if count else stopped(drawn, PROFILE)
+    found = tuple(
+        Speed(
+            workload=f"w{number}", device="cpu", variant=COMPARED[0], throughput=tuple(values), batch_size=32
+        )
+        for number, values in enumerate(kept)
     )
     return Extract(
-        run_id="", label="", created="", machine="", facts={}, speeds=(speed,),
-        adaptive=count is None, planned=trials, ok=trials,
+        run_id="", label="", created="", machine="", facts={}, speeds=found,
+        adaptive=count is None, planned=len(kept[0]), ok=len(kept[0]),
     )  # fmt: skip
 
 
-def trials_needed(values: Sequence[float], profile: Profile) -> int:
-    """Return the number of trials after which a run of the profile stops."""
-    for count in range(profile.trials, profile.max_trials):
-        if half_width(values[:count]) <= profile.target_interval:
-            return count
-    return profile.max_trials
+def stopped(drawn: Sequence[Sequence[float]], profile: Profile) -> list[Sequence[float]]:
+    """Return what a run of the profile would have measured of each speed, with enough time."""
+    counts = [profile.trials] * len(drawn)
+    while True:
+        kept = [values[:count] for values, count in zip(drawn, counts, strict=True)]
+        usual = usual_spread(kept)
+        widths = [half_width(values, usual) if len(values) < profile.max_trials else 0.0 for values in kept]
+        widest = max(range(len(kept)), key=lambda number: widths[number])
+        if widths[widest] <= profile.target_interval:
+            return kept
+        counts[widest] += 1
 
 
 def rate(count: int, rounds: int) -> str:

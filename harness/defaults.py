@@ -79,7 +79,7 @@ PROFILES: Mapping[str, Profile] = {
         # remedies are read briefly, and again.
         Profile(
             name="quick",
-            trials=2, max_trials=30, target_interval=0.045, budget_s=285,
+            trials=2, max_trials=30, target_interval=0.03, budget_s=285,
             windows=2, window_s=0.5, warmup_s=1.2, variant_s=10.0, analysis_window_s=0.25, analysis_windows=2,
             analysis_warmup_s=0.6, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),
