@@ -21,7 +21,7 @@ from harness.analysis.versus import versus
 from harness.defaults import PROFILES
 from harness.errors import UsageError
 from harness.model.analysis import Analysis, Capability, Cause, CaveatKind, Pair
-from harness.model.platform import Check, HealthItem, Level
+from harness.model.platform import HealthCheck, HealthItem, Level
 from harness.model.run import Metric, Run, Trial
 from harness.model.workload import Workload
 from harness.options import Options, seconds
@@ -197,7 +197,7 @@ def test_the_all_reduce_is_a_curve_by_size():
 
 def answers(given: dict[str, list[tuple[float, int]]]) -> dict[str, HealthItem]:
     items = analyse(special_runs.answering_run(given)).health
-    return {each.device: each for each in items if each.check is Check.ANSWERS}
+    return {each.device: each for each in items if each.check is HealthCheck.ANSWERS}
 
 
 def test_equal_answers_are_healthy_and_without_any_nothing_is_said():
@@ -206,7 +206,7 @@ def test_equal_answers_are_healthy_and_without_any_nothing_is_said():
     assert (equal["gpu0"].facts["checked"], equal["gpu0"].facts["seconds"]) == (61, 0.61)
     assert "610\u202fms" in machine.health(equal["gpu0"]), "the cost is stated"
     assert not any(
-        each.check is Check.ANSWERS for each in analyse(special_runs.measured_machine_run()).health
+        each.check is HealthCheck.ANSWERS for each in analyse(special_runs.measured_machine_run()).health
     )
 
 
