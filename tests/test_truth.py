@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from benchmarks.power import measure, trials_needed
+from benchmarks.power import measure, stopped
 from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
 from benchmarks.truth.case import Case
@@ -118,7 +118,7 @@ def test_simulated_runs_stop_after_the_same_trial_as_real_ones(noise: float) -> 
                 break
             stopping.add(planned(index), trial(value * 1e6))
             count += 1
-        assert trials_needed(values.tolist(), profile) == count
+        assert len(stopped([values.tolist()], profile)[0]) == count
 
 
 def test_a_slowdown_far_above_the_noise_is_always_detected() -> None:
