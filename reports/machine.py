@@ -194,6 +194,18 @@ def use(each: PeakUse) -> str:
     return f"{rate}, {numbers.percent(each.of_measured)} of {peak}{sheet}"
 
 
+def bandwidth(each: PeakUse) -> str:
+    """Return how much of the memory bandwidth a variant uses; "" if it is unknown."""
+    texts = []
+    if each.needed_bandwidth is not None:
+        texts.append(
+            f"weights and cache take {numbers.percent(each.needed_bandwidth)} of the measured bandwidth"
+        )
+    if each.reported_bandwidth is not None:
+        texts.append(f"{numbers.percent(each.reported_bandwidth)} of the theoretical bandwidth in use (GPM)")
+    return "; ".join(texts)
+
+
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
     texts = {each.name: f"{capability_name(each.name)} {_rate(each)}{_share(each)}" for each in measured}

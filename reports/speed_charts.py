@@ -44,6 +44,8 @@ from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,
     MODEL_ONLY,
+    SERVER,
+    SINGLE_STREAM,
     TUNED,
     WITHOUT_PREFIX,
     changes_baseline,
@@ -255,7 +257,11 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw each batch size and each offered rate; None if no requests were timed."""
     devices, panels = devices_of(analysis), {}
     for workload, title in titles_of(analysis).items():
-        shown = [each for each in analysis.latencies if each.workload == workload]
+        shown = [
+            each
+            for each in analysis.latencies
+            if each.workload == workload and each.scenario in (SINGLE_STREAM, SERVER)
+        ]
         if shown:
             panels[title] = [_latency_record(each, devices[each.device]) for each in shown]
     if not panels:

@@ -9,6 +9,7 @@ from harness.analysis.acceptance import accepted
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
+from harness.analysis.generation import generation
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
 from harness.analysis.neighbours import outliers
@@ -42,6 +43,7 @@ def analyse(run: Run) -> Analysis:
     run_clocks = clocks(run_cases)
     measured_machine = capabilities(run)
     used = peak_use(run_cases, measured_machine)
+    run_latencies = latencies(run)
     analysis = Analysis(
         run=run,
         summaries=run_summaries,
@@ -51,13 +53,14 @@ def analyse(run: Run) -> Analysis:
         findings=findings(run_cases, times, used),
         caveats=caveats(run, run_summaries, run_clocks),
         sweeps=run_sweeps,
-        latencies=latencies(run),
+        latencies=run_latencies,
         capacities=capacities(run),
         pipelines=pipelines(run_cases),
         health=health_items(run.health, len(run.manifest.gpus), run.trials),
         clocks=run_clocks,
         capabilities=measured_machine,
         peak_use=used,
+        generation=generation(run_cases, run_latencies, measured_machine),
         endurance=endurance(run),
     )
     return priced(replace(analysis, outliers=outliers(analysis)), run)

@@ -37,8 +37,8 @@ def worth_trying(spec: Spec, results: Results, answers: str) -> bool:
     Args:
         answers: see workloads.protocol.Fix.
     """
-    if spec.gpus > 1:
-        return False
+    if spec.gpus > 1 or results.params.get("new_tokens"):
+        return False  # one call generates all tokens: what Keras does around it is nothing beside that
     base, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
     if answers in ("launch", "batch") and STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
         return False  # what a launch costs is nothing beside such a step
