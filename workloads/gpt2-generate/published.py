@@ -122,7 +122,7 @@ class Generator(keras.Model):
         self.positions = layers.Embedding(POSITIONS, WIDTH)
         self.blocks = [Block() for _ in range(LAYERS)]
         self.last = layers.LayerNormalization(epsilon=1e-5)
-        self.forward(np.zeros((1, 1), "int32"), self.empty(1, 1), 0)  # makes the weights, before the loop
+        self.forward(np.zeros((1, 1), "int32"), self.empty(1, 2), 0)  # makes the weights, before the loop
         self.built = True
 
     def empty(self, batch: int, length: int) -> tf.Tensor:

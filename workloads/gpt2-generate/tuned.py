@@ -66,7 +66,9 @@ class Linear(keras.layers.Layer):
             kernel, scale = keras.quantizers.abs_max_quantize(
                 tf.cast(kernel, tf.float32), axis=-1, to_numpy=False
             )
-        self.kernel = self.add_weight((outputs, inputs), lambda *_, **__: kernel, WEIGHTS, trainable=False)
+        self.kernel = self.add_weight(
+            (outputs, inputs), lambda *_, **__: kernel, WEIGHTS, trainable=WEIGHTS != "int8"
+        )
         self.scale = (
             self.add_weight((outputs,), lambda *_, **__: tf.squeeze(1 / scale, -1), "float32")
             if scale is not None

@@ -21,7 +21,7 @@ MAX_ROWS = 1_600_000  # 10.7 million rows in all
 EMBEDDING = 64
 BOTTOM = (512, 256)
 TOP = (1024, 1024, 512, 256)
-LEARNING_RATE = 0.04
+LEARNING_RATE = 0.01
 PRECISION = "mixed_bfloat16" if GPU else "float32"
 SPARSE = True  # whether only the rows of a batch are updated, instead of the whole table
 KEEP = True  # whether parsed batches are kept in memory
@@ -55,7 +55,9 @@ def parsed(records: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
     }
     examples = tf.io.parse_example(records, features)
     rows = examples["ids"] % tf.constant(tables, tf.int64) + tf.constant(starts, tf.int64)
-    return (tf.math.log(1.0 + examples["dense"]), tf.cast(rows, tf.int32)), tf.cast(examples["label"], tf.float32)
+    return (tf.math.log(1.0 + examples["dense"]), tf.cast(rows, tf.int32)), tf.cast(
+        examples["label"], tf.float32
+    )
 
 
 def samples(part: str) -> tf.data.Dataset:
@@ -78,7 +80,9 @@ class DotInteraction(layers.Layer):
         """Return the products below the diagonal."""
         count = vectors.shape[1]
         products = ops.reshape(tf.matmul(vectors, vectors, transpose_b=True), (-1, count * count))
-        return ops.take(products, [row * count + column for row in range(count) for column in range(row)], axis=1)
+        return ops.take(
+            products, [row * count + column for row in range(count) for column in range(row)], axis=1
+        )
 
 
 class Recommender(keras.Model):
@@ -87,15 +91,10 @@ class Recommender(keras.Model):
     def __init__(self, network: keras.Model) -> None:
         super().__init__()
         self.network = network
-        # Created on the device; its values are as those of Keras' Embedding.
-        self.table = self.add_weight((sum(tables), EMBEDDING), "uniform", "float32", trainable=not SPARSE, autocast=False)
-        self.squares = self.add_weight(self.table.shape, self.first, "float32", trainable=False) if SPARSE else None
+        shape = (sum(tables), EMBEDDING)
+        self.table = self.add_weight(shape, "uniform", "float32", trainable=not SPARSE, autocast=False)
+        self.squares = self.add_weight(shape, "zeros", "float32", trainable=False) if SPARSE else None
         self.built = True
-
-    @staticmethod
-    def first(shape: tuple, dtype: str) -> tf.Tensor:
-        """Return what Keras' Adagrad begins its sums of squares with."""
-        return tf.fill(shape, tf.constant(0.1, dtype))
 
     def compile(self, *args: object, **settings: object) -> None:
         """Compile as usual, and create the optimizer's variables, which must exist before XLA compiles the update."""
@@ -153,7 +152,7 @@ network = keras.Model([numbers, embedded], layers.Dense(1, activation="sigmoid",
 
 model = Recommender(network)
 model.compile(
-    optimizer=keras.optimizers.Adagrad(LEARNING_RATE),
+    optimizer=keras.optimizers.Adagrad(LEARNING_RATE, initial_accumulator_value=0.0),
     loss="binary_crossentropy",
     metrics=["accuracy"],
     jit_compile=False,  # dense_step is compiled
