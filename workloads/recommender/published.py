@@ -109,11 +109,13 @@ def parsed(record: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
 
 def samples(part: str) -> tf.data.Dataset:
     """Return batches of the samples in the files of a part."""
-    files = tf.data.Dataset.list_files(f"{DATA}/{part}-*.tfrecord", shuffle=part == "train")
+    train = part == "train"
+    files = tf.data.Dataset.list_files(f"{DATA}/{part}-*.tfrecord", shuffle=train)
     data = tf.data.TFRecordDataset(files)
-    if part == "train":
+    if train:
         data = data.shuffle(10_000)
-    return data.map(parsed, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH_SIZE).prefetch(tf.data.AUTOTUNE)
+    data = data.map(parsed, num_parallel_calls=tf.data.AUTOTUNE)
+    return data.batch(BATCH_SIZE, drop_remainder=train).prefetch(tf.data.AUTOTUNE)
 
 
 class DotInteraction(layers.Layer):

@@ -23,6 +23,7 @@ BOTTOM = (512, 256)
 TOP = (1024, 1024, 512, 256)
 LEARNING_RATE = 0.01
 PRECISION = "mixed_bfloat16" if GPU else "float32"
+JIT_COMPILE = GPU  # of the dense network
 SPARSE = True  # whether only the rows of a batch are updated, instead of the whole table
 KEEP = True  # whether parsed batches are kept in memory
 # Of Criteo's 1 TB click logs, in MLPerf Training.
@@ -117,7 +118,7 @@ class Recommender(keras.Model):
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(labels)[0])
         return self.compute_metrics(numbers, labels, probabilities)
 
-    @tf.function(jit_compile=True, autograph=False)
+    @tf.function(jit_compile=JIT_COMPILE, autograph=False)
     def dense_step(
         self, numbers: tf.Tensor, embedded: tf.Tensor, labels: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
