@@ -82,9 +82,12 @@ class Linear(keras.layers.Layer):
         if x.shape[0] <= SUMS:
             products = tf.cast(kernel, tf.float32) * tf.cast(x, tf.float32)[:, None]
             result = tf.reduce_sum(products, -1)
-        else:
-            x = tf.cast(x, PRECISION)
-            result = tf.cast(tf.matmul(x, tf.cast(kernel, PRECISION), transpose_b=True), tf.float32)
+        elif GPU:
+            product = tf.matmul(tf.cast(x, PRECISION), tf.cast(kernel, PRECISION), transpose_b=True)
+            result = tf.cast(product, tf.float32)
+        else:  # with few rows of x, faster on CPUs than x times the transposed matrix
+            product = tf.matmul(tf.cast(kernel, PRECISION), tf.cast(x, PRECISION), transpose_b=True)
+            result = tf.cast(tf.transpose(product), tf.float32)
         if self.scale is not None:
             result *= tf.convert_to_tensor(self.scale)
         return result if self.bias is None else result + tf.cast(self.bias, tf.float32)
