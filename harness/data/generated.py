@@ -439,8 +439,8 @@ def _records(labels: NDArray[np.uint8], dense: NDArray[np.float32], ids: NDArray
     head = _prefix(1, length)
     example = np.concatenate([np.broadcast_to(np.frombuffer(head, np.uint8), (count, len(head))), *pieces], 1)
     size = np.frombuffer(np.uint64(example.shape[1]).astype("<u8").tobytes(), np.uint8)[None]
-    before = np.concatenate([size, _checksums(size)], 1)
-    return np.concatenate([np.repeat(before, count, 0), example, _checksums(example)], 1).tobytes()
+    before = np.concatenate([size, checksums(size)], 1)
+    return np.concatenate([np.repeat(before, count, 0), example, checksums(example)], 1).tobytes()
 
 
 def _prefix(number: int, length: int) -> bytes:
@@ -463,7 +463,7 @@ def _crc_table() -> NDArray[np.uint32]:
 _CRC = _crc_table()
 
 
-def _checksums(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def checksums(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the masked checksum of each row, [rows, 4], as in TensorFlow's core/lib/hash/crc32c.h."""
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     for column in np.ascontiguousarray(rows.T):
