@@ -202,7 +202,7 @@ def fix(finding: Finding | None) -> str:
         text, _, _ = remedy.text.partition(":")
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "compile with XLA"
+        return "a smaller model, or a faster CPU" if "compiled" in finding.facts else "compile with XLA"
     if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
     return FIXES[finding.cause] if finding else ""
