@@ -120,3 +120,10 @@ def test_requests_of_tokens_are_timed_by_batch_size(drive):
     assert done.metric(BASELINE, STEP_BYTES) > done.metric(BASELINE, SEQUENCE_BYTES) > 0
     assert done.metric(BASELINE, FLOPS) > done.metric(BASELINE, STEP_BYTES) / 2
     assert [each["variant"] for each in done.of("needless")] == ["batch:2"]
+
+
+def test_gpus_precisions_run(drive):
+    text = texts(PRECISION="bfloat16", WEIGHTS="int8", SUMS=8, JIT_COMPILE=False)[1][1]
+    done = drive(text, requests={"batch_sizes": [1]}, steps=1, windows=1)
+    (variant,) = done.of("variant")
+    assert variant["params"]["precision"] == "bfloat16"

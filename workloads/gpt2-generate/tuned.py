@@ -59,7 +59,7 @@ class Linear(keras.layers.Layer):
     """
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
-        super().__init__()
+        super().__init__(autocast=False)
         kernel = tf.cast(keras.random.normal((outputs, inputs), stddev=0.02, dtype="float32"), PRECISION)
         scale = None
         if WEIGHTS == "int8":
@@ -102,7 +102,7 @@ class Normal(keras.layers.Layer):
     """Layer normalisation of float32[rows, width]."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(autocast=False)
         self.gamma, self.beta = self.add_weight((WIDTH,), "ones"), self.add_weight((WIDTH,), "zeros")
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
@@ -116,7 +116,7 @@ class Block(keras.layers.Layer):
     """Causal attention and two dense layers, each added to its input."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(autocast=False)
         self.first, self.second = Normal(), Normal()
         self.heads, self.joined = Linear(WIDTH, 3 * WIDTH), Linear(WIDTH, WIDTH)
         self.wide, self.narrow = Linear(WIDTH, 4 * WIDTH), Linear(4 * WIDTH, WIDTH)
@@ -170,7 +170,7 @@ class Generator(keras.Model):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(autocast=False)
         self.new_tokens, self.needs = NEW_TOKENS, NEEDS
         self.tokens, self.positions = Linear(WIDTH, PADDED, bias=False), Linear(WIDTH, POSITIONS, bias=False)
         self.blocks = [Block() for _ in range(LAYERS)]
