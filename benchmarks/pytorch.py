@@ -1,12 +1,16 @@
 """ResNet-50, GPT-2 and NCCL in PyTorch on this machine's GPUs, for comparison with tfbench on the same ones.
 
     python -m benchmarks.pytorch train:512:eager train:512:compile gpt2:8:compile all-reduce:256:eager
+    python -m benchmarks.pytorch generate:1:compile
 
 Each argument is KIND:BATCH:MODE. `train` is ResNet-50 as in NVIDIA's recipes: channels-last, float16
 (automatic mixed precision with gradient scaling), cuDNN autotuning, fused SGD. `gpt2` trains a
 decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
 stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. Both have one batch in GPU
-memory. `all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
+memory. `generate` is greedy generation as in workloads/gpt2-generate: 1.5 B parameters in bfloat16, prompts of 512
+tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop calls a compiled step
+(mode="reduce-overhead" replays it as a CUDA graph). Its samples are new tokens.
+`all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
 of as much float32. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them
 separately, and run this right after `tfbench bench` on the same GPU.
 """
@@ -33,6 +37,10 @@ WINDOWS, WINDOW_S = 3, 2.0
 IMAGE, CLASSES = (3, 224, 224), 1000
 # As in workloads/gpt2.
 SEQUENCE, LAYERS, WIDTH, HEADS, VOCABULARY, PADDED = 1024, 12, 768, 12, 50257, 50304
+# As in workloads/gpt2-generate: layers, width and heads; tokens of a sequence.
+LARGEST, PROMPT, NEW_TOKENS = (48, 1600, 25), 512, 128
+# Samples of a row of a batch.
+SAMPLES = {"generate": NEW_TOKENS}
 
 
 def main() -> int:
@@ -47,7 +55,7 @@ def main() -> int:
     torch.backends.cudnn.benchmark = True
     for kind, batch, mode in arguments.configurations:
         step = KINDS[kind](batch, compiled=mode == "compile")
-        rate = statistics.median(measure(step, batch))
+        rate = statistics.median(measure(step, batch * SAMPLES.get(kind, 1)))
         row = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
         row |= {"kind": kind, "batch": batch, "mode": mode, "samples_per_s": round(rate, 2)}
         sys.stdout.write(f"{json.dumps(row)}\n")
@@ -90,19 +98,27 @@ def training(batch: int, *, compiled: bool) -> Callable[[], Any]:
 class Block(nn.Module):
     """Causal attention and two dense layers, each added to its input."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, heads: int = HEADS) -> None:
         super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.heads, self.joined = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.count = heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def parts(self, x: torch.Tensor) -> torch.Tensor:
+        """Return query, key and value, [3, batch, heads, length, size], for [batch, length, width]."""
+        parts = self.heads(self.first(x)).view(*x.shape[:2], 3, self.count, -1)
+        return parts.permute(2, 0, 3, 1, 4)
+
+    def out(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """Return the output for the input and what attention found, [batch, heads, length, size]."""
+        x = x + self.joined(attended.transpose(1, 2).reshape(x.shape))
+        return x + self.narrow(functional.gelu(self.wide(self.second(x)), approximate="tanh"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output for [batch, length, width]."""
-        parts = self.heads(self.first(x)).view(*x.shape[:2], 3, HEADS, WIDTH // HEADS)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.joined(attended.transpose(1, 2).reshape(x.shape))
-        return x + self.narrow(functional.gelu(self.wide(self.second(x)), approximate="tanh"))
+        query, key, value = self.parts(x)
+        return self.out(x, functional.scaled_dot_product_attention(query, key, value, is_causal=True))
 
 
 class Decoder(nn.Module):
@@ -141,6 +157,53 @@ def gpt2(batch: int, *, compiled: bool) -> Callable[[], Any]:
     return step
 
 
+class Generator(nn.Module):
+    """A decoder of GPT-2's largest size that keeps keys and values of `batch` sequences in a static cache."""
+
+    def __init__(self, batch: int) -> None:
+        super().__init__()
+        layers, width, heads = LARGEST
+        self.tokens, self.positions = nn.Embedding(PADDED, width), nn.Embedding(PROMPT + NEW_TOKENS, width)
+        self.blocks, self.last = (
+            nn.ModuleList(Block(width, heads) for _ in range(layers)),
+            nn.LayerNorm(width),
+        )
+        shape = (layers, 2, batch, heads, PROMPT + NEW_TOKENS, width // heads)
+        self.register_buffer("cache", torch.zeros(shape))
+
+    def forward(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return the likeliest next token, int64[batch, 1], for int64[batch, length] at the positions `places`."""
+        x = self.tokens(tokens) + self.positions(places)
+        seen = torch.arange(self.cache.shape[4], device=places.device) <= places[:, None]
+        for block, cache in zip(self.blocks, self.cache, strict=True):
+            query, key, value = block.parts(x)
+            cache[0].index_copy_(2, places, key)
+            cache[1].index_copy_(2, places, value)
+            x = block.out(
+                x, functional.scaled_dot_product_attention(query, cache[0], cache[1], attn_mask=seen)
+            )
+        logits = functional.linear(self.last(x[:, -1]), self.tokens.weight)
+        return logits[:, :VOCABULARY].argmax(-1, keepdim=True)
+
+
+def generate(batch: int, *, compiled: bool) -> Callable[[], Any]:
+    """Return a function that generates for `batch` prompts."""
+    with torch.device("cuda"):
+        network = Generator(batch).to(torch.bfloat16).eval()
+    prompts = torch.randint(0, VOCABULARY, (batch, PROMPT), device="cuda")
+    begin, places = torch.arange(PROMPT, device="cuda"), torch.arange(PROMPT + NEW_TOKENS, device="cuda")
+    forward = torch.compile(network, mode="reduce-overhead", fullgraph=True) if compiled else network
+
+    @torch.inference_mode()
+    def run() -> None:
+        token = network(prompts, begin)
+        for place in range(PROMPT, PROMPT + NEW_TOKENS - 1):
+            # A copy, because the next replay of the graph overwrites its result.
+            token = forward(token, places[place : place + 1]).clone()
+
+    return run
+
+
 def all_reduce(mebibytes: int, *, compiled: bool) -> Callable[[], Any]:
     """Return a function that moves `mebibytes` of bus bandwidth; compilation changes nothing."""
     del compiled
@@ -156,12 +219,13 @@ def all_reduce(mebibytes: int, *, compiled: bool) -> Callable[[], Any]:
 KINDS: dict[str, Callable[..., Callable[[], Any]]] = {
     "train": training,
     "gpt2": gpt2,
+    "generate": generate,
     "all-reduce": all_reduce,
 }
 
 
-def measure(step: Callable[[], Any], batch: int) -> list[float]:
-    """Return samples/s of each window, after a warm-up that includes compilation."""
+def measure(step: Callable[[], Any], samples: int) -> list[float]:
+    """Return samples/s of each window for a step of `samples`, after a warm-up that includes compilation."""
     for _ in range(WARMUP_STEPS):
         step()
     torch.cuda.synchronize()
@@ -173,7 +237,7 @@ def measure(step: Callable[[], Any], batch: int) -> list[float]:
                 step()
             torch.cuda.synchronize()
             done += STEPS_PER_SYNC
-        rates.append(done * batch / (time.monotonic() - began))
+        rates.append(done * samples / (time.monotonic() - began))
     return rates
 
 

@@ -225,6 +225,8 @@ def _summary_row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, An
     yield "flops_per_sample", use.flops_per_sample if use else None
     yield "share_of_measured_peak", use.of_measured if use else None
     yield "mfu", use.of_sheet if use else None
+    yield "needed_bandwidth", use.needed_bandwidth if use else None
+    yield "reported_bandwidth", use.reported_bandwidth if use else None
     finding = analysis.limit(summary.workload, summary.device)
     yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
     yield "trial_ids", " ".join(summary.trial_ids)

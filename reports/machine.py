@@ -273,6 +273,18 @@ def _each_of(device: str) -> str:
     return f" of {count} GPUs" if count > 1 else ""
 
 
+def bandwidth(each: PeakUse) -> str:
+    """Return how much of the memory bandwidth a variant uses; "" if it is unknown."""
+    texts = []
+    if each.needed_bandwidth is not None:
+        texts.append(
+            f"weights and cache take {numbers.percent(each.needed_bandwidth)} of the measured bandwidth"
+        )
+    if each.reported_bandwidth is not None:
+        texts.append(f"{numbers.percent(each.reported_bandwidth)} of the theoretical bandwidth in use (GPM)")
+    return "; ".join(texts)
+
+
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
     # all_reduces has the sizes.

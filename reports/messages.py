@@ -81,8 +81,8 @@ def limiting_part(finding: Finding, time: StepTime | None) -> Part | None:
 def explanation(finding: Finding) -> str:
     """Explain a finding in one or two sentences."""
     facts = finding.facts
-    memory, slowed, accuracy, needed, busy = (
-        numbers.percent(facts.get(name)) for name in ("dram", "time", "accuracy", "needed", "busy")
+    slowed, accuracy, needed, busy = (
+        numbers.percent(facts.get(name)) for name in ("time", "accuracy", "needed", "busy")
     )
     failing = variant_name(TUNED if facts.get("tuned") else BASELINE)
     texts: Mapping[Cause, str] = {
@@ -106,7 +106,7 @@ def explanation(finding: Finding) -> str:
         Cause.PRECISION: f"The model computes in {facts.get('bits', 0):.0f} bits, in which this device is slow.",
         Cause.UPDATE: f"This time does not grow with the batch: every step updates all {facts.get('elements', 0):,.0f} "
         f"elements of {', '.join(finding.stages)}.",
-        Cause.MEMORY_BANDWIDTH: f"GPU memory bandwidth is the limit: {memory} is used; 80 % is achievable.",
+        Cause.MEMORY_BANDWIDTH: _bandwidth(facts),
         Cause.ON_CPU: f"The GPU is busy only {busy} of the model's step: operations run on the CPU.",
         Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
         Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
@@ -132,6 +132,13 @@ def _input(facts: Mapping[str, float]) -> str:
     if used and cpus and used >= 0.85 * cpus:
         return f"The pipeline keeps all {cpus:.0f} CPUs busy and is still too slow."
     return "The input pipeline is slower than the model."
+
+
+def _bandwidth(facts: Mapping[str, float]) -> str:
+    if "bandwidth" in facts:
+        share = numbers.percent(facts["bandwidth"])
+        return f"Memory bandwidth is the limit: reading weights and cache takes {share} of what was measured."
+    return f"GPU memory bandwidth is the limit: {numbers.percent(facts.get('dram'))} is used; 80 % is achievable."
 
 
 def _compute(facts: Mapping[str, float]) -> str:
@@ -204,7 +211,7 @@ def fix(finding: Finding | None) -> str:
         text, _, _ = remedy.text.partition(":")
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "compile with XLA"
+        return "a smaller model, or a faster CPU" if "compiled" in finding.facts else "compile with XLA"
     if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
     if finding and finding.cause is Cause.EPOCHS and finding.stages:

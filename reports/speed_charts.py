@@ -44,6 +44,8 @@ from workloads.protocol import (
     BASELINE,
     INPUT_ONLY,
     MODEL_ONLY,
+    SERVER,
+    SINGLE_STREAM,
     TUNED,
     WITHOUT_PREFIX,
     changes_baseline,
@@ -265,7 +267,11 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw each batch size and each offered rate; None if no requests were timed."""
     devices, panels = devices_of(analysis), {}
     for workload, title in titles_of(analysis).items():
-        shown = [latency for latency in analysis.latencies if latency.workload == workload]
+        shown = [
+            latency
+            for latency in analysis.latencies
+            if latency.workload == workload and latency.scenario in (SINGLE_STREAM, SERVER)
+        ]
         if shown:
             panels[title] = [_latency_record(latency, devices[latency.device]) for latency in shown]
     if not panels:

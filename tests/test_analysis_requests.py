@@ -3,12 +3,23 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import analyse
+from harness.analysis.quantities import values
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.model.analysis import RatioKind
-from harness.model.run import RequestTimes, Run
+from harness.model.run import Metric, RequestTimes, Run
 from reports.overview import rows
-from tests.special_runs import offered, serving_run, single
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
+from reports.page import render_html
+from tests.special_runs import measured_machine_run, offered, serving_run, single
+from workloads.protocol import (
+    BASELINE,
+    FIRST_TOKEN,
+    MACHINE,
+    MODEL_ONLY,
+    PER_TOKEN,
+    SEQUENCE_BYTES,
+    STEP_BYTES,
+    TUNED,
+)
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:
@@ -25,6 +36,38 @@ class TestLatency:
         points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in serving_run().trials)
         swept = replace(run, trials=points)
         assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
+
+
+class TestGeneration:
+    def test_tokens_are_timed_by_batch_and_their_reads_are_held_against_the_measured_bandwidth(self):
+        run, machine = serving_run(1), measured_machine_run()
+        first = next(trial for trial in run.trials if trial.device == "gpu0")
+        series = (
+            replace(single(TUNED, 4, milliseconds), scenario=scenario)
+            for scenario, milliseconds in ((FIRST_TOKEN, 20.0), (PER_TOKEN, 2.0))
+        )
+        needs = (
+            Metric(variant=BASELINE, name=STEP_BYTES, value=3e9),
+            Metric(variant=BASELINE, name=SEQUENCE_BYTES, value=1e8),
+        )
+        trials = (
+            replace(first, requests=tuple(series), metrics=(*first.metrics, *needs)),
+            *(trial for trial in machine.trials if trial.workload == MACHINE),
+        )
+        analysis = analyse(replace(run, trials=trials))
+        (each,) = analysis.generation
+        assert (each.variant, each.batch_size) == (TUNED, 4)
+        assert each.first_s["p50"] == pytest.approx(0.021, rel=0.01)
+        assert each.token_s["p99"] == pytest.approx(0.0022, rel=0.01)
+        assert each.tokens_per_s.median == pytest.approx(4 / 0.0021, rel=0.01)
+        peak = next(one for one in analysis.capabilities if (one.device, one.name) == ("gpu0", "memory"))
+        assert each.bandwidth == pytest.approx(3.4e9 / 0.0021 / peak.value.median, rel=0.01)
+        names = {value.name: value.estimate.median for value in values(analysis)}
+        assert names[f"{each.workload}.tuned.token"] == each.token_s["p50"]
+        assert names[f"{each.workload}.tuned.first-token"] == each.first_s["p50"]
+        page = render_html(analysis, code="")
+        assert "Generated tokens" in page
+        assert 'id="figure-latency"' not in page, "the chart is of whole requests"
 
 
 class TestCapacity:

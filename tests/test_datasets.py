@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from harness.data.datasets import ensure_data
+from harness.data.generated import CARDINALITIES, checksums
 from harness.data.published_datasets import (
     PublishedDataset,
     is_intact,
@@ -165,6 +166,10 @@ JPEGS = Data(
     name="pets", shape=(36, 40, 3), classes=2, train=60, test=20, kind="jpeg", class_names=("cat", "dog")
 )
 
+CLICKS = Data(
+    name="clicks", shape=(13, 26), classes=2, train=70_000, test=500, dtype="float32", kind="clicks"
+)
+
 
 def generate(folder: Path, data: Data, seed: int = 1) -> tuple[Path, DataInfo]:
     return ensure_data(data, folder, "procedural", seed, Silent())
@@ -180,7 +185,7 @@ def jpegs(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "data",
-    [PICTURES, replace(TOKENS, train=400, test=100), replace(TABLE, train=4_000, test=1_000), JPEGS],
+    [PICTURES, replace(TOKENS, train=400, test=100), replace(TABLE, train=4_000, test=1_000), JPEGS, CLICKS],
     ids=lambda data: data.name,
 )
 def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, data: Data) -> None:
@@ -198,6 +203,11 @@ def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, da
     if data.kind == "jpeg":
         samples = [(folder / name).read_bytes() for name in jpegs(folder)]
         assert len(set(samples)) == len(samples)
+    elif data.kind == "clicks":
+        size = 219  # of a record
+        contents = [path.read_bytes() for path in folder.glob("*.tfrecord")]
+        samples = [each[at : at + size] for each in contents for at in range(0, len(each), size)]
+        assert len(set(samples)) == len(samples) == data.train + data.test
     else:
         train = {sample.tobytes() for sample in np.load(folder / "x_train.npy")}
         assert not any(sample.tobytes() in train for sample in np.load(folder / "x_test.npy"))
@@ -238,6 +248,28 @@ class TestTokens:
         weights[:50] = weights[606:] = 0.0  # opinions have ranks in between
         right = (weights[result["x_test"]].sum(axis=1) > 0) == result["y_test"]
         assert 0.65 < right.mean() < 0.99
+
+
+def test_clicks_are_records_with_checksums_whose_ids_follow_zipfs_law(tmp_path: Path) -> None:
+    # RFC 3720, B.4: the checksum of 32 bytes of zeros; TensorFlow rotates it and adds a constant.
+    crc = 0x8A9136AA
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % (1 << 32)
+    assert checksums(np.zeros((1, 32), np.uint8)).tobytes() == masked.to_bytes(4, "little")
+    folder, _ = generate(tmp_path, CLICKS)
+    names = sorted(path.name for path in folder.glob("*.tfrecord"))
+    assert names == ["test-00000.tfrecord", "train-00000.tfrecord", "train-00001.tfrecord"]
+    rows = np.frombuffer((folder / "train-00000.tfrecord").read_bytes(), np.uint8).reshape(1 << 16, -1)
+    assert (rows[:, :8] == np.frombuffer((rows.shape[1] - 16).to_bytes(8, "little"), np.uint8)).all()
+    assert (checksums(rows[:, 12:-4]) == rows[:, -4:]).all()
+    ids = rows[:, -4 - 4 * 26 : -4].reshape(-1, 26, 4).astype(np.int64) & 0x7F
+    ids = (ids << np.array([0, 7, 14, 21])).sum(-1)
+    assert (ids.max(0) < CARDINALITIES).all()
+    for column in (0, 1, 7):
+        _, counts = np.unique(ids[:, column], return_counts=True)
+        # The most frequent of N values is as frequent as 1 / log2(N + 1), the second as 0.58 of it.
+        first, second = np.sort(counts)[:-3:-1]
+        assert first / len(ids) == pytest.approx(1 / np.log2(CARDINALITIES[column] + 1), rel=0.05)
+        assert second / first == pytest.approx(np.log2(1.5), rel=0.1)
 
 
 def test_jpegs_have_published_layout_and_sizes(tmp_path: Path) -> None:

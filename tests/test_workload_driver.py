@@ -302,7 +302,16 @@ GPU_ONLY, PIPELINE = {HOST_FED, WITHOUT_COPY}, {STAGES, "threads:1", WITHOUT_COP
 
 
 def job(
-    arguments=TRAINING, *, pipeline=True, python=False, step_ms=None, waits=None, eager=False, steps=0, **spec
+    arguments=TRAINING,
+    *,
+    pipeline=True,
+    python=False,
+    step_ms=None,
+    waits=None,
+    eager=False,
+    steps=0,
+    new_tokens=0,
+    **spec,
 ):
     """Return a job as far as the choice of variants reads it."""
     fields = {"device": "gpu", "gpus": 1, "steps": steps, **spec}
@@ -319,7 +328,7 @@ def job(
         spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", results=results,
         call=SimpleNamespace(
             arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0,
-            trains="epochs" in arguments,
+            trains="epochs" in arguments, new_tokens=new_tokens,
         ),
     )  # fmt: skip
 
@@ -334,6 +343,7 @@ def job(
         (job(gpus=4), ALL - {INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, STAGES, "threads:1"}),
         (job({}), {"calls:10"}),
         (job({}, pipeline=False, requests={}), ALL - {MODEL_ONLY, "batch:4"}),
+        (job({}, pipeline=False, requests={}, new_tokens=8), ALL - {MODEL_ONLY}),
     ],
 )
 def test_what_applies_to_a_call_and_a_device(made, missing):

@@ -28,6 +28,8 @@ STAGES = "stages"
 
 # MLPerf Inference's scenarios: sequential requests; single samples at random times.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
+# Of models that generate tokens: requests of one new token, and the time of each further token in longer requests.
+FIRST_TOKEN, PER_TOKEN = "FirstToken", "PerToken"
 # A rate is served within a latency bound if the 99th percentile keeps it, which takes at least 100 requests.
 MAX_LATE_SHARE, MIN_SERVER_REQUESTS = 0.01, 100
 # Variants for the step-time breakdown. The driver skips those that do not apply to a workload and device.
@@ -72,6 +74,8 @@ ACCURACY, SAMPLES_TRAINED = "accuracy", "samples_trained"
 MET_BOUND_MS = "met_bound_ms"
 # Floating-point operations of a sample, of variants that measure speed.
 FLOPS = "flops_per_sample"
+# Bytes that a step of generation must read from memory: whatever its batch (weights), and of each sequence (its cache).
+STEP_BYTES, SEQUENCE_BYTES = "step_bytes", "sequence_bytes"
 # Largest memory in use while a variant that measures speed ran, in bytes: of the fullest GPU, and of the process.
 DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
@@ -191,7 +195,7 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     # Names carry units.
     "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
     # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for
-    # SingleStream. Fewer latencies than planned mean that the series was stopped early. For Server,
+    # the others. Fewer latencies than planned mean that the series was stopped early. For Server,
     # batch_size is the maximum.
     "requests": {
         "variant": (str,), "scenario": (str,), "batch_size": (int,), "rate_per_s": _NUMBER, "planned": (int,),

@@ -11,6 +11,7 @@ from harness.analysis.answers import answer_items
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import cases
 from harness.analysis.findings import findings
+from harness.analysis.generation import generation
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
 from harness.analysis.links import pairs
@@ -46,6 +47,7 @@ def analyse(run: Run) -> Analysis:
     run_clocks = clocks(run_cases)
     measured_machine = capabilities(run)
     used = peak_use(run_cases, measured_machine)
+    run_latencies = latencies(run)
     analysis = Analysis(
         run=run,
         summaries=run_summaries,
@@ -55,13 +57,14 @@ def analyse(run: Run) -> Analysis:
         findings=findings(run_cases, times, used),
         caveats=caveats(run, run_summaries, run_clocks),
         sweeps=run_sweeps,
-        latencies=latencies(run),
+        latencies=run_latencies,
         capacities=capacities(run),
         pipelines=pipelines(run_cases),
         health=(*answer_items(run), *health_items(run.health, len(run.manifest.gpus), run.trials)),
         clocks=run_clocks,
         capabilities=measured_machine,
         peak_use=used,
+        generation=generation(run_cases, run_latencies, measured_machine),
         endurance=endurance(run),
         pairs=pairs(run, measured_machine),
         precision=precision(run, run_cases),

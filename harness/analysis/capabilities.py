@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from harness.analysis.case import Case
+from harness.analysis.generation import needed_bandwidth
 from harness.analysis.trial_measures import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.intervals import estimate
@@ -191,6 +192,14 @@ def _of_case(case: Case, measured: Sequence[Capability]) -> Iterator[PeakUse]:
             precision=precision,
             measured_peak=peak.value.median * len(devices) if peak else None,
             sheet_peak=peak.sheet * len(devices) if peak and peak.sheet else None,
+            needed_bandwidth=needed_bandwidth(
+                case,
+                variant,
+                summary.batch_size,
+                summary.throughput.median / max(1, summary.batch_size),
+                measured,
+            ),
+            reported_bandwidth=case.gpu_share(variant, ("gpm", "dram_util_pct")),
         )
 
 

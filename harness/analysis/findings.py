@@ -248,9 +248,21 @@ def _device(case: Case, time: StepTime, use: PeakUse | None) -> Finding:
         return case.finding(Cause.PRECISION, share, Part.COMPUTE, facts={"bits": bits})
     if (found := _on_cpu(case, time) or _update(case, time)) is not None:
         return found
-    by_memory = (facts["dram"] or 0.0) >= DRAM_LIMIT
+    facts["bandwidth"] = use.needed_bandwidth if use else None
+    facts["compiled"] = 1.0 if _compiled(case) else None
+    by_memory = max(facts["dram"] or 0.0, facts["bandwidth"] or 0.0) >= DRAM_LIMIT
     cause = Cause.MEMORY_BANDWIDTH if by_memory else Cause.COMPUTE
     return case.finding(cause, share, Part.COMPUTE, facts=facts)
+
+
+def _compiled(case: Case) -> bool:
+    """Return whether XLA compiles the baseline."""
+    return any(
+        info.params.get("jit_compile")
+        for trial in case.trials
+        for info in trial.variants
+        if info.variant == BASELINE
+    )
 
 
 def _unsuitable_bits(case: Case) -> float | None:

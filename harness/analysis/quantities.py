@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from harness.analysis.capabilities import unit_of
-from harness.model.analysis import Analysis, Estimate, Key, RatioKind, Summary, Value
+from harness.model.analysis import Analysis, Estimate, Generation, Key, RatioKind, Summary, Value
 from harness.model.device import gpu_names, is_gpu, of_gpus, positions
 from harness.model.platform import HealthItem, Level
 from harness.model.run import PlannedTrial
@@ -140,6 +140,30 @@ def _mfu(analysis: Analysis) -> Named:
             yield f"{_name(each.key)}.mfu", each.device, value
 
 
+def _bandwidth(analysis: Analysis) -> Named:
+    for each in analysis.peak_use:
+        summary = next((one for one in analysis.summaries if one.key == each.key), None)
+        if summary and each.needed_bandwidth:
+            share = each.needed_bandwidth / summary.throughput.median
+            value = summary.throughput.map(lambda speed, share=share: speed * share, "ratio")  # type: ignore[misc]
+            yield f"{_name(each.key)}.bandwidth", each.device, value
+
+
+def _tokens(name: str) -> Callable[[Analysis], Named]:
+    """Return what reads a median of the smallest batch that was timed."""
+
+    def read(analysis: Analysis) -> Named:
+        smallest: dict[Key, Generation] = {}
+        for each in analysis.generation:
+            smallest.setdefault(each.key, each)
+        for key, each in smallest.items():
+            times = each.first_s if name == "first-token" else each.token_s
+            if measures_speed(key.variant) and "p50" in times:
+                yield f"{_name(key)}.{name}", key.device, Estimate.exact(times["p50"], "s")
+
+    return read
+
+
 def _scaling(analysis: Analysis) -> Named:
     devices = dict.fromkeys((each.workload, each.device) for each in analysis.summaries)
     for workload, device in devices:
@@ -229,6 +253,24 @@ QUANTITIES = (
     Quantity(
         "WORKLOAD.VARIANT.mfu", _always("ratio"), "share of the data sheet's peak (MFU)",
         "--machine, and a GPU with a data sheet", "gpt2.tuned.mfu >= 0.35", _mfu, _planned(".mfu"),
+    ),
+    Quantity(
+        "WORKLOAD.VARIANT.bandwidth", _always("ratio"),
+        "share of the measured memory bandwidth that weights and cache take, of a workload that generates tokens",
+        "--machine, and such a workload", "gpt2-generate.tuned.bandwidth >= 0.6", _bandwidth,
+        _planned(".bandwidth"),
+    ),
+    Quantity(
+        "WORKLOAD.VARIANT.first-token", _always("s"), "median time to the first token, at the smallest batch",
+        "a workload that generates tokens", "gpt2-generate.tuned.first-token <= 20 ms", _tokens("first-token"),
+        _planned(".first-token"),
+        lower=True, exact=True,
+    ),
+    Quantity(
+        "WORKLOAD.VARIANT.token", _always("s"), "median time of a further token, at the smallest batch",
+        "a workload that generates tokens", "gpt2-generate.tuned.token <= 2 ms", _tokens("token"),
+        _planned(".token"),
+        lower=True, exact=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT.energy", _always("J/sample"), "energy for a sample", "a GPU or CPU with an energy counter",

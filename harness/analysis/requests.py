@@ -28,7 +28,7 @@ _MIN_BEYOND = 1.0
 
 
 def latencies(run: Run) -> tuple[Latency, ...]:
-    """Return SingleStream latencies by batch size over all trials, and those of each Server series."""
+    """Return latencies by scenario and batch size over all trials, and those of each Server series."""
     groups: dict[tuple[Key, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
     for trial, each in _series(run):
         key = Key(trial.workload, trial.device, each.variant)
@@ -83,9 +83,7 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
 
 
 def _busy_ns(each: RequestTimes) -> float:
-    return (
-        float(each.latency_ns.sum()) if each.scenario == SINGLE_STREAM else float(each.end_ns - each.start_ns)
-    )
+    return float(each.end_ns - each.start_ns) if each.scenario == SERVER else float(each.latency_ns.sum())
 
 
 # Trial id -> series of requests.

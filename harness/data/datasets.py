@@ -14,7 +14,14 @@ from pathlib import Path, PurePosixPath
 
 import requests
 
-from harness.data.generated import ArrayRecipe, JpegRecipe, PictureRecipe, TableRecipe, TokenRecipe
+from harness.data.generated import (
+    ArrayRecipe,
+    ClicksRecipe,
+    JpegRecipe,
+    PictureRecipe,
+    TableRecipe,
+    TokenRecipe,
+)
 from harness.data.published_datasets import PUBLISHED, PublishedDataset
 from harness.errors import DataError, writing_hint
 from harness.model.run import DataInfo
@@ -38,7 +45,7 @@ def ensure_data(
     """Return the folder with the workload's data files, and a description of the data.
 
     Arrays are x_train.npy, y_train.npy, x_test.npy and y_test.npy. Labels are uint8[n], or int32[n] above 256
-    classes. JPEG files are <part>/<class>/<name>.jpg.
+    classes. JPEG files are <part>/<class>/<name>.jpg, clicks <part>-<number>.tfrecord.
 
     Args:
         data: the declaration; if it asks for fewer samples than published, the first ones are used.
@@ -102,9 +109,11 @@ def _procedural(
     return _cached(folder, [recipe.__name__, recipe.version, repr(data), seed], generate, info, progress)
 
 
-def _recipe(data: Data) -> type[JpegRecipe | ArrayRecipe]:
+def _recipe(data: Data) -> type[JpegRecipe | ClicksRecipe | ArrayRecipe]:
     if data.kind == "jpeg":
         return JpegRecipe
+    if data.kind == "clicks":
+        return ClicksRecipe
     if data.kind == "table":
         return TableRecipe
     return TokenRecipe if data.vocabulary else PictureRecipe

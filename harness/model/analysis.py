@@ -159,6 +159,26 @@ class Latency(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generation(Keyed):
+    """How fast a model generates tokens with batches of one size.
+
+    Attributes:
+        first_s: quantile -> time to the first token, seconds.
+        token_s: quantile -> time per output token after the first, over requests, seconds.
+        tokens_per_s: of all sequences of the batch, after their first tokens.
+        bandwidth: share of the measured memory bandwidth that reading weights and cache takes; None if unknown.
+        requests: number of requests that were timed.
+    """
+
+    batch_size: int
+    first_s: Mapping[str, float]
+    token_s: Mapping[str, float]
+    tokens_per_s: Estimate
+    bandwidth: float | None
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity(Keyed):
     """The highest rate of single samples at which the 99th percentile of latency met a bound.
 
@@ -395,6 +415,8 @@ class PeakUse(Keyed):
         flops_per_s: at the measured speed.
         precision: the capability with the peak, such as "bf16".
         measured_peak, sheet_peak: FLOP/s of all its devices, as measured here and by the data sheet; None if unknown.
+        needed_bandwidth: share of the measured memory bandwidth that the model needs, of one that generates tokens.
+        reported_bandwidth: share of the theoretical memory bandwidth that GPUs report to be in use; None if unknown.
     """
 
     flops_per_sample: float
@@ -402,6 +424,8 @@ class PeakUse(Keyed):
     precision: str
     measured_peak: float | None
     sheet_peak: float | None
+    needed_bandwidth: float | None = None
+    reported_bandwidth: float | None = None
 
     @property
     def of_measured(self) -> float | None:
@@ -767,6 +791,7 @@ class Analysis:
     clocks: tuple[Clocks, ...] = ()
     capabilities: tuple[Capability, ...] = ()
     peak_use: tuple[PeakUse, ...] = ()
+    generation: tuple[Generation, ...] = ()
     endurance: tuple[Endurance, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     pairs: tuple[Pair, ...] = ()

@@ -82,7 +82,8 @@ class Data:
         dtype: NumPy name of the stored type.
         kind: "arrays" for four NumPy files, "table" for the same with tabular rows, or "jpeg" for JPEG files
             <split>/<class>/<name>.jpg with splits "train" and "test"; shape is then the mean image size
-            (height, width, 3).
+            (height, width, 3); or "clicks" for TFRecord files <split>-<number>.tfrecord, with the shape (numbers,
+            categories) of a sample.
         vocabulary: number of different tokens for token sequences, with shape (maximum length,); else 0.
         class_names: class folders of JPEG files in alphabetical order; () for "class-0" and so on.
         constant: the script's constant that holds the folder; "" for data sets of keras.datasets.
@@ -94,7 +95,7 @@ class Data:
     train: int
     test: int
     dtype: str = "uint8"
-    kind: Literal["arrays", "table", "jpeg"] = "arrays"
+    kind: Literal["arrays", "table", "jpeg", "clicks"] = "arrays"
     class_names: tuple[str, ...] = ()
     vocabulary: int = 0
     constant: str = ""

@@ -22,6 +22,7 @@ import numpy as np
 
 import workloads
 from harness import notebooks
+from harness.data.generated import CARDINALITIES
 from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
@@ -218,6 +219,10 @@ def _data_problems(data: Data) -> Iterator[str]:
         yield f"data must be numeric and smaller than {MAX_DATA_BYTES >> 40} TiB"
     if data.kind == "table" and (len(data.shape) != 1 or data.dtype != "float32"):
         yield 'data of kind "table" needs a shape [columns] of float32'
+    if data.kind == "clicks" and (
+        len(data.shape) != 2 or data.shape[1] > len(CARDINALITIES) or data.dtype != "float32"
+    ):
+        yield f'data of kind "clicks" needs a shape [numbers, up to {len(CARDINALITIES)} categories] of float32'
     if data.kind == "jpeg" and (len(data.shape) != 3 or data.shape[2] != 3):
         yield 'data of kind "jpeg" needs a shape [height, width, 3]'
     if not re.fullmatch(r"[\w-][\w.-]*", data.name):

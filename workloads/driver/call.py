@@ -105,6 +105,8 @@ class Call:
             self._enlarge(replicas)
         self._initial: Sequence[tuple[Any, Any]] = ()
         self._early: Sequence[tuple[Any, Any]] = ()
+        # The compiled functions of a model that generates tokens, for the variants made of this call.
+        self.compiled: Any = None
         # Samples trained when the accuracy that `use_early_weights` restores was reached; 0 without.
         self.early_samples = 0
 
@@ -241,6 +243,16 @@ class Call:
         own, batch = getattr(self.model, "batch_size", None), self.epoch.batch
         return batch // own if isinstance(own, int) and 0 < own < batch and not batch % own else 1
 
+    @property
+    def new_tokens(self) -> int:
+        """Tokens that a prediction generates for each row of its input, the model's `new_tokens`; 0 for other calls."""
+        tokens = getattr(self.model, "new_tokens", None)
+        return tokens if isinstance(tokens, int) and tokens > 0 and not (self.trains or self.evaluates) else 0
+
+    def samples(self, batch: Any) -> int:
+        """Return the number of samples of a batch: of new tokens, if the model generates them."""
+        return rows(batch) * (self.new_tokens or 1)
+
     def params(self) -> dict[str, Any]:
         """Return what the script has chosen, for the event of a variant."""
         model = self.model
@@ -251,6 +263,7 @@ class Call:
             **({} if self.trains else {"trains": False}),
             **({"input_type": tf.as_dtype(sent).name} if predicts else {}),
             "batch_size": self.epoch.batch // self.steps_per_batch,
+            **({"new_tokens": self.new_tokens} if self.new_tokens else {}),
             "epochs": self.epochs,
             "samples_per_epoch": self.samples_per_epoch,
             "steps_per_call": int(getattr(model, "steps_per_execution", 1) or 1) * self.steps_per_batch,

@@ -66,7 +66,7 @@ def as_written(job: Job, call: Call) -> None:
     A request goes from samples in host memory to predictions in host memory.
     """
     model, meter = call.model, job.meter
-    batch = _first(call)
+    batch = first_batch(call)
     if isinstance(batch, np.ndarray):
         batch = HostSamples(batch)[:]
     requests = job.spec.requests
@@ -108,7 +108,7 @@ class HostSamples:
 def model_only(job: Job) -> None:
     """Run the model on a batch in device memory, to measure the cost of copies."""
     began = job.meter.clock()
-    batch = np.concatenate([np.asarray(_first(job.call))] * number_of(job.variant, BATCH_PREFIX))
+    batch = np.concatenate([np.asarray(first_batch(job.call))] * number_of(job.variant, BATCH_PREFIX))
     forward = keras_model.compile_forward(job.call.model)
     job.meter.phase(BUILD, began)
     with tf.device(job.devices[0]):
@@ -123,7 +123,7 @@ def model_only(job: Job) -> None:
         Client(job, serve, batch).single_stream(len(batch))
 
 
-def _first(call: Call) -> Any:
+def first_batch(call: Call) -> Any:
     """Return the call's first batch; a tensor stays on its device."""
     x, size = call.arguments["x"], call.arguments.get("batch_size") or 32
     if not isinstance(x, (np.ndarray, tf.Tensor)):
@@ -145,9 +145,16 @@ class Client:
         self._pool = pool
         self._window_s = max(job.spec.window_s, 0.1)
 
-    def single_stream(self, size: int) -> list[int]:
-        """Measure requests of one batch size; return their latencies in nanoseconds."""
-        budget_ns = BATCH_WINDOWS * self._window_s * 1e9
+    def single_stream(
+        self, size: int, windows: float = BATCH_WINDOWS, scenario: str = SINGLE_STREAM
+    ) -> list[int]:
+        """Measure requests of one batch size; return their latencies in nanoseconds.
+
+        Args:
+            windows: time budget in windows of the profile.
+            scenario: what the latencies are written as; "" to write none.
+        """
+        budget_ns = windows * self._window_s * 1e9
         batch = self._pool[:size]
         latencies: list[int] = []
         self._serve(batch)  # traces and compiles
@@ -158,7 +165,8 @@ class Client:
             start = time.monotonic_ns()
             self._serve(batch)
             latencies.append(time.monotonic_ns() - start)
-        self._write(SINGLE_STREAM, size, 0.0, began, latencies, planned=len(latencies))
+        if scenario:
+            self.write(scenario, size, 0.0, began, latencies, planned=len(latencies))
         return latencies
 
     def measure(self, sizes: Sequence[int], bounds_ms: Sequence[float], compared_ms: float = 0.0) -> float:
@@ -251,15 +259,16 @@ class Client:
         due = began + np.cumsum(random.exponential(1e9 / rate, planned)).astype(np.int64)
         series = _Series(self._serve, self._pool, fastest, due, round(bound_ms * 1e6))
         latencies = series.run(in_flight)
-        self._write(SERVER, max(fastest), rate, began, latencies, planned=planned)
+        self.write(SERVER, max(fastest), rate, began, latencies, planned=planned)
         return series.within_bound
 
     def _warn(self, text: str) -> None:
         self._job.events.warning(f"{self._job.variant}: {text}")
 
-    def _write(
+    def write(
         self, scenario: str, batch_size: int, rate: float, began: int, latencies: list[int], *, planned: int
     ) -> None:
+        """Write a series that began at `began` and ends now."""
         self._job.events.write(
             "requests", variant=self._job.variant, scenario=scenario, batch_size=batch_size, rate_per_s=rate,
             planned=planned, start_ns=began, end_ns=time.monotonic_ns(), latency_ns=latencies,

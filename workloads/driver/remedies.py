@@ -44,8 +44,8 @@ def worth_trying(spec: Spec, results: Results) -> frozenset[str]:
     Returns:
         Values of workloads.protocol.Fix.answers.
     """
-    if spec.gpus > 1:
-        return frozenset()
+    if spec.gpus > 1 or results.params.get("new_tokens"):
+        return frozenset()  # one call generates all tokens: what Keras does around it is nothing beside that
     shares = _answered_shares(spec, results)
     least = WORTH_SHARE
     if TUNED in spec.scripts:

@@ -23,7 +23,17 @@ import tensorflow as tf
 
 from workloads import protocol
 from workloads.cells import difference
-from workloads.driver import answers, devices, draining, inference, ladder, script, step_variants, training
+from workloads.driver import (
+    answers,
+    devices,
+    draining,
+    generation,
+    inference,
+    ladder,
+    script,
+    step_variants,
+    training,
+)
 from workloads.driver.call import Call
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
@@ -286,7 +296,8 @@ class ScriptRun:
             changes=[asdict(change) for change in changes(before, params)],
         )  # fmt: skip
         job.meter.whole_samples = params["epochs"] * params["samples_per_epoch"]
-        measure = training.as_written if self._spec.requests is None else inference.as_written
+        serves = generation.as_written if call.new_tokens else inference.as_written
+        measure = training.as_written if self._spec.requests is None else serves
         result = measure(job, call)
         if self._first and job.meter.samples and job.meter.whole_samples and not self._spec.steps:
             call_s = job.meter.step_ns * job.meter.steps / job.meter.samples * job.meter.whole_samples / 1e9
@@ -296,7 +307,7 @@ class ScriptRun:
             job.metric(name, size)
         if measures_speed(job.variant) and not self._task.short:
             answers.check(self._names, job.variant, self._events)
-        if self._evaluates:
+        if self._evaluates and not call.new_tokens:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
         if job.variant != BASELINE and self._spec.evaluate and self._results.begun_count(job.variant) <= 1:
@@ -395,6 +406,8 @@ def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
             draining.drain(job)
         case protocol.MODEL_ONLY if job.strategy is not None:
             step_variants.mirrored_batch(job)
+        case protocol.MODEL_ONLY if serves and job.call.new_tokens:
+            generation.model_only(job)
         case protocol.MODEL_ONLY | protocol.HOST_FED | protocol.BATCH_PREFIX:
             inference.model_only(job) if serves else step_variants.one_batch(job)
         case protocol.CUSTOM_LOOP:

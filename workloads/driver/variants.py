@@ -55,7 +55,7 @@ def applies(job: Job, variant: str) -> bool:
     if variant == MODEL_ONLY:
         return True
     if variant.startswith(BATCH_PREFIX):
-        return one_device
+        return one_device and not call.new_tokens  # has batches of its own
     if variant in (INPUT_ONLY, WITHOUT_INPUT):
         return reads
     if variant.startswith(THREADS_PREFIX):
