@@ -31,6 +31,7 @@ from harness.analysis.stats import LEVEL, LogDifference, gap, sample
 from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
 from harness.intervals import half_width, t_quantile, usual_spread
+from harness.model.analysis import MIN_TRIALS
 from harness.model.comparison import Extract, Outcome, Speed
 from harness.run.recording import EXTRACT_SUFFIX, open_run, read_extract_file
 from tests.recordings import DATA, NAMES, recording
@@ -183,7 +184,12 @@ def stopped(drawn: Sequence[Sequence[float]], profile: Profile) -> list[Sequence
     while True:
         kept = [values[:count] for values, count in zip(drawn, counts, strict=True)]
         usual = usual_spread(kept)
-        widths = [half_width(values, usual) if len(values) < profile.max_trials else 0.0 for values in kept]
+        widths = [
+            0.0 if len(values) == profile.max_trials
+            else half_width(values, usual) if len(values) >= MIN_TRIALS
+            else math.inf
+            for values in kept
+        ]  # fmt: skip
         widest = max(range(len(kept)), key=lambda number: widths[number])
         if widths[widest] <= profile.target_interval:
             return kept

@@ -9,8 +9,6 @@ from pathlib import Path
 from workloads.protocol import Measuring
 
 PROFILE = "quick"
-# A run with GPUs measures both devices, and compiles longer.
-GPU_BUDGET = 1.6
 # Trials of each workload and device, if only the time is given.
 MOST_TRIALS = 200
 # Selected GPUs: indices, or "all".
@@ -51,7 +49,8 @@ class Profile(Measuring):
 
     Attributes:
         trials: minimum number of trials for each workload and device; up to `max_trials` while the interval of the
-            throughput is wider than `target_interval` (half width / median) and `budget_s` is not spent.
+            throughput is wider than `target_interval` (half width / median) and `budget_s` is not spent, which is
+            shared by all: `PROFILES` has it for each workload and device, a run for all of its own.
         stall_s: a trial that writes no event for this long is killed.
         limit_s: a trial that takes longer is killed.
     """
@@ -79,7 +78,7 @@ PROFILES: Mapping[str, Profile] = {
         # remedies are read briefly, and again.
         Profile(
             name="quick",
-            trials=2, max_trials=30, target_interval=0.03, budget_s=285,
+            trials=2, max_trials=30, target_interval=0.03, budget_s=72,
             windows=2, window_s=0.5, warmup_s=1.2, variant_s=10.0, analysis_window_s=0.25, analysis_windows=2,
             analysis_warmup_s=0.6, analysis_variant_s=4.0, steps=0, full=False, stall_s=300, limit_s=1200,
         ),

@@ -257,7 +257,8 @@ class Options:
     )] = None
     time_s: Annotated[float | None, _how(
         "--time",
-        "How long to measure, e.g. 15m: each once, then where intervals are widest. Default: about 5m, 8m with GPUs.",
+        "How long to measure, e.g. 15m: each once, then where intervals are widest. Default: about a minute for each "
+        "workload and device.",
         parse=seconds, least=10, most=7 * 86_400, useless_beside={"--trials": "their number is fixed"}, unit="s"
     )] = None
     rate_hz: Annotated[float, _how(

@@ -53,7 +53,7 @@ def units(group: Sequence[Measure]) -> list[float]:
     return [*trials.values()] if len(trials) > 1 else [each.throughput for each in group]
 
 
-ADAPTIVE_WIDENING = 1.25
+ADAPTIVE_WIDENING = 1.35
 LEVEL = 0.05
 
 

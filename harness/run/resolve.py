@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from harness.data.datasets import MODES
-from harness.defaults import GPU_BUDGET, MAX_PLANNED, MOST_TRIALS, PROFILES, Profile
+from harness.defaults import MAX_PLANNED, MOST_TRIALS, PROFILES, Profile
 from harness.engines import ENGINES
 from harness.errors import UsageError, check_names, unknown
 from harness.images.extra import check_packages
@@ -107,7 +107,7 @@ def resolve(options: Options) -> Plan:
     _check(options)
     # A CPU run does not query the driver.
     available, no_gpu = ((), "") if options.device == CPU else discover()
-    profile = _profile(options, gpus=bool(available))
+    profile = _profile(options)
     gpus = select_gpus(available, options.gpus) if available else ()
     if not available and options.device != CPU and options.gpus != DEFAULTS.gpus:
         raise no_gpus(f"--gpus {options.gpus}", no_gpu)
@@ -121,6 +121,11 @@ def resolve(options: Options) -> Plan:
             if remarks
             else "Select a workload and a device; see `tfbench list`.",
         )
+    if options.time_s is None:
+        measured = {
+            (trial.workload, trial.device, trial.point) for trial in planned if trial.workload != MACHINE
+        }
+        profile = replace(profile, budget_s=profile.budget_s * max(1, len(measured)))
     return Plan(
         options=options, profile=profile, entries=entries, gpus=gpus, planned=planned, remarks=remarks
     )
@@ -278,10 +283,8 @@ def _check_public(options: Options) -> None:
             )
 
 
-def _profile(options: Options, *, gpus: bool) -> Profile:
+def _profile(options: Options) -> Profile:
     profile = PROFILES[options.profile]
-    if gpus:
-        profile = replace(profile, budget_s=profile.budget_s * GPU_BUDGET)
     if options.time_s is not None:
         profile = replace(profile, trials=1, max_trials=MOST_TRIALS, budget_s=options.time_s)
     # A saturated device takes longer than its time.

@@ -9,6 +9,7 @@ from statistics import geometric_mean, median
 
 from harness.defaults import Profile
 from harness.intervals import Spread, half_width, usual_spread
+from harness.model.analysis import MIN_TRIALS
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from workloads.protocol import BASELINE, BETWEEN_EPOCHS, EVALUATE, STEADY, measures_speed
 from workloads.readings import between_epochs_s, by_reading, timing
@@ -56,9 +57,12 @@ class Stopping:
             usual: the spread among the run's speeds, if the caller has it.
         """
         usual = usual or self._usual()
-        return max(
-            (half_width(speeds, usual) for speeds in self._speeds[_key(trial)].values()), default=math.inf
-        )
+        widths = [
+            # Two that happen to agree do not end a run.
+            half_width(speeds, usual) if len(speeds) >= MIN_TRIALS else math.inf
+            for speeds in self._speeds[_key(trial)].values()
+        ]
+        return max(widths, default=math.inf)
 
     def _usual(self) -> Spread:
         return usual_spread(speeds for by_variant in self._speeds.values() for speeds in by_variant.values())
