@@ -14,6 +14,7 @@ from benchmarks.truth.cpu_cases import CPU_CASES
 from benchmarks.truth.gpu_cases import GPU_CASES
 from benchmarks.truth.script_cases import FIELD, HELD_OUT
 from benchmarks.truth.standin_cases import STANDIN_CASES
+from benchmarks.truth.third_cases import THIRD, THIRD_GPU
 
 ABLATIONS = "-ablations"  # the references of a suite, in its folder
 SUITES: Mapping[str, tuple[Case, ...]] = {
@@ -23,6 +24,10 @@ SUITES: Mapping[str, tuple[Case, ...]] = {
     f"field{ABLATIONS}": tuple(pair.ablation for pair in FIELD),
     "held-out": tuple(pair.case for pair in HELD_OUT),
     f"held-out{ABLATIONS}": tuple(pair.ablation for pair in HELD_OUT),
+    "third": tuple(pair.case for pair in THIRD),
+    f"third{ABLATIONS}": tuple(pair.ablation for pair in THIRD),
+    "third-gpu": tuple(pair.case for pair in THIRD_GPU),
+    f"third-gpu{ABLATIONS}": tuple(pair.ablation for pair in THIRD_GPU),
 }
 KEPT = Path(__file__).resolve().parent / "recordings"
 # Files that the evaluation needs; reports, results and logs are left out.
