@@ -22,6 +22,7 @@ _VARIANTS = {
     protocol.BATCH_PREFIX: "model alone, {}x batch",
     protocol.CALLS_PREFIX: "model alone, {} steps per call",
     protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
+    protocol.WITHOUT_EPOCHS: "one long epoch",
     protocol.WITHOUT_LAUNCH: "multiple steps per call",
     protocol.WITHOUT_INPUT: "fed from memory",
     protocol.STAGES: "stages of the input",

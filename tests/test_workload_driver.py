@@ -38,6 +38,7 @@ from workloads.protocol import (
     STAGES,
     TUNED,
     WITHOUT_COPY,
+    WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
@@ -296,7 +297,7 @@ def test_a_failure_is_one_sentence_and_what_to_try(
 TRAINING = {"epochs": 1}
 ALL = {
     INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, "batch:4", "calls:10", WITHOUT_FRAMEWORK, WITHOUT_LAUNCH,
-    WITHOUT_INPUT, STAGES, WITHOUT_COPY, "threads:1",
+    WITHOUT_INPUT, WITHOUT_EPOCHS, STAGES, WITHOUT_COPY, "threads:1",
 }  # fmt: skip
 GPU_ONLY, PIPELINE = {HOST_FED, WITHOUT_COPY}, {STAGES, "threads:1", WITHOUT_COPY}
 
@@ -327,7 +328,7 @@ def job(
     return SimpleNamespace(
         spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", results=results,
         call=SimpleNamespace(
-            arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0,
+            arguments=arguments, is_pipeline=pipeline, in_python=python, samples_per_epoch=0, steps_per_epoch=None,
             trains="epochs" in arguments, new_tokens=new_tokens,
         ),
     )  # fmt: skip
@@ -339,9 +340,9 @@ def job(
         (job(), set()),
         (job(device="cpu", gpus=0), GPU_ONLY),
         (job(pipeline=False), PIPELINE),
-        (job(pipeline=False, python=True), PIPELINE - {STAGES}),
+        (job(pipeline=False, python=True), PIPELINE - {STAGES} | {WITHOUT_EPOCHS}),
         (job(gpus=4), ALL - {INPUT_ONLY, MODEL_ONLY, WITHOUT_INPUT, STAGES, "threads:1"}),
-        (job({}), {"calls:10"}),
+        (job({}), {"calls:10", WITHOUT_EPOCHS}),
         (job({}, pipeline=False, requests={}), ALL - {MODEL_ONLY, "batch:4"}),
         (job({}, pipeline=False, requests={}, new_tokens=8), ALL - {MODEL_ONLY}),
     ],

@@ -46,6 +46,7 @@ WORTH = 1.05
 WITHOUT_PREFIX = "without:"
 WITHOUT_INPUT, WITHOUT_LAUNCH = "without:input", "without:launch"
 WITHOUT_FRAMEWORK, WITHOUT_COPY = "without:framework", "without:copy"
+WITHOUT_EPOCHS = "without:epochs"
 BATCH_PREFIX = "batch:"  # model-only with an N times larger batch
 CALLS_PREFIX = "calls:"  # model-only with N steps per call
 THREADS_PREFIX = "threads:"  # input-only with N threads

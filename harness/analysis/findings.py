@@ -41,6 +41,7 @@ from workloads.protocol import (
     RETRACING,
     RUN_EAGERLY,
     TUNED,
+    WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WORTH,
 )
@@ -332,7 +333,8 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
     for variant, parts in ABLATIONS.items():
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
-            if Part.LAUNCH in parts and case.on_gpu:
+            # Nothing is predicted where the part itself is measured by its ablation.
+            if (Part.LAUNCH in parts and case.on_gpu) or variant == WITHOUT_EPOCHS:
                 return Ablation(variant=variant, predicted=None, gain=gain)
             share, removed = _share(time, *parts), _removed_share(case, time, parts)
             down, up = share.median - share.low, share.high - share.median

@@ -70,6 +70,7 @@ from workloads.protocol import (
     PYTHON_IN_STEP,
     RETRACING,
     TUNED,
+    WITHOUT_EPOCHS,
     WITHOUT_INPUT,
 )
 
@@ -88,7 +89,7 @@ class Times:
     """Seconds per step, as arrays with one value per draw or plain numbers; None if not measured.
 
     Attributes:
-        between: part of `baseline` between epochs; the other times are without it.
+        between: part of `baseline` that epochs add to their steps; the other times are without it.
         feed: the input pipeline alone.
         from_memory: the baseline with its batch ready in memory.
         launch, exchange, python: parts of `model`; `python` is the time in Python functions.
@@ -98,7 +99,7 @@ class Times:
 
     baseline: Floats
     model: Floats
-    between: float | None = None
+    between: Floats | float | None = None
     loop: Floats | None = None
     wait: Floats | None = None
     host_fed: Floats | None = None
@@ -114,7 +115,8 @@ class Times:
 
 def split(times: Times) -> dict[Part, Floats]:
     """Return the parts of the baseline's step, which always add up to it."""
-    parts = dict(_split(replace(times, baseline=times.baseline - (times.between or 0.0))))
+    between = 0.0 if times.between is None else times.between
+    parts = dict(_split(replace(times, baseline=times.baseline - between)))
     if times.between is not None:
         parts[Part.EPOCHS] = np.zeros_like(times.baseline) + times.between
     _move_host_share(parts, times.baseline * times.host_share, on_gpu=times.on_gpu)
@@ -235,13 +237,16 @@ def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
         else None
     )
     model = np.minimum(model, loop - wait) if loop is not None and wait is not None else model
-    # Measured in place, so it is less noisy than a difference.
-    between = min(case.between_epochs_s(BASELINE), float(np.min(baseline))) or None
-    model = np.minimum(model, baseline - (between or 0.0))
+    # Measured in place, and as what one long epoch saves: its other costs fall into steps.
+    in_place, long = case.between_epochs_s(BASELINE), draws.step(WITHOUT_EPOCHS)
+    between = np.minimum(np.zeros_like(baseline) + in_place, baseline)
+    if long is not None:
+        between = np.maximum(between, baseline - long)
+    model = np.minimum(model, baseline - between)
     python = case.metric(BASELINE, PYTHON_IN_STEP) or 0.0
     times = Times(
         baseline=baseline,
-        between=between,
+        between=between if between[0] > 0 else None,
         loop=loop if wait is not None else None,
         wait=wait,
         host_fed=draws.step(HOST_FED),

@@ -42,6 +42,7 @@ _KINDS = (
     VariantKind(protocol.BATCH_PREFIX, number="4"),
     VariantKind(protocol.CALLS_PREFIX, number="10"),
     VariantKind(protocol.WITHOUT_FRAMEWORK, removes=(Part.FRAMEWORK,)),
+    VariantKind(protocol.WITHOUT_EPOCHS, removes=(Part.EPOCHS,)),
     VariantKind(protocol.WITHOUT_LAUNCH, removes=(Part.LAUNCH, Part.FRAMEWORK)),
     VariantKind(protocol.WITHOUT_INPUT, removes=INPUT_PARTS),
     VariantKind(protocol.STAGES),

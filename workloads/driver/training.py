@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from statistics import fmean, median
 from typing import Any
@@ -42,6 +43,7 @@ from workloads.protocol import (
     STEPS_PER_CALL,
     VARIABLE_PREFIX,
     WITHOUT_COPY,
+    WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
@@ -464,6 +466,9 @@ def ablation(job: Job) -> None:
         epoch = _counted(call, int(model.steps_per_execution), whole=False)
         if job.variant == WITHOUT_FRAMEWORK:
             model.run_eagerly, callbacks = False, []
+        elif job.variant == WITHOUT_EPOCHS:
+            changes = _fed(call, call.dataset.repeat()) | {"steps_per_epoch": ENDLESS}
+            epoch = replace(epoch, ends=False)
         elif job.variant == WITHOUT_COPY:
             ahead = tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2)
             changes = _fed(call, call.dataset.apply(ahead))
@@ -474,6 +479,8 @@ def ablation(job: Job) -> None:
             epoch = Epoch(rows(call.batch), ends=False)
         _compile_again(model)
         _run(job, call, callbacks, epoch, changes)
+        if job.variant == WITHOUT_EPOCHS:
+            _report_ends(job, 0.0)
     finally:
         for name, value in settings.items():
             setattr(model, name, value)

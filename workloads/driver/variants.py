@@ -8,6 +8,7 @@ from workloads.driver.remedies import LONGEST_CALL_S, RELEVANT_SHARE
 from workloads.protocol import (
     BASELINE,
     BATCH_PREFIX,
+    BETWEEN_EPOCHS,
     CALLS_PREFIX,
     CUSTOM_LOOP,
     HOST_FED,
@@ -17,6 +18,7 @@ from workloads.protocol import (
     STEPS_PER_CALL,
     THREADS_PREFIX,
     WITHOUT_COPY,
+    WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
@@ -65,6 +67,8 @@ def applies(job: Job, variant: str) -> bool:
     if variant.startswith(CALLS_PREFIX):
         # Several steps of inference on one batch give the same, which compilers notice.
         return one_device and call.trains
+    if variant == WITHOUT_EPOCHS:
+        return one_device and reads and call.trains and not call.in_python
     if variant == CUSTOM_LOOP or variant.startswith(WITHOUT_PREFIX):
         return one_device and reads
     raise ValueError(f"{variant} is no variant of the breakdown")
@@ -86,6 +90,13 @@ def _uninformative(job: Job, variant: str) -> str:
         return "Keras fit compiles the step and there are no callbacks"
     if not base or not model or job.spec.steps:
         return ""
+    if (
+        variant == WITHOUT_EPOCHS
+        and (results.metric(BASELINE, BETWEEN_EPOCHS) or 0.0) < RELEVANT_SHARE * base
+    ):
+        return "ends of epochs cost little"
+    if variant == WITHOUT_LAUNCH and 0 < (job.call.steps_per_epoch or 0) < times:
+        return "an epoch has fewer steps than such a call"
     if variant == WITHOUT_LAUNCH and results.eager:
         return "Keras cannot run several eager steps per call"
     calls = results.steps_s(CALLS_PREFIX)
