@@ -30,7 +30,9 @@ PUBLISHED = "h200-cats-dogs"
 MACHINE_RUN = "h200-machine"
 # The default suite with a process for each run of a script, readings in rounds, and remedies between baselines.
 PROCESSES = "h100-processes"
-ALL = (*NAMES, SUITE, PROCESSES, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN)
+# Copies between the pairs of four GPUs, the all-reduce by size, FP8, and seeded results under a load.
+PAIRS = "h200-pairs"
+ALL = (*NAMES, SUITE, PROCESSES, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN, PAIRS)
 
 
 def unpack(archive: Path, into: Path) -> Path:

@@ -13,12 +13,13 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.trial_measures import steady_means
 from harness.model.analysis import Analysis, Cause, CaveatKind, Reading
+from harness.model.platform import HealthCheck, Level
 from harness.model.run import Run, Trial
 from harness.run.catalogue import built_in
 from harness.run.store import read_run
 from reports import machine, numbers
 from reports.overview import rows
-from tests.recordings import ALL, DATA, EXPECTED, NAMES, PUBLISHED, SEVERAL, SUFFIX, figures, recording
+from tests.recordings import ALL, DATA, EXPECTED, NAMES, PAIRS, PUBLISHED, SEVERAL, SUFFIX, figures, recording
 from workloads.protocol import BASELINE, TUNED
 
 pytestmark = pytest.mark.slow
@@ -134,6 +135,21 @@ def printed(text: str) -> float:
     found = re.match(r"[\d,.]+", text)
     assert found, text
     return float(found.group().replace(",", ""))
+
+
+def test_four_linked_gpus_copy_alike_and_computed_the_same(folder):
+    analysis = analyse(read_run(folder(PAIRS)))
+    linked = [
+        pair for pair in analysis.pairs if pair.source.startswith("gpu") and pair.target.startswith("gpu")
+    ]
+    assert len(linked) == 12 and not any(pair.odd for pair in analysis.pairs)
+    assert {(pair.direct, pair.link) for pair in linked} == {(True, "NVLink")}
+    assert all(380e9 < pair.value.median < 390e9 for pair in linked)
+    (sizes,) = machine.all_reduces(analysis).values()
+    assert [round(each.value.median / 1e9) for each in sizes] == [47, 129, 235, 291, 318, 326]
+    same = [item for item in analysis.health if item.check is HealthCheck.ANSWERS]
+    assert [(item.level, item.facts["checked"]) for item in same] == [(Level.OK, 752)] * 4
+    assert "fp8" in {each.name for each in analysis.capabilities}
 
 
 @pytest.mark.parametrize("name", ALL)
