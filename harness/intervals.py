@@ -111,7 +111,10 @@ def estimate(values: Sequence[float], unit: str, usual: Spread = UNKNOWN) -> Est
         return None
     median = float(np.median(array))
     low, high = _interval(array, median, usual)
-    return Estimate(median=median, low=min(low, median), high=max(high, median), n=int(array.size), unit=unit)
+    return Estimate(
+        median=median, low=min(low, median), high=max(high, median), n=int(array.size), unit=unit,
+        shared=usual.degrees if array.size > 1 and (array > 0).all() else 0.0,
+    )  # fmt: skip
 
 
 def half_width(values: Sequence[float], usual: Spread = UNKNOWN) -> float:

@@ -341,8 +341,7 @@ def repeat(analysis: Analysis) -> str:
     for option in ("--trials", "--time", "--out"):
         while option in words:
             del words[(at := words.index(option)) : at + 2]
-    taken_s = sum(trial.ended_ns - trial.started_ns for trial in run.trials) / 1e9
-    needed_s = max(1.5 * taken_s, analysis.precision.time_s if analysis.precision else 0.0)
+    needed_s = max(1.5 * run.duration_s, analysis.precision.time_s if analysis.precision else 0.0)
     return shlex.join([*words, "--time", f"{min(_LONGEST_TIME_MIN, math.ceil(needed_s / 60))}m"])
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.stats import LogDifference, gap, ratio, sample
 from harness.analysis.sweeps import may_be_best
-from harness.intervals import Spread, estimate, half_width, usual_spread
+from harness.intervals import Spread, estimate, half_width, own_spread, t_quantile, usual_spread
 from harness.model.analysis import Estimate
 from harness.model.run import Point
 
@@ -168,3 +168,14 @@ def test_half_widths_are_infinite_without_an_interval(
     values: list[float], target: float, enough: bool
 ) -> None:
     assert (half_width(values) <= target) is enough
+
+
+def test_the_spread_can_be_read_from_an_interval_again() -> None:
+    """Limits and the comparison of GPUs do so."""
+    values, usual = [99.0, 100.0, 101.0], Spread(deviation=0.02, degrees=5)
+    found = estimate(values, "", usual)
+    expected = own_spread(np.log(values)).joined(usual)
+    assert found.degrees == expected.degrees == 7 and found.map(lambda value: 1 / value, "").degrees == 7
+    half = math.log(found.high / found.low) / 2
+    assert half * math.sqrt(3) / t_quantile(found.degrees) == pytest.approx(expected.deviation, rel=1e-3)
+    assert estimate(values, "").degrees == 2

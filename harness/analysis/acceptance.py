@@ -104,10 +104,10 @@ def more_readings(value: Estimate, bound: float) -> int | None:
         return None
     distance = abs(math.log(value.median / bound))
     half = max(math.log(value.high / value.median), math.log(value.median / value.low))
-    deviation = half * math.sqrt(value.n) / t_quantile(value.n - 1)
+    deviation = half * math.sqrt(value.n) / t_quantile(value.degrees)
     for more in range(1, MAX_MORE + 1):
         n = value.n + more
-        if t_quantile(n - 1) * deviation / math.sqrt(n) < distance:
+        if t_quantile(value.degrees + more) * deviation / math.sqrt(n) < distance:
             return more
     return None
 

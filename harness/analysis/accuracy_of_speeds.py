@@ -12,6 +12,7 @@ from harness.analysis.case import Case
 from harness.analysis.stats import units
 from harness.analysis.trial_measures import host_speeds
 from harness.analysis.utilisation import host_shares
+from harness.intervals import own_spread
 from harness.model.analysis import RELIABLE_WIDTH, Key, Precision, Summary
 from harness.model.run import Run
 from workloads.protocol import measures_speed
@@ -49,7 +50,7 @@ def precision(run: Run, cases: Sequence[Case]) -> Precision | None:
 
 def _variation(values: Sequence[float]) -> float | None:
     """Return the standard deviation of the logarithms; None for fewer than two values."""
-    return float(np.log(values).std(ddof=1)) if len(values) > 1 else None
+    return own_spread(np.log(values)).deviation if len(values) > 1 else None
 
 
 def _needed_s(run: Run, speeds: Sequence[Summary]) -> float:
@@ -57,9 +58,7 @@ def _needed_s(run: Run, speeds: Sequence[Summary]) -> float:
 
     An interval narrows with the root of the number of trials, and each costs as much as the shortest so far.
     """
-    return sum((trial.ended_ns - trial.started_ns) / 1e9 for trial in run.trials) + sum(
-        _further_s(run, speeds)
-    )
+    return run.duration_s + sum(_further_s(run, speeds))
 
 
 def _further_s(run: Run, speeds: Sequence[Summary]) -> Iterator[float]:

@@ -109,35 +109,34 @@ class Case:
 
     def metric(self, variant: str, name: str) -> float | None:
         """Return the median over trials of a metric reported for a variant."""
-        values = self._metrics(variant, name).get(name)
+        values = self._metrics(variant, name).get("")
         return median(values) if values else None
 
     def _metrics(self, variant: str, prefix: str) -> Mapping[str, list[float]]:
-        """Return the values of a variant's metrics whose names begin with `prefix`, by name."""
+        """Return the values of a variant's metrics whose names begin with `prefix`, by what follows it."""
         result: dict[str, list[float]] = {}
         for trial in self.trials:
             for metric in trial.metrics:
                 if metric.variant == variant and metric.name.startswith(prefix):
-                    result.setdefault(metric.name, []).append(metric.value)
+                    result.setdefault(metric.name.removeprefix(prefix), []).append(metric.value)
         return result
 
     def largest_variable(self) -> tuple[str, float]:
         """Return the path and the number of elements of the baseline's largest trained variable; "" if unknown."""
         found = self._metrics(BASELINE, VARIABLE_PREFIX).items()
-        return next(((name.removeprefix(VARIABLE_PREFIX), values[0]) for name, values in found), ("", 0.0))
+        return next(((name, values[0]) for name, values in found), ("", 0.0))
 
     @property
     def epoch_callbacks_s(self) -> Mapping[str, float]:
         """The callbacks that take time around the baseline's epochs: class -> seconds per step, longest first."""
         found = self._metrics(BASELINE, EPOCH_CALLBACK_PREFIX).items()
-        times = {name.removeprefix(EPOCH_CALLBACK_PREFIX): median(values) for name, values in found}
+        times = {name: median(values) for name, values in found}
         return dict(sorted(times.items(), key=lambda item: -item[1]))
 
     @property
     def loops_of_kernels(self) -> tuple[str, ...]:
         """Recurrent layers of the baseline that cannot use cuDNN's kernel, as "path: why"."""
-        found = self._metrics(BASELINE, RECURRENT_PREFIX)
-        return tuple(name.removeprefix(RECURRENT_PREFIX) for name in found)
+        return tuple(self._metrics(BASELINE, RECURRENT_PREFIX))
 
     def between_epochs_s(self, variant: str) -> float:
         """Return the seconds per step of a variant that ends of epochs take."""
@@ -146,7 +145,7 @@ class Case:
     def function_costs(self) -> Mapping[str, Estimate]:
         """Return the seconds per sample of the functions of a loader written in Python, in the order of their calls."""
         found = self._metrics(INPUT_ONLY, STAGE_PREFIX).items()
-        costs = {name.removeprefix(STAGE_PREFIX): estimate(values, "s/sample") for name, values in found}
+        costs = {name: estimate(values, "s/sample") for name, values in found}
         return {name: each for name, each in costs.items() if each}
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:

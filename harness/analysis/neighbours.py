@@ -129,7 +129,7 @@ def _spread(row: Sequence[Estimate]) -> tuple[float, int]:
     squares, degrees = 0.0, 0
     for value in row:
         if value.n > 1 and value.low > 0:
-            error = math.log(value.high / value.low) / 2 / t_quantile(value.n - 1)
+            error = math.log(value.high / value.low) / 2 / t_quantile(value.degrees)
             squares += error**2 * value.n * (value.n - 1)
             degrees += value.n - 1
     return (math.sqrt(squares / degrees), degrees) if degrees else (0.0, 0)

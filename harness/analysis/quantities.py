@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from harness.analysis.capabilities import unit_of
-from harness.model.analysis import Analysis, Estimate, Generation, Key, RatioKind, Summary, Value
+from harness.model.analysis import (
+    Analysis,
+    Estimate,
+    Generation,
+    Key,
+    PeakUse,
+    RatioKind,
+    Summary,
+    Value,
+    find_by_key,
+)
 from harness.model.device import gpu_names, is_gpu, of_gpus, positions
 from harness.model.platform import HealthItem, Level
 from harness.model.run import PlannedTrial
@@ -131,22 +141,18 @@ def _of_summary(suffix: str, value: Callable[[Summary], Estimate | None]) -> Cal
     return read
 
 
-def _mfu(analysis: Analysis) -> Named:
-    for each in analysis.peak_use:
-        summary = next((one for one in analysis.summaries if one.key == each.key), None)
-        if summary and each.of_sheet:
-            share = each.of_sheet / summary.throughput.median
-            value = summary.throughput.map(lambda speed, share=share: speed * share, "ratio")  # type: ignore[misc]
-            yield f"{_name(each.key)}.mfu", each.device, value
+def _of_peak(suffix: str, share: Callable[[PeakUse], float | None]) -> Callable[[Analysis], Named]:
+    """Return a reader of shares of a peak, with the relative interval of the speed."""
 
+    def read(analysis: Analysis) -> Named:
+        for each in analysis.peak_use:
+            summary, found = find_by_key(analysis.summaries, each.key), share(each)
+            if summary and found:
+                factor = found / summary.throughput.median
+                value = summary.throughput.map(lambda speed, factor=factor: speed * factor, "ratio")  # type: ignore[misc]
+                yield f"{_name(each.key)}.{suffix}", each.device, value
 
-def _bandwidth(analysis: Analysis) -> Named:
-    for each in analysis.peak_use:
-        summary = next((one for one in analysis.summaries if one.key == each.key), None)
-        if summary and each.needed_bandwidth:
-            share = each.needed_bandwidth / summary.throughput.median
-            value = summary.throughput.map(lambda speed, share=share: speed * share, "ratio")  # type: ignore[misc]
-            yield f"{_name(each.key)}.bandwidth", each.device, value
+    return read
 
 
 def _tokens(name: str) -> Callable[[Analysis], Named]:
@@ -252,12 +258,14 @@ QUANTITIES = (
     ),
     Quantity(
         "WORKLOAD.VARIANT.mfu", _always("ratio"), "share of the data sheet's peak (MFU)",
-        "--machine, and a GPU with a data sheet", "gpt2.tuned.mfu >= 0.35", _mfu, _planned(".mfu"),
+        "--machine, and a GPU with a data sheet", "gpt2.tuned.mfu >= 0.35",
+        _of_peak("mfu", lambda use: use.of_sheet), _planned(".mfu"),
     ),
     Quantity(
         "WORKLOAD.VARIANT.bandwidth", _always("ratio"),
         "share of the measured memory bandwidth that weights and cache take, of a workload that generates tokens",
-        "--machine, and such a workload", "gpt2-generate.tuned.bandwidth >= 0.6", _bandwidth,
+        "--machine, and such a workload", "gpt2-generate.tuned.bandwidth >= 0.6",
+        _of_peak("bandwidth", lambda use: use.needed_bandwidth),
         _planned(".bandwidth"),
     ),
     Quantity(

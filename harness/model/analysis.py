@@ -58,6 +58,9 @@ class Estimate:
     """Median of `n` independent values with a 95 % interval from harness.analysis.stats.
 
     A single value has an interval, from the spread of others, or `low` and `high` equal it.
+
+    Attributes:
+        shared: degrees of freedom that its interval has beyond n - 1, from the spread of other values.
     """
 
     median: float
@@ -65,6 +68,7 @@ class Estimate:
     high: float
     n: int
     unit: str
+    shared: float = 0.0
 
     @classmethod
     def exact(cls, value: float, unit: str) -> Estimate:
@@ -74,7 +78,14 @@ class Estimate:
     def map(self, function: Callable[[float], float], unit: str) -> Estimate:
         """Return a monotonic function of the value in another unit."""
         low, high = sorted((function(self.low), function(self.high)))
-        return Estimate(median=function(self.median), low=low, high=high, n=self.n, unit=unit)
+        return Estimate(
+            median=function(self.median), low=low, high=high, n=self.n, unit=unit, shared=self.shared
+        )
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of its interval, which is Student's t."""
+        return self.n - 1 + self.shared
 
     @property
     def half_width(self) -> float | None:
