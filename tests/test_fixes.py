@@ -335,3 +335,39 @@ def test_an_argument_goes_to_the_innermost_call_that_takes_it() -> None:
 def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     text = f"{HEAD}data = {SOURCE}.map(f).batch(2)\nfor batch in data:\n    step(batch)\n"
     assert [*at_sites(fixes_for(text, "cpu"), [])] == [f"{FIX_PREFIX}parallel-map"]
+
+
+@pytest.mark.parametrize(
+    ("device", "text", "expected"),
+    [
+        ("cpu", 'POLICY = "mixed_float16"\nset_global_policy(POLICY)', 'set_global_policy("float32")'),
+        ("cpu", "set_dtype_policy(args.precision)", 'set_dtype_policy("float32")'),
+        ("cpu", 'set_global_policy(Policy("mixed_bfloat16"))', 'set_global_policy("float32")'),
+        ("cpu", 'keras.layers.Dense(2, dtype="float16")', 'keras.layers.Dense(2, dtype="float32")'),
+        ("cpu", "HALF = tf.float16\nDense(2, dtype=HALF)", 'Dense(2, dtype="float32")'),
+        ("gpu", 'set_floatx("float64")', 'set_floatx("float32")'),
+        ("gpu", "set_global_policy(args.policy)", 'set_global_policy("mixed_float16")'),
+        ("gpu", 'Dense(2, dtype="float64")', 'Dense(2, dtype="float32")'),
+    ],
+)
+def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expected: str) -> None:
+    fix = fixes_for(text, device)[f"{FIX_PREFIX}precision"]
+    assert expected in applied(text, [fix])
+
+
+@pytest.mark.parametrize(
+    ("device", "text"),
+    [
+        ("cpu", 'POLICY = "float32"\nset_global_policy(POLICY)'),
+        ("cpu", 'np.zeros(3, dtype="float16")\nDense(2, dtype="int32")'),
+        ("cpu", 'keras.layers.Dense(2, activation="softmax", dtype="float32")'),
+        ("gpu", 'POLICY = "mixed_bfloat16"\nset_global_policy(POLICY)'),
+        ("gpu", 'set_global_policy(Policy("mixed_float16"))'),
+    ],
+)
+def test_a_precision_that_is_fast_stays(device: str, text: str) -> None:
+    assert f"{FIX_PREFIX}precision" not in fixes_for(text, device)
+
+
+def test_a_policy_that_names_itself_is_left_to_the_script() -> None:
+    assert f"{FIX_PREFIX}precision" in fixes_for("p = Policy(p)\nset_global_policy(p)", "cpu")

@@ -151,8 +151,10 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     ):
         share = _share(time, *parts)
         smallest = MIN_LAUNCH_SHARE if cause is Cause.LAUNCH else MIN_SHARE
-        # What changes during the measurement has a wide interval, but a large share is never by chance.
-        if share.median >= smallest and (share.low > 0.0 or share.median >= CERTAIN_SHARE):
+        # What changes during the measurement has a wide interval, but a large share is never by chance, nor one that
+        # its ablation confirms.
+        certain = share.low > 0.0 or share.median >= CERTAIN_SHARE or _confirmed(case, parts)
+        if share.median >= smallest and certain:
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             if cause is Cause.EPOCHS:
                 stages, facts = _epoch_callbacks(case, time), {"predicts": 1.0} if case.predicts else {}
@@ -165,6 +167,18 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     unexplained = _share(time, Part.UNEXPLAINED)
     if time.unexplained:
         yield case.finding(Cause.UNEXPLAINED, unexplained, Part.UNEXPLAINED)
+
+
+def _confirmed(case: Case, parts: Sequence[Part]) -> bool:
+    """Return whether the ablation of just these parts gains what makes them a finding, in two readings at least.
+
+    The part of epochs is itself measured by its ablation.
+    """
+    variants = (
+        variant for variant, removed in ABLATIONS.items() if removed == parts and variant != WITHOUT_EPOCHS
+    )
+    gains = (case.ratio(RatioKind.OVER_BASELINE, variant) for variant in variants)
+    return any(gain.median >= speedup_without(MIN_SHARE) for gain in gains if gain and gain.n > 1)
 
 
 def _epoch_callbacks(case: Case, time: StepTime) -> tuple[str, ...]:

@@ -10,31 +10,61 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import NUMERICS, Source
+from harness.fixes.source import NUMERICS, Source, name_of
 from workloads.protocol import Edit
 
 NAME = "precision"
 ANSWERS = "device"
 SAFETY = NUMERICS
 
+_SLOW_ON_CPUS = ("float16", "mixed_float16", "bfloat16", "mixed_bfloat16", "float64")
+
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return the edit that sets the policy; on a CPU only if the script chose another."""
+    """Return the edits that set the policy and the types of layers; on a CPU only where the script chose others.
+
+    What a script reads from its command line or a file may be any type; such an argument is replaced too.
+    """
     setters = [
         (call, call.args[0])
         for call in source.calls("set_global_policy", "set_dtype_policy", "set_floatx")
         if call.args
     ]
-    chosen = [(call, given) for call, given in setters if isinstance(given, ast.Constant)]
+    layers = [
+        keyword.value
+        for call in ast.walk(source.tree) if isinstance(call, ast.Call) and name_of(call)[:1].isupper()
+        for keyword in call.keywords if keyword.arg == "dtype"
+    ]  # fmt: skip
     if source.device == "cpu":
-        return [source.replace(given, '"float32"') for _, given in chosen if given.value != "float32"]
+        slow = [given for _, given in setters if _chosen(source, given) != "float32"]
+        slow += [given for given in layers if _chosen(source, given) in _SLOW_ON_CPUS]
+        return [source.replace(given, '"float32"') for given in slow]
+    double = [source.replace(given, '"float32"') for given in layers if _chosen(source, given) == "float64"]
     if setters:
-        return [
+        return double + [
             source.replace(given, '"mixed_float16"' if "policy" in source.words(call.func) else '"float32"')
-            for call, given in chosen
-            if given.value in ("float32", "float64")
+            for call, given in setters
+            if _chosen(source, given) in ("float32", "float64", "")
         ]
     keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
-    return (
-        [source.after_imports(f'{keras}.mixed_precision.set_global_policy("mixed_float16")')] if keras else []
-    )
+    policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
+    return double + ([source.after_imports(policy)] if keras else [])
+
+
+def _chosen(source: Source, given: ast.expr, *, follow: bool = True) -> str:
+    """Return the type or policy that an expression chooses; "" if only the running script knows.
+
+    Args:
+        follow: whether the value of a name counts.
+    """
+    match given:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.Attribute(attr=name):  # tf.float16
+            return name if "float" in name else ""
+        case ast.Call(args=[first, *_]):  # Policy("mixed_float16")
+            return _chosen(source, first, follow=follow)
+        case ast.Name(id=name) if follow:
+            value = source.only(name)
+            return _chosen(source, value, follow=False) if isinstance(value, ast.expr) else ""
+    return ""
