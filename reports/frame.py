@@ -21,7 +21,8 @@ from reports import acceptance, charts, compare_messages, machine, messages, num
 from reports.charts import Figure, still
 from reports.overview import operating_point
 from reports.speed_charts import sweep_table
-from reports.text import device_name, variant_name
+from reports.text import device_name
+from workloads.variants import variant_name
 
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (

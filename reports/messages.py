@@ -16,7 +16,6 @@ from harness.model.analysis import (
     Caveat,
     CaveatKind,
     Finding,
-    Part,
     Precision,
     StepTime,
 )
@@ -24,8 +23,9 @@ from harness.model.device import is_gpu
 from harness.model.run import Run, Status, Trial
 from harness.wording import counted, point_words, some
 from reports import numbers
-from reports.text import SHORT_PARTS, device_name, device_names, variant_name
-from workloads.protocol import BASELINE, TUNED, WORTH
+from reports.text import SHORT_PARTS, device_name, device_names
+from workloads.protocol import WORTH
+from workloads.variants import BASELINE, TUNED, Part, variant_name
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
 MATH_LIMIT = 0.5

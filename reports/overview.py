@@ -26,9 +26,10 @@ from harness.model.run import Run, VariantScript
 from harness.notebooks import notebook_of
 from reports import numbers
 from reports.messages import limit, limiting_part
-from reports.text import SHORT_PARTS, devices_of, variant_name
+from reports.text import SHORT_PARTS, devices_of
 from workloads.cells import NOTEBOOK
-from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
+from workloads.protocol import TENSORFLOW, WORTH
+from workloads.variants import BASELINE, TUNED, variant_name
 
 # A service at this share of its device's speed, or more, is limited by its device.
 SATURATED = 0.9
@@ -493,7 +494,7 @@ def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | 
     gain, summary = analysis.gain(key), find_by_key(analysis.summaries, key)
     if gain is None or key.variant == BASELINE:
         return None
-    what = note(key.variant) if key.variant.startswith(FIX_PREFIX) else None
+    what = note(key.variant)
     changes = summary.changes if summary else ()
     return Step(
         variant=key.variant,

@@ -13,7 +13,8 @@ from harness.model.analysis import Analysis, Sweep
 from reports import acceptance, machine, messages, numbers
 from reports.overview import Row, Step, description, rows, verdict
 from reports.speed_charts import sweep_table
-from reports.text import device_name, devices_of, harmless, variant_name
+from reports.text import device_name, devices_of, harmless
+from workloads.variants import variant_name
 
 SWEEP_ROWS = 24
 _LEFT_ALIGNED = frozenset({"workload", "on", "best change", "limited by", "outcome"})

@@ -13,18 +13,8 @@ import pytest
 from workloads.driver.processes import End
 from workloads.driver.results import Results, ResultsFile
 from workloads.driver.trial import Task, Trial
-from workloads.protocol import (
-    BASELINE,
-    FIXES,
-    TUNED,
-    Edit,
-    EventWriter,
-    Fix,
-    Script,
-    Spec,
-    read_events,
-    together,
-)
+from workloads.protocol import Edit, EventWriter, Fix, Script, Spec, read_events
+from workloads.variants import BASELINE, FIXES, TUNED, together
 
 A, B, C = "fix:a", "fix:b", "fix:c"
 AB = together((A, B))

@@ -27,14 +27,22 @@ from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions
 from workloads.driver.variants import applies, skipped
 from workloads.protocol import (
+    LONGEST_MESSAGE,
+    OPENED,
+    RUN_EAGERLY,
+    Edit,
+    EventWriter,
+    Fix,
+    Script,
+    Spec,
+    read_events,
+)
+from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
     HOST_FED,
     INPUT_ONLY,
-    LONGEST_MESSAGE,
     MODEL_ONLY,
-    OPENED,
-    RUN_EAGERLY,
     STAGES,
     TUNED,
     WITHOUT_COPY,
@@ -42,12 +50,6 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
-    Edit,
-    EventWriter,
-    Fix,
-    Script,
-    Spec,
-    read_events,
     together,
 )
 

@@ -12,13 +12,11 @@ from harness.analysis.utilisation import clock_findings, cpus_used, host_shares,
 from harness.fixes import REMEDIES, precision
 from harness.fixes.source import LEARNING
 from harness.model.analysis import (
-    INPUT_PARTS,
     Ablation,
     Cause,
     Estimate,
     Finding,
     Key,
-    Part,
     PeakUse,
     RatioKind,
     Remedy,
@@ -26,24 +24,28 @@ from harness.model.analysis import (
     find_by_key,
 )
 from harness.model.metrics import GPU_UTILISATION
-from harness.model.variants import ABLATIONS
 from workloads.protocol import (
-    BASELINE,
     CALLBACKS,
-    CALLS_PREFIX,
     COMPUTE_BITS,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    INPUT_ONLY,
-    MODEL_ONLY,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RETRACING,
     RUN_EAGERLY,
+    WORTH,
+)
+from workloads.variants import (
+    ABLATIONS,
+    BASELINE,
+    CALLS,
+    CUSTOM_LOOP,
+    FIX,
+    INPUT_ONLY,
+    INPUT_PARTS,
+    MODEL_ONLY,
     TUNED,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
-    WORTH,
+    Part,
 )
 
 # Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
@@ -70,7 +72,7 @@ MIN_LOOP_SHARE = 0.5
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
-PRECISION_FIX = f"{FIX_PREFIX}{precision.NAME}"
+PRECISION_FIX = FIX.of(precision.NAME)
 # Cause -> what remedies that address it answer; see workloads.protocol.Fix.
 _INPUT = frozenset({"input", "cache", "loader"})
 ANSWERS: Mapping[Cause, frozenset[str]] = {
@@ -384,7 +386,7 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
         callbacks = (case.metric(BASELINE, CALLBACKS) or 0.0) / total_s
         # Keras' own loop stays; what callbacks do not take themselves is mostly that.
         return callbacks if callbacks >= MIN_DETAIL_SHARE * removed else removed
-    calls = [each.throughput.median for name, each in case.variants.items() if name.startswith(CALLS_PREFIX)]
+    calls = [case.variants[name].throughput.median for name in CALLS.among(case.variants)]
     if Part.LAUNCH not in parts or not calls:
         return removed
     baseline, feed = case.speed(BASELINE), case.speed(INPUT_ONLY)
@@ -400,7 +402,7 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 def _keeps_training(variant: str, gain: Estimate) -> bool:
     """Return whether a remedy gains without changing how the model learns."""
-    return gain.median >= WORTH and REMEDIES[variant.removeprefix(FIX_PREFIX)].SAFETY != LEARNING
+    return gain.median >= WORTH and REMEDIES[FIX.argument(variant)].SAFETY != LEARNING
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
@@ -409,7 +411,7 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
     gains = {
         variant: gain
         for variant in case.variants
-        if (remedy := REMEDIES.get(variant.removeprefix(FIX_PREFIX)))
+        if (remedy := REMEDIES.get(FIX.argument(variant)))
         and remedy.ANSWERS in answers
         and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
     }

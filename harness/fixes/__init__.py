@@ -29,7 +29,8 @@ from harness.fixes import (
     xla,
 )
 from harness.fixes.source import Source
-from workloads.protocol import FIX_PREFIX, Edit, Fix
+from workloads.protocol import Edit, Fix
+from workloads.variants import FIX
 
 
 class _Remedy(Protocol):
@@ -62,7 +63,7 @@ def fixes_for(text: str, device: str) -> Mapping[str, Fix]:
     source = Source(text, device)
     found = {name: tuple(remedy.edits(source)) for name, remedy in REMEDIES.items()}
     return {
-        f"{FIX_PREFIX}{name}": Fix(edits=edits, answers=REMEDIES[name].ANSWERS)
+        FIX.of(name): Fix(edits=edits, answers=REMEDIES[name].ANSWERS)
         for name, edits in found.items()
         if edits
     }
@@ -70,7 +71,7 @@ def fixes_for(text: str, device: str) -> Mapping[str, Fix]:
 
 def note(variant: str) -> Note | None:
     """Return what to say of a variant that is a remedy; None for others."""
-    remedy = REMEDIES.get(variant.removeprefix(FIX_PREFIX)) if variant.startswith(FIX_PREFIX) else None
+    remedy = REMEDIES.get(FIX.argument(variant))
     if remedy is None:
         return None
     first = (cast(ModuleType, remedy).__doc__ or "").split("\n")[0].rstrip(".")

@@ -12,6 +12,7 @@ from harness.model.platform import HealthItem, Level
 from harness.model.run import Point, Run, Status
 from harness.model.workload import Published
 from workloads.protocol import Change
+from workloads.variants import Part
 
 # Thresholds of both analysis and wording. Fewer trials or a wider interval (half width / median) are a caveat.
 MIN_TRIALS = 3
@@ -240,24 +241,6 @@ class PublishedComparison:
     number: Published
     measured: Estimate | None
     factor: Estimate | None = None
-
-
-class Part(StrEnum):
-    """A part of the step time; the parts of a breakdown add up to the measured step."""
-
-    COMPUTE = "compute"  # the device works
-    LAUNCH = "launch"  # the device waits for the next kernel or call
-    FRAMEWORK = "framework"  # Python around the compiled step, or inside it
-    EPOCHS = "between epochs"  # validation, callbacks and a new iterator, spread over the steps of an epoch
-    INPUT_WAIT = "input wait"  # the step waits for its batch
-    INPUT_SLOWDOWN = "input interference"  # the step is slower while the pipeline runs
-    COPY = "copy"  # host to device
-    EXCHANGE = "all-reduce"  # gradients between devices
-    HOST = "host contention"  # CPU quota, steal, other programs
-    UNEXPLAINED = "unexplained"  # the remainder, which may be negative
-
-
-INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

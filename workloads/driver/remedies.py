@@ -7,23 +7,15 @@ from pathlib import Path
 
 from workloads.driver.results import Results
 from workloads.protocol import (
-    BASELINE,
     BATCH_BYTES,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
     CHANGE_TRAINING,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    HOST_FED,
-    MODEL_ONLY,
     RECURRENT_PREFIX,
     STEPS_PER_CALL,
-    TUNED,
     WORTH,
     Fix,
     Spec,
-    number_of,
 )
+from workloads.variants import BASELINE, BATCH, CALLS, CUSTOM_LOOP, FIX, HOST_FED, MODEL_ONLY, TUNED
 
 # Calls of several steps are not tried where they would take longer, in seconds.
 LONGEST_CALL_S = 1.5
@@ -35,7 +27,7 @@ WORTH_SHARE = 0.10
 _LARGE = 0.5
 
 # Two ways to the same end.
-_EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
+_EITHER = {FIX.of("steps-per-execution"), FIX.of("many-steps")}
 
 
 def worth_trying(spec: Spec, results: Results) -> frozenset[str]:
@@ -64,9 +56,9 @@ def _answered_shares(spec: Spec, results: Results) -> dict[str, float]:
         loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
         lost_to_input = max(results.wait_share or 0.0, 1 - ready / min(base, loop))
         around = 1 - loop / base
-        calls = min(results.steps_s(CALLS_PREFIX).values(), default=model)
+        calls = min(results.steps_s(CALLS).values(), default=model)
         larger = min(
-            (step / number_of(name, BATCH_PREFIX) for name, step in results.steps_s(BATCH_PREFIX).items()),
+            (step / BATCH.number(name) for name, step in results.steps_s(BATCH).items()),
             default=model,
         )
         compiled = not results.eager

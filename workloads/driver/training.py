@@ -28,13 +28,11 @@ from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.protocol import (
     ACCURACY,
-    BASELINE,
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
     DATA,
     EPOCH_CALLBACK_PREFIX,
-    FIX_PREFIX,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
@@ -42,6 +40,11 @@ from workloads.protocol import (
     SAMPLES_TRAINED,
     STEPS_PER_CALL,
     VARIABLE_PREFIX,
+)
+from workloads.protocol import EVALUATE as EVALUATING
+from workloads.variants import (
+    BASELINE,
+    FIX,
     WITHOUT_COPY,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
@@ -49,7 +52,6 @@ from workloads.protocol import (
     WITHOUT_LAUNCH,
     measures_speed,
 )
-from workloads.protocol import EVALUATE as EVALUATING
 
 # Training is stopped long before this many epochs.
 ENDLESS = 1_000_000
@@ -251,7 +253,7 @@ def as_written(job: Job, call: Call) -> Any:
                 job.metric(
                     f"{EPOCH_CALLBACK_PREFIX}{name}", stopwatch.total_ns / 1e9 / max(1, job.meter.steps)
                 )
-    if job.variant == BASELINE or job.variant.startswith(FIX_PREFIX):
+    if job.variant == BASELINE or FIX.has(job.variant):
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())

@@ -15,16 +15,8 @@ from workloads.driver.ladder import at_sites
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
-from workloads.protocol import (
-    BASELINE,
-    FIXES,
-    TUNED,
-    WORTH,
-    EventWriter,
-    Spec,
-    measures_speed,
-    together,
-)
+from workloads.protocol import WORTH, EventWriter, Spec
+from workloads.variants import BASELINE, FIXES, TUNED, measures_speed, together
 
 # Remedies between two readings of the baseline that they are compared with.
 _BETWEEN_REFERENCES = 3
