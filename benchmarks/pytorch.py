@@ -8,8 +8,8 @@ Each argument is KIND:BATCH:MODE. `train` is ResNet-50 as in NVIDIA's recipes: c
 decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
 stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. Both have one batch in GPU
 memory. `generate` is greedy generation as in workloads/gpt2-generate: 1.5 B parameters in bfloat16, prompts of 512
-tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop calls a compiled step
-(mode="reduce-overhead" replays it as a CUDA graph). Its samples are new tokens.
+tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop replays a compiled step,
+captured as a CUDA graph. Its samples are new tokens.
 `all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
 of as much float32. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them
 separately, and run this right after `tfbench bench` on the same GPU.
@@ -191,17 +191,39 @@ def generate(batch: int, *, compiled: bool) -> Callable[[], Any]:
     with torch.device("cuda"):
         network = Generator(batch).to(torch.bfloat16).eval()
     prompts = torch.randint(0, VOCABULARY, (batch, PROMPT), device="cuda")
-    begin, places = torch.arange(PROMPT, device="cuda"), torch.arange(PROMPT + NEW_TOKENS, device="cuda")
-    forward = torch.compile(network, mode="reduce-overhead", fullgraph=True) if compiled else network
+    begin = torch.arange(PROMPT, device="cuda")
+    token, place = prompts[:, :1].clone(), begin[-1:] + 1
 
-    @torch.inference_mode()
+    @torch.no_grad()
+    def step() -> None:
+        token.copy_(forward(token, place))
+        place.add_(1)
+
+    forward = torch.compile(network, fullgraph=True) if compiled else network
+    advance = _captured(step) if compiled else step
+
+    @torch.no_grad()
     def run() -> None:
-        token = network(prompts, begin)
-        for place in range(PROMPT, PROMPT + NEW_TOKENS - 1):
-            # A copy, because the next replay of the graph overwrites its result.
-            token = forward(token, places[place : place + 1]).clone()
+        token.copy_(network(prompts, begin))
+        place.fill_(PROMPT)
+        for _ in range(NEW_TOKENS - 1):
+            advance()
 
     return run
+
+
+def _captured(step: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that replays a step as a CUDA graph; the step is compiled before."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def all_reduce(mebibytes: int, *, compiled: bool) -> Callable[[], Any]:
