@@ -8,8 +8,8 @@ Each argument is KIND:BATCH:MODE. `train` is ResNet-50 as in NVIDIA's recipes: c
 decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
 stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. Both have one batch in GPU
 memory. `generate` is greedy generation as in workloads/gpt2-generate: 1.5 B parameters in bfloat16, prompts of 512
-tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop replays a compiled step,
-captured as a CUDA graph. Its samples are new tokens.
+tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop replays a compiled
+step, captured as a CUDA graph. Its samples are new tokens.
 `all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
 of as much float32. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them
 separately, and run this right after `tfbench bench` on the same GPU.
