@@ -168,20 +168,22 @@ class Generator(nn.Module):
             nn.ModuleList(Block(width, heads) for _ in range(layers)),
             nn.LayerNorm(width),
         )
-        shape = (layers, 2, batch, heads, PROMPT + NEW_TOKENS, width // heads)
-        self.register_buffer("cache", torch.zeros(shape))
+        shape = (batch, heads, PROMPT + NEW_TOKENS, width // heads)
+        # A tensor each: compiled changes of a view copy the whole tensor.
+        self.keys, self.values = (
+            nn.ParameterList(nn.Parameter(torch.zeros(shape), requires_grad=False) for _ in range(layers))
+            for _ in range(2)
+        )
 
     def forward(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Return the likeliest next token, int64[batch, 1], for int64[batch, length] at the positions `places`."""
         x = self.tokens(tokens) + self.positions(places)
-        seen = torch.arange(self.cache.shape[4], device=places.device) <= places[:, None]
-        for block, cache in zip(self.blocks, self.cache, strict=True):
+        seen = torch.arange(PROMPT + NEW_TOKENS, device=places.device) <= places[:, None]
+        for block, keys, values in zip(self.blocks, self.keys, self.values, strict=True):
             query, key, value = block.parts(x)
-            cache[0].index_copy_(2, places, key)
-            cache[1].index_copy_(2, places, value)
-            x = block.out(
-                x, functional.scaled_dot_product_attention(query, cache[0], cache[1], attn_mask=seen)
-            )
+            keys.index_copy_(2, places, key)
+            values.index_copy_(2, places, value)
+            x = block.out(x, functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen))
         logits = functional.linear(self.last(x[:, -1]), self.tokens.weight)
         return logits[:, :VOCABULARY].argmax(-1, keepdim=True)
 

@@ -347,6 +347,8 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
     if finding.cause is Cause.EPOCHS and finding.stages:
         return _without_callbacks(case, time)
     for variant, parts in ABLATIONS.items():
+        if finding.cause is Cause.KERAS_LOOP and variant == WITHOUT_FRAMEWORK:
+            continue  # it is without callbacks and eager code only
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
             # Nothing is predicted where the part itself is measured by its ablation.
