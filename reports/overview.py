@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.fixes import note
+from harness.fixes import rule_of
 from harness.model.analysis import (
     Analysis,
     Capacity,
@@ -494,13 +494,13 @@ def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | 
     gain, summary = analysis.gain(key), find_by_key(analysis.summaries, key)
     if gain is None or key.variant == BASELINE:
         return None
-    what = note(key.variant)
+    rule = rule_of(key.variant)
     changes = summary.changes if summary else ()
     return Step(
         variant=key.variant,
         name=variant_name(key.variant),
-        text=what.text if what else "",
-        safety=what.safety if what else "",
+        text=rule.summary if rule else "",
+        safety=rule.safety if rule else "",
         gain=gain,
         diff=tuple(script.diff.splitlines()[2:]) if script else (),
         speed=analysis.speed(key),

@@ -6,7 +6,7 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Metric, Run
-from reports.messages import explanation, fix
+from reports.causes import explanation, fix
 from tests.builders import BUSY_GPU, GpuLoad, VariantSpeed, run, taking
 from workloads.protocol import (
     BATCH_BYTES,

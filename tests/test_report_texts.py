@@ -25,12 +25,11 @@ from harness.model.run import Status
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
+from reports.causes import explanation, fix
 from reports.messages import (
     PART_TEXTS,
     banners,
     caveat_lines,
-    explanation,
-    fix,
     further,
     limit,
     removed,

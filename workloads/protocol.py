@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from typing import Any, TextIO
 
@@ -286,8 +287,22 @@ class Edit:
     site: tuple[int, ...] = ()
 
 
-# Remedies that answer these change how a model learns, so they are measured alone and are no part of tuned.
-CHANGE_TRAINING = ("recurrent", "batch")
+class Aim(str, Enum):  # noqa: UP042 - images may have Python 3.10
+    """What a remedy is aimed at."""
+
+    INPUT = "input"
+    CACHEABLE_INPUT = "input that fits into memory"
+    LOADER = "input written in Python"
+    EAGER = "eager steps"
+    FRAMEWORK = "Python around the step"
+    LAUNCH = "launches"
+    DEVICE = "work of the device"
+    RECURRENT = "recurrent layers without cuDNN's kernel"
+    BATCH = "small batches"
+
+
+# Remedies with these aims change how a model learns, so they are measured alone and are no part of tuned.
+CHANGE_TRAINING = (Aim.RECURRENT, Aim.BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,12 +311,11 @@ class Fix:
 
     Attributes:
         edits: of the baseline's script.
-        answers: what it removes: "input", "cache" and "loader" (input), "framework", "eager", "launch", "device",
-            "recurrent" or "batch".
+        aim: what it is aimed at.
     """
 
     edits: tuple[Edit, ...]
-    answers: str
+    aim: Aim
 
 
 @dataclass(frozen=True, kw_only=True)

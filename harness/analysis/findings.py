@@ -9,8 +9,8 @@ from harness.analysis.case import Case
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
 from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
-from harness.fixes import REMEDIES, precision
-from harness.fixes.source import LEARNING
+from harness.fixes import REMEDIES, precision, rule_of
+from harness.fixes.rule import Safety
 from harness.model.analysis import (
     Ablation,
     Cause,
@@ -72,26 +72,7 @@ MIN_LOOP_SHARE = 0.5
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
-PRECISION_FIX = FIX.of(precision.NAME)
-# Cause -> what remedies that address it answer; see workloads.protocol.Fix.
-_INPUT = frozenset({"input", "cache", "loader"})
-ANSWERS: Mapping[Cause, frozenset[str]] = {
-    Cause.INPUT: _INPUT,
-    Cause.OVERLAP: _INPUT,
-    Cause.DISK: _INPUT,
-    Cause.COPY: _INPUT,
-    Cause.LAUNCH: frozenset({"launch", "device", "batch"}),
-    Cause.RECURRENT: frozenset({"recurrent"}),
-    Cause.RUN_EAGERLY: frozenset({"eager"}),
-    Cause.KERAS_LOOP: frozenset({"launch", "framework"}),
-    Cause.CALLBACKS: frozenset({"framework"}),
-    Cause.EXCHANGE: frozenset({"batch"}),
-    Cause.COMPUTE: frozenset({"device", "batch"}),
-    Cause.PRECISION: frozenset({"device"}),
-    Cause.UPDATE: frozenset({"device", "batch"}),
-    Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
-    Cause.ON_CPU: frozenset({"device"}),
-}
+PRECISION_FIX = FIX.of(precision.RULE.name)
 
 
 def findings(
@@ -404,17 +385,17 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 def _keeps_training(variant: str, gain: Estimate) -> bool:
     """Return whether a remedy gains without changing how the model learns."""
-    return gain.median >= WORTH and REMEDIES[FIX.argument(variant)].SAFETY != LEARNING
+    return gain.median >= WORTH and REMEDIES[FIX.argument(variant)].safety is not Safety.TRAINING
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
-    """Return the remedy that answers a cause with the largest gain, else tuned; None if neither was measured."""
-    answers = ANSWERS.get(finding.cause, frozenset())
+    """Return the remedy for a cause with the largest gain, else tuned; None if neither was measured."""
+    aims = finding.cause.aims
     gains = {
         variant: gain
         for variant in case.variants
-        if (remedy := REMEDIES.get(FIX.argument(variant)))
-        and remedy.ANSWERS in answers
+        if (rule := rule_of(variant))
+        and rule.aim in aims
         and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
     }
     if gains:
@@ -423,5 +404,5 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
             gains, key=lambda variant: (_keeps_training(variant, gains[variant]), gains[variant].median)
         )
         return Remedy(variant=best, gain=gains[best], alone=True)
-    tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if answers else None
+    tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if aims else None
     return None if tuned is None else Remedy(variant=TUNED, gain=tuned, alone=False)

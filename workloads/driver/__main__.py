@@ -38,6 +38,7 @@ from workloads.protocol import (
     PROBES,
     TENSORFLOW,
     TREES,
+    Aim,
     Edit,
     EventWriter,
     Fix,
@@ -176,7 +177,7 @@ def read_spec(path: Path) -> Spec:
     fields["fixes"] = {
         variant: Fix(
             edits=tuple(Edit(**{**edit, "site": tuple(edit["site"])}) for edit in each["edits"]),
-            answers=each["answers"],
+            aim=Aim(each["aim"]),
         )
         for variant, each in fields.get("fixes", {}).items()
     }
