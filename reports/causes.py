@@ -9,7 +9,6 @@ from harness.fixes import rule_of
 from harness.model.analysis import Cause, Finding
 from harness.model.device import is_gpu
 from reports import numbers
-from workloads.protocol import WORTH
 from workloads.variants import BASELINE, TUNED, variant_name
 
 # Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
@@ -37,11 +36,13 @@ def explanation(finding: Finding) -> str:
 def fix(finding: Finding | None) -> str:
     """Return the fix for a finding in a few words."""
     rule = rule_of(finding.remedy.variant) if finding and finding.remedy else None
-    if rule is not None and finding and finding.remedy and finding.remedy.gain.median >= WORTH:
+    if rule is not None and finding and finding.remedy and numbers.is_gain(finding.remedy.gain):
         text, _, _ = rule.summary.partition(":")
         return f"{text[0].lower()}{text[1:]}"
     if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "a smaller model, or a faster CPU" if "compiled" in finding.facts else "compile with XLA"
+        return (
+            "a smaller model, or a faster CPU" if rule or "compiled" in finding.facts else "compile with XLA"
+        )
     if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
     if finding and finding.cause is Cause.EPOCHS and finding.stages:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from harness.model.analysis import Estimate
 from harness.model.workload import Published
+from workloads.protocol import WORTH
 
 SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
@@ -57,6 +58,11 @@ def factor_with_interval(value: Estimate) -> str:
         return f"{factor(value.median)} ({ONE})"
     low, high = (factor(end).removesuffix("×") for end in (value.low, value.high))
     return f"{factor(value.median)} ({low} to {high})"
+
+
+def is_gain(ratio: Estimate) -> bool:
+    """Return whether a speedup is worth naming: large enough, and above 1 as far as several readings tell."""
+    return ratio.median >= WORTH and (ratio.low > 1 or not ratio.known)
 
 
 def gain(value: Estimate) -> str:

@@ -28,7 +28,7 @@ from reports import numbers
 from reports.messages import limit, limiting_part
 from reports.text import SHORT_PARTS, devices_of
 from workloads.cells import NOTEBOOK
-from workloads.protocol import TENSORFLOW, WORTH
+from workloads.protocol import TENSORFLOW
 from workloads.variants import BASELINE, TUNED, variant_name
 
 # A service at this share of its device's speed, or more, is limited by its device.
@@ -64,7 +64,7 @@ class Step:
     @property
     def holds(self) -> bool:
         """Whether its gain is worth it, and its interval, if there is one, is above 1."""
-        return self.gain.median >= WORTH and (self.gain.low > 1 or not self.gain.known)
+        return numbers.is_gain(self.gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
