@@ -275,7 +275,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
         records = [
             _latency_record(latency, case, variant, devices[case.device])
             for case in analysis.cases_of(workload)
-            for variant, result in case.variants.items()
+            for variant, result in sorted(case.variants.items())
             for latency in result.latencies
             if latency.scenario in (SINGLE_STREAM, SERVER)
         ]
