@@ -800,8 +800,10 @@ class CaseResult:
     def speed(self, variant: str) -> Estimate | None:
         """Return a variant's samples/s, or its requests/s within the latency bound if the workload serves."""
         result = self.variants.get(variant)
-        if result is None or not self.serves:
-            return result.throughput if result else None
+        if result is None:
+            return None
+        if not self.serves:
+            return result.throughput
         return result.capacities[0].rate_per_s if result.capacities else None
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
