@@ -31,7 +31,7 @@ from harness.paths import paths_here
 from harness.run.recording import open_run
 from harness.run.scripts import script_text
 from harness.system.shared_files import Content
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 # Prints the samples per second of the script's fit, from after WARM_UP_S for MEASURE_S.
 CLOCK = """

@@ -8,8 +8,8 @@ Each argument is KIND:BATCH:MODE. `train` is ResNet-50 as in NVIDIA's recipes: c
 decoder of 124 M parameters on sequences of 1,024 tokens as in nanoGPT: bfloat16 autocast, TensorFloat-32 for what
 stays float32, fused attention, fused AdamW, the vocabulary padded to a multiple of 128. Both have one batch in GPU
 memory. `generate` is greedy generation as in workloads/gpt2-generate: 1.5 B parameters in bfloat16, prompts of 512
-tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop calls a compiled step
-(mode="reduce-overhead" replays it as a CUDA graph). Its samples are new tokens.
+tokens and 128 new ones. As in gpt-fast, the cache of keys and values is static and a Python loop replays a compiled
+step, captured as a CUDA graph. Its samples are new tokens.
 `all-reduce` moves that many MiB a step by NCCL's bus bandwidth, which is then in MiB/s: with two GPUs, a sum
 of as much float32. PyTorch and torchvision (for ResNet-50) are not dependencies of this project: install them
 separately, and run this right after `tfbench bench` on the same GPU.
@@ -168,20 +168,22 @@ class Generator(nn.Module):
             nn.ModuleList(Block(width, heads) for _ in range(layers)),
             nn.LayerNorm(width),
         )
-        shape = (layers, 2, batch, heads, PROMPT + NEW_TOKENS, width // heads)
-        self.register_buffer("cache", torch.zeros(shape))
+        shape = (batch, heads, PROMPT + NEW_TOKENS, width // heads)
+        # A tensor each: compiled changes of a view copy the whole tensor.
+        self.keys, self.values = (
+            nn.ParameterList(nn.Parameter(torch.zeros(shape), requires_grad=False) for _ in range(layers))
+            for _ in range(2)
+        )
 
     def forward(self, tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Return the likeliest next token, int64[batch, 1], for int64[batch, length] at the positions `places`."""
         x = self.tokens(tokens) + self.positions(places)
-        seen = torch.arange(self.cache.shape[4], device=places.device) <= places[:, None]
-        for block, cache in zip(self.blocks, self.cache, strict=True):
+        seen = torch.arange(PROMPT + NEW_TOKENS, device=places.device) <= places[:, None]
+        for block, keys, values in zip(self.blocks, self.keys, self.values, strict=True):
             query, key, value = block.parts(x)
-            cache[0].index_copy_(2, places, key)
-            cache[1].index_copy_(2, places, value)
-            x = block.out(
-                x, functional.scaled_dot_product_attention(query, cache[0], cache[1], attn_mask=seen)
-            )
+            keys.index_copy_(2, places, key)
+            values.index_copy_(2, places, value)
+            x = block.out(x, functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen))
         logits = functional.linear(self.last(x[:, -1]), self.tokens.weight)
         return logits[:, :VOCABULARY].argmax(-1, keepdim=True)
 
@@ -191,17 +193,39 @@ def generate(batch: int, *, compiled: bool) -> Callable[[], Any]:
     with torch.device("cuda"):
         network = Generator(batch).to(torch.bfloat16).eval()
     prompts = torch.randint(0, VOCABULARY, (batch, PROMPT), device="cuda")
-    begin, places = torch.arange(PROMPT, device="cuda"), torch.arange(PROMPT + NEW_TOKENS, device="cuda")
-    forward = torch.compile(network, mode="reduce-overhead", fullgraph=True) if compiled else network
+    begin = torch.arange(PROMPT, device="cuda")
+    token, place = prompts[:, :1].clone(), begin[-1:] + 1
 
-    @torch.inference_mode()
+    @torch.no_grad()
+    def step() -> None:
+        token.copy_(forward(token, place))
+        place.add_(1)
+
+    forward = torch.compile(network, fullgraph=True) if compiled else network
+    advance = _captured(step) if compiled else step
+
+    @torch.no_grad()
     def run() -> None:
-        token = network(prompts, begin)
-        for place in range(PROMPT, PROMPT + NEW_TOKENS - 1):
-            # A copy, because the next replay of the graph overwrites its result.
-            token = forward(token, places[place : place + 1]).clone()
+        token.copy_(network(prompts, begin))
+        place.fill_(PROMPT)
+        for _ in range(NEW_TOKENS - 1):
+            advance()
 
     return run
+
+
+def _captured(step: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that replays a step as a CUDA graph; the step is compiled before."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def all_reduce(mebibytes: int, *, compiled: bool) -> Callable[[], Any]:

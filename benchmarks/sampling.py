@@ -34,7 +34,7 @@ from harness.run.events import read_log
 from harness.run.prepare import prepare
 from harness.run.resolve import resolve
 from harness.run.store import TrialFolder
-from workloads.protocol import BASELINE, MODEL_ONLY
+from workloads.variants import BASELINE, MODEL_ONLY
 
 FOLDER = Path("build/overhead")
 # Other projects' samplers have a separate environment, made by `make overhead`.

@@ -16,9 +16,10 @@ import altair as alt
 import vl_convert
 from markupsafe import Markup
 
-from harness.model.analysis import Estimate, Part
+from harness.model.analysis import Estimate
 from harness.model.device import is_gpu
 from reports.text import harmless
+from workloads.variants import Part
 
 PRINT_WIDTH_PX = 700  # fits A4 and Letter without scaling
 _LETTER_PX, _CAPITAL_PX = 6.3, 8.2  # average widths in labels

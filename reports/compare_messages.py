@@ -18,7 +18,8 @@ from harness.model.comparison import (
 )
 from harness.wording import counted, some
 from reports import numbers
-from reports.text import device_names, variant_name
+from reports.text import device_names
+from workloads.variants import variant_name
 
 MARKS: Mapping[Outcome, str] = {
     Outcome.FASTER: "▲",

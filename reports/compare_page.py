@@ -18,8 +18,9 @@ from reports.exports import comparison_document
 from reports.frame import environment, framed
 from reports.messages import caveat_lines, limit
 from reports.step_time_charts import breakdown_figure
-from reports.text import device_name, variant_name
-from workloads.protocol import BASELINE, COPIES, PRECISIONS, TUNED
+from reports.text import device_name
+from workloads.protocol import COPIES, PRECISIONS
+from workloads.variants import BASELINE, TUNED, variant_name
 
 # Speeds within this much of what the machines can do are explained by that.
 EXPLAINED = 0.08

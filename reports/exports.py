@@ -24,7 +24,6 @@ from harness.model.analysis import (
     CaseResult,
     Estimate,
     LimitOutcome,
-    Part,
     RatioKind,
     VariantResult,
 )
@@ -32,7 +31,8 @@ from harness.model.comparison import Gate, Outcome, Result, Versus
 from reports import acceptance, compare_messages, machine, numbers
 from reports.compare_messages import reference_name
 from reports.text import harmless, printable_xml
-from workloads.protocol import BASELINE, MACHINE
+from workloads.protocol import MACHINE
+from workloads.variants import BASELINE, Part
 
 # MLPerf's system description. Submitter, division and status are the user's to say.
 _MLPERF = (

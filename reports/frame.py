@@ -17,16 +17,17 @@ from markupsafe import Markup
 
 from harness.analysis.extract import facts
 from harness.wording import counted, scalar_word, some
-from reports import acceptance, charts, compare_messages, machine, messages, numbers, text
+from reports import acceptance, causes, charts, compare_messages, machine, messages, numbers, text
 from reports.charts import Figure, still
 from reports.overview import operating_point
 from reports.speed_charts import sweep_table
-from reports.text import device_name, variant_name
+from reports.text import device_name
+from workloads.variants import variant_name
 
 # Functions available to templates under their own names.
 _FILTERS: tuple[Callable[..., Any], ...] = (
     counted, device_name, text.breakable, text.code_block, text.coded, facts,
-    messages.advice, messages.explanation, messages.fix, messages.further, messages.limit, messages.no_rate,
+    causes.advice, causes.explanation, causes.fix, messages.further, messages.limit, messages.no_rate,
     messages.removed,
     numbers.duration, numbers.energy, numbers.factor, numbers.factor_with_interval, numbers.gain,
     numbers.interval, numbers.money, numbers.number,

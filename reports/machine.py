@@ -14,7 +14,7 @@ from harness.model.metrics import METRICS
 from harness.model.platform import HOST, NVLINK, HealthCheck, HealthItem, Level, link_to
 from harness.wording import counted
 from reports import numbers
-from reports.text import device_name, devices_of, variant_name
+from reports.text import device_name, devices_of
 from workloads.protocol import (
     ALL_REDUCE,
     ALL_REDUCE_PREFIX,
@@ -23,6 +23,7 @@ from workloads.protocol import (
     NODE_PREFIX,
     number_of,
 )
+from workloads.variants import variant_name
 
 
 def verdict(analysis: Analysis) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from harness.fixes import note
 from harness.model.analysis import (
     RELIABLE_WIDTH,
     Ablation,
@@ -16,19 +15,15 @@ from harness.model.analysis import (
     Caveat,
     CaveatKind,
     Finding,
-    Part,
     Precision,
     StepTime,
 )
-from harness.model.device import is_gpu
 from harness.model.run import Run, Status, Trial
 from harness.wording import counted, point_words, some
 from reports import numbers
-from reports.text import SHORT_PARTS, device_name, device_names, variant_name
-from workloads.protocol import BASELINE, TUNED, WORTH
-
-# Products that reach half of the measured peak leave little to gain: real steps have other kernels too.
-MATH_LIMIT = 0.5
+from reports.causes import fix
+from reports.text import SHORT_PARTS, device_name, device_names
+from workloads.variants import BASELINE, TUNED, Part, variant_name
 
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
@@ -78,165 +73,6 @@ def limiting_part(finding: Finding, time: StepTime | None) -> Part | None:
     return Part.COMPUTE if first and shorter and Part.COMPUTE not in finding.parts else first
 
 
-def explanation(finding: Finding) -> str:
-    """Explain a finding in one or two sentences."""
-    facts = finding.facts
-    slowed, accuracy, needed, busy = (
-        numbers.percent(facts.get(name)) for name in ("time", "accuracy", "needed", "busy")
-    )
-    failing = variant_name(TUNED if facts.get("tuned") else BASELINE)
-    texts: Mapping[Cause, str] = {
-        Cause.INPUT: _input(facts),
-        Cause.OVERLAP: "The pipeline alone is fast enough, but input and compute do not overlap.",
-        Cause.DISK: "The input waits for storage.",
-        Cause.COPY: "Batches are copied to the device while it waits.",
-        Cause.LAUNCH: "Steps are too small: the device waits for Python to start the next one.",
-        Cause.RECURRENT: f"Each time step is some small kernels: {'; '.join(finding.stages)}.",
-        Cause.EXCHANGE: "The GPUs exchange gradients in every step.",
-        Cause.RUN_EAGERLY: "The model runs eagerly: Python executes every operation of every step.",
-        Cause.CALLBACKS: "Callbacks run around every batch; Keras waits for each step's results.",
-        Cause.PYTHON_IN_STEP: "The step calls Python functions.",
-        Cause.RETRACING: "The step is compiled again for each new batch shape.",
-        Cause.KERAS_LOOP: "Keras adds this time to the same steps in a custom loop.",
-        Cause.EPOCHS: _epochs(finding),
-        Cause.QUOTA: "The container used up its CPU quota while CPUs were idle.",
-        Cause.STEAL: "The hypervisor gives this CPU time to other guests.",
-        Cause.OTHER_PROGRAMS: "Other programs use the CPUs that this workload needs.",
-        Cause.COMPUTE: _compute(facts),
-        Cause.PRECISION: f"The model computes in {facts.get('bits', 0):.0f} bits, in which this device is slow.",
-        Cause.UPDATE: f"This time does not grow with the batch: every step updates all {facts.get('elements', 0):,.0f} "
-        f"elements of {', '.join(finding.stages)}.",
-        Cause.MEMORY_BANDWIDTH: _bandwidth(facts),
-        Cause.ON_CPU: f"The GPU is busy only {busy} of the model's step: operations run on the CPU.",
-        Cause.HEAT: f"Heat lowered the clock for {slowed} of the time.",
-        Cause.POWER: f"The power limit lowered the clock for {slowed} of the time.",
-        Cause.HARDWARE: f"The hardware lowered the clock to protect itself for {slowed} of the time.",
-        Cause.NOT_LEARNING: f"Held-out accuracy of {failing} is only {accuracy} ({needed} expected). Ignore its speed.",
-        Cause.UNEXPLAINED: "No measured part accounts for this time.",
-        Cause.IMPOSSIBLE: _impossible(finding),
-    }
-    return texts[finding.cause]
-
-
-def _epochs(finding: Finding) -> str:
-    if "predicts" in finding.facts:
-        return "Much time passes between calls: each makes a new iterator."
-    what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else "validation and a new iterator"
-    return f"Much time passes between epochs: {what}."
-
-
-def _input(facts: Mapping[str, float]) -> str:
-    used, cpus = facts.get("cpus_used"), facts.get("cpus")
-    if facts.get("serial"):
-        return "The loader is serial: it prepares one sample at a time."
-    if used and cpus and used >= 0.85 * cpus:
-        return f"The pipeline keeps all {cpus:.0f} CPUs busy and is still too slow."
-    return "The input pipeline is slower than the model."
-
-
-def _bandwidth(facts: Mapping[str, float]) -> str:
-    if "bandwidth" in facts:
-        share = numbers.percent(facts["bandwidth"])
-        return f"Memory bandwidth is the limit: reading weights and cache takes {share} of what was measured."
-    return f"GPU memory bandwidth is the limit: {numbers.percent(facts.get('dram'))} is used; 80 % is achievable."
-
-
-def _compute(facts: Mapping[str, float]) -> str:
-    peak, memory = (numbers.percent(facts.get(name)) for name in ("peak", "dram"))
-    if facts.get("peak", 0.0) >= MATH_LIMIT:
-        return f"Matrix products are the limit: they reach {peak} of the measured peak."
-    if "peak" in facts and "dram" in facts:
-        return (
-            f"Neither matrix products ({peak} of the measured peak) nor memory bandwidth ({memory}) is the limit: "
-            "the kernels are small, or wait for each other."
-        )
-    if "peak" in facts:
-        return (
-            f"Matrix products reach {peak} of the measured peak; the rest is memory traffic or small kernels."
-        )
-    if "sm" in facts and facts["sm"] < 0.5:
-        return f"The GPU is busy, but its SM activity is only {numbers.percent(facts['sm'])}."
-    if "tensor" in facts:
-        return f"The GPU is the limit; its tensor cores are {numbers.percent(facts['tensor'])} active."
-    return "The device itself is the limit. No counter here separates compute from memory bandwidth."
-
-
-def _impossible(finding: Finding) -> str:
-    facts = finding.facts
-    if finding.variants:
-        excess = numbers.percent(finding.share.median if finding.share else None)
-        faster, ceiling = map(variant_name, finding.variants)
-        return f"{faster.capitalize()} is {excess} faster than {ceiling}, which does less."
-    if "bytes_per_s" in facts:
-        rate, link = facts["bytes_per_s"] / 1e9, facts["link_bytes_per_s"] / 1e9
-        return f"The copy would need {rate:.0f} GB/s over a {link:.0f} GB/s link."
-    return "A speed is higher than any device can reach."
-
-
-FIXES: Mapping[Cause, str] = {
-    Cause.INPUT: "parallelize the input pipeline with tf.data",
-    Cause.OVERLAP: "prefetch: prepare the next batch while this one is computed",
-    Cause.DISK: "cache the data in memory or on a faster disk",
-    Cause.COPY: "send small types and prefetch to the device",
-    Cause.LAUNCH: "multiple steps per call, compiled with XLA",
-    Cause.RECURRENT: "only what cuDNN's kernel has: tanh, sigmoid, biases, no recurrent dropout, no unrolling",
-    Cause.EXCHANGE: "larger batches per GPU; compiled steps with packed gradients",
-    Cause.RUN_EAGERLY: "compile without run_eagerly",
-    Cause.CALLBACKS: "move callbacks from every batch to every epoch",
-    Cause.PYTHON_IN_STEP: "replace Python functions with TensorFlow operations",
-    Cause.RETRACING: "pad batches to a few fixed shapes",
-    Cause.KERAS_LOOP: "multiple steps per call",
-    Cause.EPOCHS: "more samples per epoch, validation less often (validation_freq)",
-    Cause.QUOTA: "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",
-    Cause.STEAL: "use an instance with dedicated CPUs",
-    Cause.OTHER_PROGRAMS: "stop the other programs and repeat",
-    Cause.COMPUTE: "half precision and XLA",
-    Cause.PRECISION: "compute in float32",
-    Cause.UPDATE: "a larger batch, or an optimizer that updates only the rows in use, such as SGD",
-    Cause.MEMORY_BANDWIDTH: "half precision halves the traffic; XLA fuses operations",
-    Cause.ON_CPU: "no tf.device around layers, and no operations without a GPU kernel; XLA places whole steps",
-    Cause.HEAT: "improve the cooling",
-    Cause.POWER: "raise the power limit if it is below the default: nvidia-smi -pl WATTS",
-    Cause.HARDWARE: "check power supply and cooling",
-    Cause.NOT_LEARNING: "check loss, learning rate and precision",
-    Cause.UNEXPLAINED: "profile it with xprof, or repeat on a quieter machine",
-    Cause.IMPOSSIBLE: "repeat the run",
-}
-
-
-def fix(finding: Finding | None) -> str:
-    """Return the fix for a finding in a few words."""
-    remedy = note(finding.remedy.variant) if finding and finding.remedy else None
-    if remedy is not None and finding and finding.remedy and finding.remedy.gain.median >= WORTH:
-        text, _, _ = remedy.text.partition(":")
-        return f"{text[0].lower()}{text[1:]}"
-    if finding and finding.cause is Cause.COMPUTE and not is_gpu(finding.device):
-        return "a smaller model, or a faster CPU" if "compiled" in finding.facts else "compile with XLA"
-    if finding and finding.cause is Cause.EPOCHS and "predicts" in finding.facts:
-        return "one call with more samples; for small inputs model(x) or predict_on_batch"
-    if finding and finding.cause is Cause.EPOCHS and finding.stages:
-        return "less work in on_epoch_end, or only every so many epochs"
-    return FIXES[finding.cause] if finding else ""
-
-
-# What only whoever runs the machine can change; it comes before any change of the code.
-OF_THE_MACHINE = frozenset(
-    {
-        Cause.QUOTA, Cause.STEAL, Cause.OTHER_PROGRAMS, Cause.HEAT, Cause.POWER, Cause.HARDWARE, Cause.NOT_LEARNING,
-        Cause.IMPOSSIBLE,
-    }
-)  # fmt: skip
-
-
-def advice(finding: Finding | None) -> str:
-    """Return what to do before the code is changed, or where no change of it was measured; "" otherwise."""
-    if finding is None:
-        return ""
-    if finding.cause in OF_THE_MACHINE:
-        return f"first {fix(finding)}"
-    return "" if finding.remedy else f"untested: {fix(finding)}"
-
-
 def glossary(parts: Collection[Part], *, tuned: bool) -> Iterator[tuple[str, str]]:
     """Yield the terms of a first screen that need a word, with their meaning; `parts` are those that limit."""
     for part in (Part.LAUNCH, Part.FRAMEWORK, Part.EPOCHS, Part.HOST):
@@ -250,7 +86,7 @@ def glossary(parts: Collection[Part], *, tuned: bool) -> Iterator[tuple[str, str
 def removed(finding: Finding) -> str:
     """Return what the step gains without what a finding names: as predicted, and as measured in a test."""
     ablation = finding.ablation
-    what = finding.cause.value if finding.cause in OF_THE_MACHINE else _part_name(finding)
+    what = finding.cause.value if finding.cause.of_machine else _part_name(finding)
     if ablation is None:
         return f"Without {what}: {numbers.factor(finding.gain)} predicted." if finding.gain else ""
     measured = f"As a test, {variant_name(ablation.variant)}: {numbers.gain(ablation.gain)}"

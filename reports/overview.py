@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.fixes import note
+from harness.fixes import rule_of
 from harness.model.analysis import (
     Analysis,
     Capacity,
@@ -24,9 +24,10 @@ from harness.model.run import Run, VariantScript
 from harness.notebooks import notebook_of
 from reports import numbers
 from reports.messages import limit, limiting_part
-from reports.text import SHORT_PARTS, devices_of, variant_name
+from reports.text import SHORT_PARTS, devices_of
 from workloads.cells import NOTEBOOK
-from workloads.protocol import BASELINE, FIX_PREFIX, TENSORFLOW, TUNED, WORTH
+from workloads.protocol import TENSORFLOW, WORTH
+from workloads.variants import BASELINE, TUNED, variant_name
 
 # A service at this share of its device's speed, or more, is limited by its device.
 SATURATED = 0.9
@@ -466,12 +467,12 @@ def _step(case: CaseResult, variant: str, script: VariantScript | None) -> Step 
     gain, result = case.gain(variant), case.variants.get(variant)
     if gain is None or result is None or variant == BASELINE:
         return None
-    what = note(variant) if variant.startswith(FIX_PREFIX) else None
+    rule = rule_of(variant)
     return Step(
         variant=variant,
         name=variant_name(variant),
-        text=what.text if what else "",
-        safety=what.safety if what else "",
+        text=rule.summary if rule else "",
+        safety=rule.safety if rule else "",
         gain=gain,
         diff=tuple(script.diff.splitlines()[2:]) if script else (),
         speed=case.speed(variant),

@@ -40,17 +40,17 @@ from reports.charts import (
 )
 from reports.overview import grew_most
 from reports.step_time_charts import is_input_shown
-from reports.text import device_name, devices_of, titles_of, variant_name
-from workloads.protocol import (
+from reports.text import device_name, devices_of, titles_of
+from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.variants import (
+    ABLATIONS,
     BASELINE,
     INPUT_ONLY,
     MODEL_ONLY,
-    SERVER,
-    SINGLE_STREAM,
     TUNED,
-    WITHOUT_PREFIX,
     changes_baseline,
     measures_speed,
+    variant_name,
 )
 
 # Ceilings come first, then the baseline and single changes, and tuned last.
@@ -105,9 +105,7 @@ def _speed_record(case: CaseResult, variant: str, device: str) -> dict[str, Any]
 def _shown(variant: str, *, ceilings: bool) -> bool:
     if variant in (INPUT_ONLY, MODEL_ONLY):
         return ceilings
-    return variant in (BASELINE, TUNED) or (
-        changes_baseline(variant) and not variant.startswith(WITHOUT_PREFIX)
-    )
+    return variant in (BASELINE, TUNED) or (changes_baseline(variant) and variant not in ABLATIONS)
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:

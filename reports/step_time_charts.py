@@ -7,11 +7,11 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import INPUT_PARTS, Analysis, CaseResult, Part, Pipeline, Stage, StepTime
+from harness.model.analysis import Analysis, CaseResult, Pipeline, Stage, StepTime
 from reports import numbers
 from reports.charts import COLOUR, Figure, LegendKey, part_colour, row_figure, span, whiskers
-from reports.text import SHORT_PARTS, devices_of, titles_of, variant_name
-from workloads.protocol import BASELINE
+from reports.text import SHORT_PARTS, devices_of, titles_of
+from workloads.variants import BASELINE, INPUT_PARTS, Part, variant_name
 
 _ROW_PX = 24
 MOST_UNEXPLAINED = 0.5

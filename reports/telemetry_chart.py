@@ -31,8 +31,9 @@ from reports.charts import (
     rows,
     stacked,
 )
-from reports.text import device_name, variant_name
+from reports.text import device_name
 from workloads.protocol import EVALUATE, FIRST_STEP, SOAK, STEADY, WARM_UP
+from workloads.variants import variant_name
 
 Floats = NDArray[np.float64]
 Records = list[dict[str, Any]]

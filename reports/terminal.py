@@ -10,10 +10,11 @@ from rich.text import Text
 
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
-from reports import acceptance, machine, messages, numbers
+from reports import acceptance, causes, machine, messages, numbers
 from reports.overview import Row, Step, description, rows, verdict
 from reports.speed_charts import sweep_table
-from reports.text import device_name, devices_of, harmless, variant_name
+from reports.text import device_name, devices_of, harmless
+from workloads.variants import variant_name
 
 SWEEP_ROWS = 24
 _LEFT_ALIGNED = frozenset({"workload", "on", "best change", "limited by", "outcome"})
@@ -109,7 +110,7 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
 
 def _changes(overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in overview:
-        if advice := messages.advice(row.case.limit):
+        if advice := causes.advice(row.case.limit):
             yield "Advice", f"{row.name}: {advice}"
 
 

@@ -7,37 +7,11 @@ from collections.abc import Iterable
 
 from markupsafe import Markup, escape
 
-from harness.model.analysis import Analysis, Part
+from harness.model.analysis import Analysis
 from harness.model.device import CPU, GPU, positions
-from workloads import protocol
+from workloads.variants import Part
 
-# Variant, or the prefix of variants -> its name; {} stands for what follows the prefix. Others are their own names.
-_VARIANTS = {
-    protocol.OPTIMIZATION_PREFIX: "{}",
-    protocol.FIX_PREFIX: "{}",
-    protocol.INPUT_ONLY: "input alone",
-    protocol.MODEL_ONLY: "model alone",
-    protocol.CUSTOM_LOOP: "custom training loop",
-    protocol.HOST_FED: "model fed from the host",
-    protocol.BATCH_PREFIX: "model alone, {}x batch",
-    protocol.CALLS_PREFIX: "model alone, {} steps per call",
-    protocol.WITHOUT_FRAMEWORK: "compiled, no callbacks",
-    protocol.WITHOUT_EPOCHS: "one long epoch",
-    protocol.WITHOUT_LAUNCH: "multiple steps per call",
-    protocol.WITHOUT_INPUT: "fed from memory",
-    protocol.STAGES: "stages of the input",
-    protocol.STAGE_PREFIX: "input up to {}",
-    protocol.WITHOUT_COPY: "prefetch to device",
-    protocol.THREADS_PREFIX: "input alone, {} thread",
-}
 SHORT_PARTS = {Part.INPUT_WAIT: "input", Part.INPUT_SLOWDOWN: "input", Part.HOST: "host"}
-
-
-def variant_name(variant: str) -> str:
-    """Return the name of a variant; names that are no variant's stay."""
-    prefix = variant[: variant.find(":") + 1]
-    name = _VARIANTS.get(variant) or _VARIANTS.get(prefix)
-    return name.format(variant.removeprefix(prefix)) if name else variant
 
 
 def device_name(device: str) -> str:

@@ -32,16 +32,10 @@ from harness.model.workload import Data, Published, Workload
 from harness.run.runner import Job
 from harness.run.trial_container import spec_for
 from tests.builders_telemetry import CPUS, SECOND_NS, GpuLoad, telemetry
-from workloads.protocol import (
-    ACCURACY,
-    BASELINE,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    SAMPLES_TRAINED,
-    TUNED,
-    VARIANTS,
-    Change,
-)
+from workloads.protocol import ACCURACY, SAMPLES_TRAINED, Change
+from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED
+
+MEASURED = (BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,7 +309,7 @@ def run(
     count = max((device.count("gpu") for device in devices), default=0)
     planned = tuple(
         PlannedTrial(
-            id=each.id, workload=each.workload, device=each.device, index=each.index, variants=VARIANTS
+            id=each.id, workload=each.workload, device=each.device, index=each.index, variants=MEASURED
         )
         for each in played
     )
@@ -432,6 +426,6 @@ def long_run(*, seconds: int = 3600, gpus: int = 8) -> Run:
     variants = len(COMPUTE_BOUND)
     windows = max(1, int((seconds - 20) / (variants * 10.03)))
     played = trial(name, device, speeds=COMPUTE_BOUND, windows=windows, window_s=10.0, accuracy=0.0)
-    planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, variants=VARIANTS),)
+    planned = (PlannedTrial(id=played.id, workload=name, device=device, index=0, variants=MEASURED),)
     described = manifest(gpus=gpus, workloads=(name,))
     return Run(manifest=described, workloads=(workload(name),), planned=planned, trials=(played,))

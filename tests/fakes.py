@@ -20,7 +20,8 @@ from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 from harness.progress import Task
 from harness.telemetry import GapSink, Sample, Target
-from workloads.protocol import BASELINE, NEXT
+from workloads.protocol import NEXT
+from workloads.variants import BASELINE
 
 LOST = EngineError("The engine does not answer.", hint="Start it again.")
 

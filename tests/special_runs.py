@@ -16,7 +16,6 @@ from tests.builders_telemetry import SECOND_NS, GpuLoad
 from workloads.protocol import (
     ANSWERS_CHECKED,
     ANSWERS_S,
-    BASELINE,
     MACHINE,
     PEER_ACCESS,
     RATE,
@@ -26,7 +25,8 @@ from workloads.protocol import (
     WORK,
     Requests,
     peer,
-)  # fmt: skip
+)
+from workloads.variants import BASELINE
 
 AXES: Mapping[str, Sequence[Scalar | None]] = {"batch_size": (32, 128, 4096), "steps_per_execution": (1, 10)}
 

@@ -13,7 +13,7 @@ from harness.intervals import Spread
 from harness.model.analysis import Key
 from harness.model.run import Run, Status, Trial, VariantScript, Window
 from tests.builders import cpu_run
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, together
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED, together
 
 RUN = cpu_run(trials=1)
 NAME = RUN.workloads[0].name

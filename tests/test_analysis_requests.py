@@ -10,16 +10,8 @@ from harness.model.run import Metric, RequestTimes, Run
 from reports.overview import rows
 from reports.page import render_html
 from tests.special_runs import measured_machine_run, offered, serving_run, single
-from workloads.protocol import (
-    BASELINE,
-    FIRST_TOKEN,
-    MACHINE,
-    MODEL_ONLY,
-    PER_TOKEN,
-    SEQUENCE_BYTES,
-    STEP_BYTES,
-    TUNED,
-)
+from workloads.protocol import FIRST_TOKEN, MACHINE, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED
 
 
 def only(run: Run, *requests: RequestTimes) -> Run:

@@ -13,18 +13,8 @@ import pytest
 from workloads.driver.processes import End
 from workloads.driver.results import Results, ResultsFile
 from workloads.driver.trial import Task, Trial
-from workloads.protocol import (
-    BASELINE,
-    FIXES,
-    TUNED,
-    Edit,
-    EventWriter,
-    Fix,
-    Script,
-    Spec,
-    read_events,
-    together,
-)
+from workloads.protocol import Aim, Edit, EventWriter, Fix, Script, Spec, read_events
+from workloads.variants import BASELINE, FIXES, TUNED, together
 
 A, B, C = "fix:a", "fix:b", "fix:c"
 AB = together((A, B))
@@ -73,11 +63,11 @@ def compose(tmp_path: Path) -> Compose:
     """
 
     def run(
-        plan: Plan, *, slower: float = 1.0, answers: Mapping[str, str] | None = None, **fields: Any
+        plan: Plan, *, slower: float = 1.0, aims: Mapping[str, Aim] | None = None, **fields: Any
     ) -> list[dict[str, Any]]:
         fixes = {
-            name: Fix(edits=(Edit(start=0, end=0, text=name),), answers=(answers or {}).get(name, "input"))
-            for name in ({A: "", B: "", C: ""} | dict(answers or {}))
+            name: Fix(edits=(Edit(start=0, end=0, text=name),), aim=(aims or {}).get(name, Aim.INPUT))
+            for name in ({A: "", B: "", C: ""} | dict(aims or {}))
         }
         spec = Spec(
             scripts={BASELINE: Script(path="/train.py", text="")},
@@ -163,9 +153,9 @@ def test_a_remedy_that_dies_leaves_the_others(compose):
 
 
 def test_a_larger_batch_is_tried_only_if_nothing_else_gains_and_is_never_tuned(compose):
-    answers = {A: "input", B: "batch"}
-    assert B not in readings(compose({A: [1.5], B: [3.0]}, answers=answers))
-    events = compose({B: [3.0]}, answers=answers)
+    aims = {A: Aim.INPUT, B: Aim.BATCH}
+    assert B not in readings(compose({A: [1.5], B: [3.0]}, aims=aims))
+    events = compose({B: [3.0]}, aims=aims)
     assert B in readings(events)
     assert tuned(events) == ()
 
@@ -173,7 +163,7 @@ def test_a_larger_batch_is_tried_only_if_nothing_else_gains_and_is_never_tuned(c
 def test_two_ways_to_the_same_end_are_not_combined(compose):
     one, other = "fix:steps-per-execution", "fix:many-steps"
     events = compose(
-        {one: [1.6], other: [1.5], together((one, other)): [9.0]}, answers={one: "input", other: "input"}
+        {one: [1.6], other: [1.5], together((one, other)): [9.0]}, aims={one: Aim.INPUT, other: Aim.INPUT}
     )
     assert tuned(events) == (one,)
     assert together((one, other)) not in readings(events)
@@ -187,7 +177,7 @@ def test_later_trials_measure_the_tuned_that_was_found(compose):
 
 
 def test_only_remedies_of_the_measured_calls_are_read(compose):
-    elsewhere = Fix(edits=(Edit(start=0, end=0, text="x", site=(9, 9)),), answers="input")
+    elsewhere = Fix(edits=(Edit(start=0, end=0, text="x", site=(9, 9)),), aim=Aim.INPUT)
     events = compose({A: [5.0]}, fixes={A: elsewhere})
     assert readings(events) == [BASELINE]
     assert tuned(events) == ()

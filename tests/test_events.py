@@ -13,7 +13,8 @@ from harness.run import events
 from harness.run.events import EventLog, EventTail, read_log
 from harness.run.outcome import End, outcome
 from tests.fakes import error_line, good_events, line, start_line, window_line
-from workloads.protocol import BASELINE, LONGEST_REASON, NO_GPU_EXIT, TUNED, EventWriter, ProtocolError
+from workloads.protocol import LONGEST_REASON, NO_GPU_EXIT, EventWriter, ProtocolError
+from workloads.variants import BASELINE, TUNED
 
 HUGE = b"1" + b"0" * 30
 

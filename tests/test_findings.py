@@ -6,25 +6,27 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Metric, Run
-from reports.messages import explanation, fix
+from reports.causes import explanation, fix
 from tests.builders import BUSY_GPU, GpuLoad, VariantSpeed, run, taking
 from workloads.protocol import (
-    BASELINE,
     BATCH_BYTES,
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
-    CUSTOM_LOOP,
     EPOCH_CALLBACK_PREFIX,
-    HOST_FED,
-    INPUT_ONLY,
-    MODEL_ONLY,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
     RUN_EAGERLY,
-    TUNED,
     VARIABLE_PREFIX,
+)
+from workloads.variants import (
+    BASELINE,
+    CUSTOM_LOOP,
+    HOST_FED,
+    INPUT_ONLY,
+    MODEL_ONLY,
+    TUNED,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,

@@ -5,7 +5,7 @@ import pytest
 
 from harness.fixes import fixes_for
 from workloads.driver.ladder import applied, at_sites
-from workloads.protocol import FIX_PREFIX
+from workloads.variants import FIX
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n"
 SOURCE = "tf.data.Dataset.from_tensor_slices((x, y))"
@@ -14,7 +14,7 @@ SOURCE = "tf.data.Dataset.from_tensor_slices((x, y))"
 def changed(text: str, *names: str) -> str:
     """Return a script with some remedies; as it was if they do not fit."""
     fixes = fixes_for(text, "cpu")
-    result = applied(text, [fix for name in names if (fix := fixes.get(f"{FIX_PREFIX}{name}"))])
+    result = applied(text, [fix for name in names if (fix := fixes.get(FIX.of(name)))])
     ast.parse(result)
     return result
 
@@ -315,7 +315,7 @@ def end_of(text: str, call: str) -> tuple[int, int]:
 def test_only_the_calls_that_were_made_are_changed() -> None:
     fit = end_of(OWN_COMPILE, "model.fit(scaler.fit(x).transform(x), y)")
     inner, outer = end_of(OWN_COMPILE, "super().compile()"), end_of(OWN_COMPILE, "model.compile(1)")
-    names = [f"{FIX_PREFIX}{name}" for name in ("no-progress-bar", "steps-per-execution", "xla")]
+    names = [FIX.of(name) for name in ("no-progress-bar", "steps-per-execution", "xla")]
     fixes = {name: fix for name, fix in fixes_for(OWN_COMPILE, "cpu").items() if name in names}
     there = at_sites(fixes, [[fit], [inner, outer]])
     assert applied(OWN_COMPILE, there.values()) == OWN_COMPILE.replace(
@@ -334,7 +334,7 @@ def test_an_argument_goes_to_the_innermost_call_that_takes_it() -> None:
 
 def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     text = f"{HEAD}data = {SOURCE}.map(f).batch(2)\nfor batch in data:\n    step(batch)\n"
-    assert [*at_sites(fixes_for(text, "cpu"), [])] == [f"{FIX_PREFIX}parallel-map"]
+    assert [*at_sites(fixes_for(text, "cpu"), [])] == [FIX.of("parallel-map")]
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     ],
 )
 def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expected: str) -> None:
-    fix = fixes_for(text, device)[f"{FIX_PREFIX}precision"]
+    fix = fixes_for(text, device)[FIX.of("precision")]
     assert expected in applied(text, [fix])
 
 
@@ -366,8 +366,8 @@ def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expecte
     ],
 )
 def test_a_precision_that_is_fast_stays(device: str, text: str) -> None:
-    assert f"{FIX_PREFIX}precision" not in fixes_for(text, device)
+    assert FIX.of("precision") not in fixes_for(text, device)
 
 
 def test_a_policy_that_names_itself_is_left_to_the_script() -> None:
-    assert f"{FIX_PREFIX}precision" in fixes_for("p = Policy(p)\nset_global_policy(p)", "cpu")
+    assert FIX.of("precision") in fixes_for("p = Policy(p)\nset_global_policy(p)", "cpu")

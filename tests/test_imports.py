@@ -47,6 +47,7 @@ WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.cells",
     "workloads.readings",
+    "workloads.variants",
     *(
         f"workloads.driver.{name}"
         for name in (
@@ -69,7 +70,8 @@ SCRIPTS = "workloads.scripts"
 COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.py")]
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
-    "workloads.protocol": Rule(),
+    "workloads.protocol": Rule(["workloads.variants"]),
+    "workloads.variants": Rule(),
     "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
     "workloads.cells": Rule(),
     SCRIPTS: Rule(others=["keras", "numpy", "tensorflow", "xgboost", *COMPONENTS]),

@@ -34,7 +34,7 @@ from tests.conftest import ROOT
 from tests.folders import write_run
 from tests.report_pages import recorded
 from tests.test_cli import tfbench_here
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED
 
 __all__ = ["tfbench_here"]
 MET, MISSED, UNDECIDED, NOT_MEASURED = (

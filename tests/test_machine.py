@@ -43,7 +43,6 @@ from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
 from workloads.protocol import (
     ALL_REDUCE_SIZES,
-    BASELINE,
     CPU_CAPABILITIES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
@@ -54,6 +53,7 @@ from workloads.protocol import (
     Spec,
     peer,
 )
+from workloads.variants import BASELINE
 
 SMOKE = PROFILES["smoke"]
 PAIRS = [*permutations(range(3), 2)]

@@ -18,7 +18,7 @@ from harness.run.resolve import resolve
 from harness.run.store import RunFolder
 from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, RecordingProgress
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3)

@@ -9,13 +9,13 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.errors import GpuError, UsageError
-from harness.model.variants import BREAKDOWN, one_device_only
 from harness.model.workload import BESIDE, Data, Rung, Workload
 from harness.options import Options
 from harness.run import catalogue
 from harness.run.catalogue import Entry, built_in, folder_sha256, select, sources
 from harness.run.plan import (
     not_applicable,
+    one_device_only,
     plan_trials,
     resolve_devices,
     resolve_variants,
@@ -30,17 +30,17 @@ from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.folders import write_files
 from tests.nvml_standin import UUID, standin
-from workloads.protocol import (
+from workloads.protocol import Requests, Script
+from workloads.variants import (
     BASELINE,
+    BREAKDOWN,
     FIXES,
     HOST_FED,
     INPUT_ONLY,
+    MODEL_ONLY,
     STAGES,
     TUNED,
-    VARIANTS,
     WITHOUT_COPY,
-    Requests,
-    Script,
     measures_speed,
 )
 
@@ -342,7 +342,7 @@ def test_options_override_the_profile() -> None:
     assert (plan.profile.name, plan.profile.trials, plan.profile.max_trials) == ("smoke", 4, 4)
     assert plan.profile.stall_s == 7.0
     assert [trial.index for trial in plan.planned] == [0, 1, 2, 3]
-    assert set(VARIANTS) < set(plan.planned[0].variants)
+    assert {BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED} < set(plan.planned[0].variants)
     assert {each.variants for each in plan.planned[1:]} == {(BASELINE, TUNED)}
     assert plan.targets == ("cpu",)
     for path in ("nothing-here", "/", "/proc/cpuinfo", "/tfbench/x", "/dev/null"):

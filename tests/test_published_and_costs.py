@@ -11,7 +11,8 @@ from harness.model.workload import Published
 from harness.run.resolve import read_prices
 from tests import builders
 from tests.builders import cpu_run, four_gpu_run, gpu_run
-from workloads.protocol import BASELINE, Requests
+from workloads.protocol import Requests
+from workloads.variants import BASELINE
 
 
 def compared(run: Run, **fields: object) -> PublishedComparison:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
 from workloads.readings import Window, between_epochs_s, gains, mean_gain, seconds, timing
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED
 
 FIXED = "fix:cache"
 SPEEDS = st.floats(min_value=1e-4, max_value=1e4)

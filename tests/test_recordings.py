@@ -20,7 +20,7 @@ from harness.run.store import read_run
 from reports import machine, numbers
 from reports.overview import rows
 from tests.recordings import ALL, DATA, EXPECTED, NAMES, PAIRS, PUBLISHED, SEVERAL, SUFFIX, figures, recording
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED
 
 pytestmark = pytest.mark.slow
 

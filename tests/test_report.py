@@ -23,7 +23,7 @@ from reports.speed_charts import sweep_figure
 from tests import builders, special_runs
 from tests import report_pages as pages
 from tests.report_pages import RUNS, analysis, page
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 pytestmark = pytest.mark.slow
 

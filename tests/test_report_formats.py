@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.analysis import analyse
 from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
-from harness.model.analysis import Analysis, Estimate, Part
+from harness.model.analysis import Analysis, Estimate
 from harness.model.device import CPU
 from harness.progress import LoggedTask
 from harness.run.store import read_run
@@ -38,7 +38,8 @@ from tests import builders
 from tests.comparisons import COMPARISONS, again, comparison, whole
 from tests.recordings import NAMES, SUITE, TWO_GPUS, recording
 from tests.report_pages import RUNS, analysis
-from workloads.protocol import BASELINE, MACHINE, TUNED
+from workloads.protocol import MACHINE
+from workloads.variants import BASELINE, TUNED, Part
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from harness.model.analysis import (
     CaveatKind,
     Estimate,
     Finding,
-    Part,
     PeakUse,
     Precision,
     Remedy,
@@ -27,12 +26,11 @@ from harness.model.run import Status
 from harness.model.workload import Published
 from harness.wording import counted, some
 from reports import numbers
+from reports.causes import explanation, fix
 from reports.messages import (
     PART_TEXTS,
     banners,
     caveat_lines,
-    explanation,
-    fix,
     further,
     limit,
     removed,
@@ -42,7 +40,7 @@ from reports.messages import (
 from reports.overview import Row, Step, first_change, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED, Part
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,

@@ -11,7 +11,7 @@ from harness.errors import TfbenchError
 from harness.run.catalogue import built_in
 from tests.commands import output_of
 from tests.conftest import ROOT
-from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX, TUNED
+from workloads.variants import BASELINE, OPTIMIZATION, TUNED
 
 DOCUMENTS = ("README.md", "DESIGN.md", "CONTRIBUTING.md")
 TEXT = {
@@ -54,7 +54,7 @@ def test_workloads_are_documented_and_have_a_source() -> None:
         assert workload.title != workload.file and workload.source, "where it was published"
         for rung in workload.ladder.values():
             assert all(f"\n{name} = " in workload.scripts[rung.script] for name in rung.params)
-        variants = {BASELINE, TUNED, *(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)}
+        variants = {BASELINE, TUNED, *(OPTIMIZATION.of(name) for name in workload.ladder)}
         assert {number.variant for number in workload.published} <= variants
 
 

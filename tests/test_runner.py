@@ -28,7 +28,8 @@ from tests.fakes import (
     window_line,
 )
 from tests.test_locks_and_caches import nest
-from workloads.protocol import BASELINE, SOAK, TUNED
+from workloads.protocol import SOAK
+from workloads.variants import BASELINE, TUNED
 
 WORKLOAD = small_workload()
 THREE = replace(PROFILES["smoke"], trials=3, max_trials=3, target_interval=0.05, stall_s=30, limit_s=60)

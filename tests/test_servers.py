@@ -18,7 +18,8 @@ from harness.run.servers import MOST_WAITING
 from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, RecordingProgress, Script, good_events
-from workloads.protocol import BASELINE, NEXT
+from workloads.protocol import NEXT
+from workloads.variants import BASELINE
 
 PROFILE = replace(PROFILES["smoke"], trials=3, max_trials=3, stall_s=30, limit_s=60)
 DEAD = Exit(code=137, out_of_memory=False)

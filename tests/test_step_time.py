@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
-from harness.model.analysis import Cause, Part
+from harness.model.analysis import Cause
 from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, run, taking
-from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
+from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED, Part
 
 seconds = st.floats(1e-6, 10.0).map(lambda value: np.array([value]))
 optional = ("loop", "wait", "host_fed", "feed", "from_memory", "launch", "exchange")

@@ -15,7 +15,7 @@ from tests import builders
 from tests.builders import SECOND_NS, cpu_run, failed_run, four_gpu_run, gpu_run, hostile_run, interrupted_run
 from tests.builders_telemetry import without_columns
 from tests.special_runs import sweep_run
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED
 
 
 def summary(run: Run, device: str, variant: str) -> VariantResult:

@@ -27,14 +27,23 @@ from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions
 from workloads.driver.variants import applies, skipped
 from workloads.protocol import (
+    LONGEST_MESSAGE,
+    OPENED,
+    RUN_EAGERLY,
+    Aim,
+    Edit,
+    EventWriter,
+    Fix,
+    Script,
+    Spec,
+    read_events,
+)
+from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
     HOST_FED,
     INPUT_ONLY,
-    LONGEST_MESSAGE,
     MODEL_ONLY,
-    OPENED,
-    RUN_EAGERLY,
     STAGES,
     TUNED,
     WITHOUT_COPY,
@@ -42,12 +51,6 @@ from workloads.protocol import (
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
-    Edit,
-    EventWriter,
-    Fix,
-    Script,
-    Spec,
-    read_events,
     together,
 )
 
@@ -377,41 +380,45 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
 
 
 @pytest.mark.parametrize(
-    ("answers", "made", "tried"),
+    ("aim", "made", "tried"),
     [
-        ("input", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), True),
-        ("input", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10}, waits=0.0), False),
-        ("loader", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), False),
-        ("loader", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4, python=True), True),
-        ("framework", job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 6}), True),
-        ("launch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 5}), True),
-        ("launch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 10}), False),
-        ("eager", job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
-        ("device", job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), False),
-        ("batch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
-        ("batch", job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
-        ("input", job(gpus=2), False),
-        ("input", job(), True),
+        (Aim.INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), True),
+        (Aim.INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10}, waits=0.0), False),
+        (Aim.LOADER, job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4), False),
+        (
+            Aim.LOADER,
+            job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 10}, waits=0.4, python=True),
+            True,
+        ),
+        (Aim.FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 6}), True),
+        (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 5}), True),
+        (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 10}), False),
+        (Aim.EAGER, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
+        (Aim.DEVICE, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), False),
+        (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
+        (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
+        (Aim.INPUT, job(gpus=2), False),
+        (Aim.INPUT, job(), True),
     ],
 )
-def test_remedies_that_answer_a_part_of_the_step(answers, made, tried):
-    assert (answers in worth_trying(made.spec, made.results)) is tried
+def test_remedies_aimed_at_a_part_of_the_step(aim, made, tried):
+    assert (aim in worth_trying(made.spec, made.results)) is tried
 
 
-def test_beside_a_given_tuned_script_only_the_largest_parts_are_answered():
+def test_beside_a_given_tuned_script_only_the_largest_parts_have_remedies():
     made = job(step_ms={BASELINE: 10, MODEL_ONLY: 3, CUSTOM_LOOP: 10}, waits=0.7)
-    assert {"input", "device"} <= worth_trying(made.spec, made.results)
+    assert {Aim.INPUT, Aim.DEVICE} <= worth_trying(made.spec, made.results)
     scripts = {TUNED: Script(path="tuned.py", text="")}
-    assert worth_trying(replace(made.spec, scripts=scripts), made.results) == {"input"}
+    assert worth_trying(replace(made.spec, scripts=scripts), made.results) == {Aim.INPUT}
 
 
 TEXT = "model.compile('ädam')\nmodel.fit(x)\n"
 PLACE = len("model.compile('ädam'".encode())
 XLA, SEVERAL = (
-    Fix(edits=(Edit(start=PLACE, end=PLACE, text=each),), answers="device")
+    Fix(edits=(Edit(start=PLACE, end=PLACE, text=each),), aim=Aim.DEVICE)
     for each in (", jit_compile=True", ", steps_per_execution=10")
 )
-RENAMED = Fix(edits=(Edit(start=0, end=5, text="net"),), answers="input")
+RENAMED = Fix(edits=(Edit(start=0, end=5, text="net"),), aim=Aim.INPUT)
 
 
 def test_remedies_are_applied_alone_and_together():
@@ -420,11 +427,11 @@ def test_remedies_are_applied_alone_and_together():
     assert "jit_compile=True" in first and "steps_per_execution=10" in first
     compile(first, "train.py", "exec")
     assert ladder.applied(TEXT, [XLA, XLA]) == ladder.applied(TEXT, [XLA])
-    other = Fix(edits=(Edit(start=3, end=7, text="x"),), answers="input")
+    other = Fix(edits=(Edit(start=3, end=7, text="x"),), aim=Aim.INPUT)
     with pytest.raises(ValueError, match="same place"):
         ladder.applied(TEXT, [RENAMED, other])
     # Those that gained are combined from the largest gain on.
-    fixes = {"fix:a": XLA, "fix:b": SEVERAL, "fix:c": RENAMED, "fix:batch": Fix(edits=(), answers="batch")}
+    fixes = {"fix:a": XLA, "fix:b": SEVERAL, "fix:c": RENAMED, "fix:batch": Fix(edits=(), aim=Aim.BATCH)}
     step_ms = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert candidates(fixes, job(step_ms=step_ms).results) == ["fix:b", "fix:a"]
     assert together(["fix:b", "fix:a"]) == "fix:b+a"

@@ -15,16 +15,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from typing import Any, TextIO
 
-BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED = VARIANTS = ("baseline", "input-only", "model-only", "tuned")
-
-# Variants by prefix: "opt:NAME" is a script of the workload's ladder, "stage:NAME" drains the input pipeline up
-# to and including that stage. The container finds the stages: STAGES stands for all of them.
-OPTIMIZATION_PREFIX = "opt:"
-STAGE_PREFIX = "stage:"
-STAGES = "stages"
+from workloads.variants import BASELINE
 
 # MLPerf Inference's scenarios: sequential requests; single samples at random times.
 SINGLE_STREAM, SERVER = "SingleStream", "Server"
@@ -32,24 +27,10 @@ SINGLE_STREAM, SERVER = "SingleStream", "Server"
 FIRST_TOKEN, PER_TOKEN = "FirstToken", "PerToken"
 # A rate is served within a latency bound if the 99th percentile keeps it, which takes at least 100 requests.
 MAX_LATE_SHARE, MIN_SERVER_REQUESTS = 0.01, 100
-# Variants for the step-time breakdown. The driver skips those that do not apply to a workload and device.
-CUSTOM_LOOP = "custom-loop"  # baseline with next() outside the compiled step, to measure input wait
-HOST_FED = "host-fed"  # model-only with the batch in host memory, to measure copies to the device
-# The baseline's script with one remedy, or several joined with "+"; see harness/fixes. FIXES stands for all.
-FIX_PREFIX = "fix:"
-FIXES = "fixes"
 # How many steps the remedies and ablation for launches make one call, by kind of device.
 STEPS_PER_CALL = {"cpu": 10, "gpu": 50}
 # A remedy is worth it if it makes what there is faster by this factor.
 WORTH = 1.05
-# Ablations: the baseline without one part of its step.
-WITHOUT_PREFIX = "without:"
-WITHOUT_INPUT, WITHOUT_LAUNCH = "without:input", "without:launch"
-WITHOUT_FRAMEWORK, WITHOUT_COPY = "without:framework", "without:copy"
-WITHOUT_EPOCHS = "without:epochs"
-BATCH_PREFIX = "batch:"  # model-only with an N times larger batch
-CALLS_PREFIX = "calls:"  # model-only with N steps per call
-THREADS_PREFIX = "threads:"  # input-only with N threads
 
 # Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's
 # callbacks, in their calls of every so many batches and in tracing for new shapes; whether Keras runs eagerly (1 or 0);
@@ -306,8 +287,22 @@ class Edit:
     site: tuple[int, ...] = ()
 
 
-# Remedies that answer these change how a model learns, so they are measured alone and are no part of tuned.
-CHANGE_TRAINING = ("recurrent", "batch")
+class Aim(str, Enum):  # noqa: UP042 - images may have Python 3.10
+    """What a remedy is aimed at."""
+
+    INPUT = "input"
+    CACHEABLE_INPUT = "input that fits into memory"
+    LOADER = "input written in Python"
+    EAGER = "eager steps"
+    FRAMEWORK = "Python around the step"
+    LAUNCH = "launches"
+    DEVICE = "work of the device"
+    RECURRENT = "recurrent layers without cuDNN's kernel"
+    BATCH = "small batches"
+
+
+# Remedies with these aims change how a model learns, so they are measured alone and are no part of tuned.
+CHANGE_TRAINING = (Aim.RECURRENT, Aim.BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,12 +311,11 @@ class Fix:
 
     Attributes:
         edits: of the baseline's script.
-        answers: what it removes: "input", "cache" and "loader" (input), "framework", "eager", "launch", "device",
-            "recurrent" or "batch".
+        aim: what it is aimed at.
     """
 
     edits: tuple[Edit, ...]
-    answers: str
+    aim: Aim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,11 +479,6 @@ def began_line(name: str) -> str:
     return f"--- trial {name} ---\n"
 
 
-def measures_speed(variant: str) -> bool:
-    """Return whether a variant's speed is a result; other variants serve the step-time breakdown."""
-    return variant in (BASELINE, TUNED) or variant.startswith(OPTIMIZATION_PREFIX)
-
-
 def peer(source: int, target: int) -> str:
     """Return the variant that copies from one GPU of a trial to another."""
     return f"{PEER_PREFIX}{source}-{target}"
@@ -510,24 +499,9 @@ def distributes(text: str) -> bool:
     return "Strategy(" in text or "DataParallel(" in text
 
 
-def runs_script(variant: str) -> bool:
-    """Return whether a reading of a variant is a run of its own script; others are made of the baseline's call."""
-    return measures_speed(variant) or variant.startswith(FIX_PREFIX)
-
-
-def changes_baseline(variant: str) -> bool:
-    """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
-    return variant.startswith((OPTIMIZATION_PREFIX, FIX_PREFIX, WITHOUT_PREFIX))
-
-
 def number_of(variant: str, *prefixes: str) -> int:
     """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
     return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
-
-
-def together(names: Sequence[str]) -> str:
-    """Return the variant with several remedies."""
-    return FIX_PREFIX + "+".join(name.removeprefix(FIX_PREFIX) for name in names)
 
 
 def check(event: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from workloads.protocol import BASELINE, changes_baseline
+from workloads.variants import BASELINE, changes_baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

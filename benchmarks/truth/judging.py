@@ -7,9 +7,9 @@ from pathlib import Path
 
 from benchmarks.truth.case import INPUT_BOUND, Case
 from harness.analysis import analyse
-from harness.model.analysis import Analysis, Cause, Part
+from harness.model.analysis import Analysis, Cause
 from harness.run.store import read_run
-from workloads.protocol import BASELINE, MODEL_ONLY
+from workloads.variants import BASELINE, MODEL_ONLY, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from harness.analysis.utilisation import clocks, pipeline
 from harness.model.analysis import Analysis, Capability, CaseResult, Limit
 from harness.model.comparison import KnownMachine
 from harness.model.run import Run
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 __all__ = ["analyse", "judged", "priced"]
 

@@ -15,7 +15,7 @@ from harness.analysis.utilisation import host_shares
 from harness.intervals import own_spread
 from harness.model.analysis import RELIABLE_WIDTH, Precision
 from harness.model.run import Run
-from workloads.protocol import measures_speed
+from workloads.variants import measures_speed
 
 # Shares of CPU time that others took are said from here.
 _TAKEN = 0.05

@@ -25,7 +25,6 @@ from harness.model.metrics import METRICS
 from harness.model.platform import Gpu
 from harness.model.run import Manifest, Run, Trial
 from workloads.protocol import (
-    BASELINE,
     COPIES,
     CORE_SUFFIX,
     FLOPS,
@@ -36,8 +35,8 @@ from workloads.protocol import (
     RATE,
     SOAK,
     WORK,
-    measures_speed,
 )
+from workloads.variants import BASELINE, measures_speed
 
 
 def capabilities(run: Run) -> tuple[Capability, ...]:

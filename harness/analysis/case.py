@@ -9,19 +9,13 @@ from statistics import median
 from harness.analysis.stats import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
-from harness.model.analysis import Cause, Estimate, Finding, Key, Part, RatioKind, Reading, VariantResult
+from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult
 from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload
-from workloads.protocol import (
-    BASELINE,
-    EPOCH_CALLBACK_PREFIX,
-    INPUT_ONLY,
-    RECURRENT_PREFIX,
-    STAGE_PREFIX,
-    VARIABLE_PREFIX,
-)
+from workloads.protocol import EPOCH_CALLBACK_PREFIX, RECURRENT_PREFIX, VARIABLE_PREFIX
+from workloads.variants import BASELINE, INPUT_ONLY, STAGE, Part
 
 _NONE: Mapping[str, float | None] = {}
 
@@ -141,7 +135,7 @@ class Case:
 
     def function_costs(self) -> Mapping[str, Estimate]:
         """Return the seconds per sample of the functions of a loader written in Python, in the order of their calls."""
-        found = self._metrics(INPUT_ONLY, STAGE_PREFIX).items()
+        found = self._metrics(INPUT_ONLY, STAGE.of("")).items()
         costs = {name: estimate(values, "s/sample") for name, values in found}
         return {name: each for name, each in costs.items() if each}
 

@@ -15,7 +15,7 @@ from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
 from harness.model.workload import BESIDE
 from harness.options import OPTIONS
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED
 
 # Other variants only serve to break down the step time.
 COMPARED = (BASELINE, TUNED)

@@ -9,15 +9,13 @@ from harness.analysis.case import Case
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
 from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
-from harness.fixes import REMEDIES, precision
-from harness.fixes.source import LEARNING
+from harness.fixes import REMEDIES, precision, rule_of
+from harness.fixes.rule import Safety
 from harness.model.analysis import (
-    INPUT_PARTS,
     Ablation,
     Cause,
     Estimate,
     Finding,
-    Part,
     PeakUse,
     RatioKind,
     Remedy,
@@ -25,24 +23,28 @@ from harness.model.analysis import (
     VariantResult,
 )
 from harness.model.metrics import GPU_UTILISATION
-from harness.model.variants import ABLATIONS
 from workloads.protocol import (
-    BASELINE,
     CALLBACKS,
-    CALLS_PREFIX,
     COMPUTE_BITS,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    INPUT_ONLY,
-    MODEL_ONLY,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RETRACING,
     RUN_EAGERLY,
+    WORTH,
+)
+from workloads.variants import (
+    ABLATIONS,
+    BASELINE,
+    CALLS,
+    CUSTOM_LOOP,
+    FIX,
+    INPUT_ONLY,
+    INPUT_PARTS,
+    MODEL_ONLY,
     TUNED,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
-    WORTH,
+    Part,
 )
 
 # Smallest share of the step that is a finding. MLPerf Storage tolerates 10 % of input (90 % accelerator utilisation).
@@ -69,26 +71,7 @@ MIN_LOOP_SHARE = 0.5
 # Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
 MIN_ON_CPU = 0.5
 
-PRECISION_FIX = f"{FIX_PREFIX}{precision.NAME}"
-# Cause -> what remedies that address it answer; see workloads.protocol.Fix.
-_INPUT = frozenset({"input", "cache", "loader"})
-ANSWERS: Mapping[Cause, frozenset[str]] = {
-    Cause.INPUT: _INPUT,
-    Cause.OVERLAP: _INPUT,
-    Cause.DISK: _INPUT,
-    Cause.COPY: _INPUT,
-    Cause.LAUNCH: frozenset({"launch", "device", "batch"}),
-    Cause.RECURRENT: frozenset({"recurrent"}),
-    Cause.RUN_EAGERLY: frozenset({"eager"}),
-    Cause.KERAS_LOOP: frozenset({"launch", "framework"}),
-    Cause.CALLBACKS: frozenset({"framework"}),
-    Cause.EXCHANGE: frozenset({"batch"}),
-    Cause.COMPUTE: frozenset({"device", "batch"}),
-    Cause.PRECISION: frozenset({"device"}),
-    Cause.UPDATE: frozenset({"device", "batch"}),
-    Cause.MEMORY_BANDWIDTH: frozenset({"device"}),
-    Cause.ON_CPU: frozenset({"device"}),
-}
+PRECISION_FIX = FIX.of(precision.RULE.name)
 
 
 def findings(case: Case, baseline: VariantResult | None) -> tuple[Finding, ...]:
@@ -338,6 +321,8 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
     if finding.cause is Cause.EPOCHS and finding.stages:
         return _without_callbacks(case, time)
     for variant, parts in ABLATIONS.items():
+        if finding.cause is Cause.KERAS_LOOP and variant == WITHOUT_FRAMEWORK:
+            continue  # it is without callbacks and eager code only
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)
         if gain is not None and set(finding.parts) <= set(parts):
             # Nothing is predicted where the part itself is measured by its ablation.
@@ -377,7 +362,7 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
         callbacks = (case.metric(BASELINE, CALLBACKS) or 0.0) / total_s
         # Keras' own loop stays; what callbacks do not take themselves is mostly that.
         return callbacks if callbacks >= MIN_DETAIL_SHARE * removed else removed
-    calls = [each.throughput.median for name, each in case.variants.items() if name.startswith(CALLS_PREFIX)]
+    calls = [case.variants[name].throughput.median for name in CALLS.among(case.variants)]
     if Part.LAUNCH not in parts or not calls:
         return removed
     baseline, feed = case.speed(BASELINE), case.speed(INPUT_ONLY)
@@ -393,17 +378,17 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 def _keeps_training(variant: str, gain: Estimate) -> bool:
     """Return whether a remedy gains without changing how the model learns."""
-    return gain.median >= WORTH and REMEDIES[variant.removeprefix(FIX_PREFIX)].SAFETY != LEARNING
+    return gain.median >= WORTH and REMEDIES[FIX.argument(variant)].safety is not Safety.TRAINING
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
-    """Return the remedy that answers a cause with the largest gain, else tuned; None if neither was measured."""
-    answers = ANSWERS.get(finding.cause, frozenset())
+    """Return the remedy for a cause with the largest gain, else tuned; None if neither was measured."""
+    aims = finding.cause.aims
     gains = {
         variant: gain
         for variant in case.variants
-        if (remedy := REMEDIES.get(variant.removeprefix(FIX_PREFIX)))
-        and remedy.ANSWERS in answers
+        if (rule := rule_of(variant))
+        and rule.aim in aims
         and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
     }
     if gains:
@@ -412,5 +397,5 @@ def _remedy(case: Case, finding: Finding) -> Remedy | None:
             gains, key=lambda variant: (_keeps_training(variant, gains[variant]), gains[variant].median)
         )
         return Remedy(variant=best, gain=gains[best], alone=True)
-    tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if answers else None
+    tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if aims else None
     return None if tuned is None else Remedy(variant=TUNED, gain=tuned, alone=False)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis.case import Case
 from harness.model.analysis import Capability, Generation
-from workloads.protocol import BASELINE, FIRST_TOKEN, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES
+from workloads.protocol import FIRST_TOKEN, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES
+from workloads.variants import BASELINE
 
 
 def generation(case: Case, variant: str, measured: Sequence[Capability]) -> Iterator[Generation]:

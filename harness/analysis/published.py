@@ -10,7 +10,7 @@ from harness.model.analysis import Estimate, PublishedComparison, RatioKind
 from harness.model.device import device_kind, positions
 from harness.model.run import Run
 from harness.model.workload import Published, Workload
-from workloads.protocol import TUNED
+from workloads.variants import TUNED
 
 # Units in which higher and lower is better. Numbers in other units (shares) get no factor.
 SPEEDS = ("samples/s", "ratio", "requests ratio", "gain")

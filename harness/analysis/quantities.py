@@ -24,17 +24,15 @@ from harness.model.platform import HealthItem, Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
     ALL_REDUCE_SIZES,
-    BASELINE,
     CPU_CAPABILITIES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
     MACHINE,
     PEER_PREFIX,
     SOAK,
-    TUNED,
-    measures_speed,
     peers_of,
 )
+from workloads.variants import BASELINE, TUNED, measures_speed
 
 # The words of `health`, as the numbers that it is compared by.
 HEALTH_LEVELS: Mapping[str, float] = {"ok": 0.0, "attention": 1.0, "fail": 2.0}

@@ -12,15 +12,8 @@ from harness.intervals import estimate
 from harness.model.analysis import Capacity, Estimate, Key, Latency, RatioKind
 from harness.model.device import CPU
 from harness.model.run import RequestTimes, Run, Trial
-from workloads.protocol import (
-    BASELINE,
-    MAX_LATE_SHARE,
-    MIN_SERVER_REQUESTS,
-    SERVER,
-    SINGLE_STREAM,
-    TUNED,
-    measures_speed,
-)
+from workloads.protocol import MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM
+from workloads.variants import BASELINE, TUNED, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 # A quantile is reported only if at least this many requests lie beyond it.

@@ -28,7 +28,7 @@ from harness.analysis.trial_measures import Measure, Measures, by_trial
 from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_spread
 from harness.model.analysis import Estimate, Key, RatioKind
 from harness.model.device import CPU, gpu_names, is_gpu
-from workloads.protocol import BASELINE, MODEL_ONLY, TUNED, changes_baseline, runs_script
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED, changes_baseline, runs_script
 
 
 class Spreads:

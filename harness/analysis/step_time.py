@@ -58,20 +58,20 @@ from harness.analysis.stats import units
 from harness.analysis.trial_measures import Floats
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread
-from harness.model.analysis import Estimate, Part, StepTime
-from workloads.protocol import (
+from harness.model.analysis import Estimate, StepTime
+from workloads.protocol import PYTHON_IN_STEP, RETRACING
+from workloads.variants import (
     BASELINE,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
+    BATCH,
+    CALLS,
     CUSTOM_LOOP,
     HOST_FED,
     INPUT_ONLY,
     MODEL_ONLY,
-    PYTHON_IN_STEP,
-    RETRACING,
     TUNED,
     WITHOUT_EPOCHS,
     WITHOUT_INPUT,
+    Part,
 )
 
 # Largest logarithm of a draw; Student's t with one degree of freedom has no bounds.
@@ -355,8 +355,8 @@ def batch_independent_share(case: Case) -> float | None:
 
 def _batch_independent(case: Case, draws: _Draws, model: Floats) -> Floats | None:
     """Return the part of the model's step that does not grow with the batch (least-squares intercept)."""
-    larger = [name for name in case.variants if name.startswith(BATCH_PREFIX)]
-    factors = np.array([1.0, *(float(name.removeprefix(BATCH_PREFIX)) for name in larger)])
+    larger = BATCH.among(case.variants)
+    factors = np.array([1.0, *map(float, map(BATCH.number, larger))])
     if not larger:
         return None
     steps = [each * factor for name, factor in zip(larger, factors[1:], strict=True)
@@ -369,8 +369,7 @@ def _batch_independent(case: Case, draws: _Draws, model: Floats) -> Floats | Non
 
 def _saved_by_calls(case: Case, draws: _Draws, model: Floats) -> Floats | None:
     """Return the time per step saved by multiple steps per call."""
-    steps = [each for name in case.variants if name.startswith(CALLS_PREFIX)
-             if (each := draws.step(name)) is not None]  # fmt: skip
+    steps = [each for name in CALLS.among(case.variants) if (each := draws.step(name)) is not None]  # fmt: skip
     return np.clip(model - np.min(steps, axis=0), 0.0, model) if steps else None
 
 

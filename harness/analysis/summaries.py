@@ -22,17 +22,8 @@ from harness.model.device import CPU, gpu_names
 from harness.model.metrics import GPU_POWER
 from harness.model.run import Prices, Run, VariantInfo
 from harness.model.workload import Workload
-from workloads.protocol import (
-    ACCURACY,
-    BASELINE,
-    DEVICE_MEMORY,
-    FIX_PREFIX,
-    HOST_MEMORY,
-    SAMPLES_TRAINED,
-    STEADY,
-    TUNED,
-    measures_speed,
-)
+from workloads.protocol import ACCURACY, DEVICE_MEMORY, HOST_MEMORY, SAMPLES_TRAINED, STEADY
+from workloads.variants import BASELINE, FIX, TUNED, measures_speed
 
 QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
@@ -183,7 +174,7 @@ def _batch_size(info: VariantInfo | None, measure: Measure) -> int:
 
     The mean of a variant that trains depends on how many short batches its windows include.
     """
-    own = info and (measures_speed(info.variant) or info.variant.startswith(FIX_PREFIX))
+    own = info and (measures_speed(info.variant) or FIX.has(info.variant))
     declared = info.params.get("batch_size") if info and own else None
     return declared if isinstance(declared, int) else measure.batch
 

@@ -18,17 +18,9 @@ from numpy.typing import NDArray
 from harness.model.analysis import MIN_TRIALS, Key, Reading
 from harness.model.metrics import MetricKind, is_kind
 from harness.model.run import Run, Series, Trial
-from workloads.protocol import (
-    BASELINE,
-    BETWEEN_EPOCHS,
-    MACHINE,
-    PROBES,
-    TUNED,
-    VARIANTS,
-    measures_speed,
-    together,
-)
+from workloads.protocol import BETWEEN_EPOCHS, MACHINE, PROBES
 from workloads.readings import between_epochs_s, by_reading, gains, timing
+from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, measures_speed, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +89,7 @@ def measures(run: Run) -> Measures:
             result[tuned] = result[other] = [*result[other], *result[tuned]]
     names = _ranks(workload.name for workload in run.workloads)
     devices = _ranks((*(each.device for each in run.planned), *(each.device for each in run.trials)))
-    variants = _ranks((*VARIANTS, *(key.variant for key in result)))
+    variants = _ranks((BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, *(key.variant for key in result)))
     ordered = sorted(
         result,
         key=lambda key: (names.get(key.workload, len(names)), devices[key.device], variants[key.variant]),

@@ -12,9 +12,9 @@ import numpy as np
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import core_mean
 from harness.intervals import estimate
-from harness.model.analysis import Cause, Clocks, Estimate, Finding, Part, Pipeline, Stage
+from harness.model.analysis import Cause, Clocks, Estimate, Finding, Pipeline, Stage
 from harness.model.metrics import GPU_UTILISATION
-from workloads.protocol import BASELINE, CALLS_PREFIX, INPUT_ONLY, MODEL_ONLY, STAGE_PREFIX, THREADS_PREFIX
+from workloads.variants import BASELINE, CALLS, INPUT_ONLY, MODEL_ONLY, STAGE, THREADS, Part
 
 # CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
 MIN_FREE_CPUS = 0.15
@@ -110,7 +110,7 @@ def _quota_share(case: Case, variant: str) -> float | None:
     step_s = case.variants[variant].step_time.median
     min_step_s = [step_s * (1.0 - throttled)]
     for name, summary in case.variants.items() if variant == BASELINE else ():
-        if name == MODEL_ONLY or name.startswith(CALLS_PREFIX):
+        if name == MODEL_ONLY or CALLS.has(name):
             other = _throttled_share(case, name)
             min_step_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
     return max(0.0, 1.0 - max(min_step_s) / step_s)
@@ -188,10 +188,10 @@ def _stages(case: Case) -> Iterator[Stage]:
         yield from (Stage(name=name, cost=cost) for name, cost in own.items())
         return
     # Variants are in the order in which they ran.
-    ran = [name.removeprefix(STAGE_PREFIX) for name in case.variants if name.startswith(STAGE_PREFIX)]
+    ran = [STAGE.argument(name) for name in STAGE.among(case.variants)]
     before = Estimate.exact(0.0, "s/sample")
     for name in ran:
-        group = case.measures[f"{STAGE_PREFIX}{name}"]
+        group = case.measures[STAGE.of(name)]
         after = estimate([1 / speed for each in group for speed in each.window_throughputs], "s/sample")
         assert after is not None  # a measure has at least one window
         yield Stage(name=name, cost=_difference(before, after))
@@ -230,5 +230,5 @@ def is_serial(case: Case) -> bool | None:
     used, feed = cpus_used(case, INPUT_ONLY), case.speed(INPUT_ONLY)
     if used is None or feed is None:
         return None
-    single = case.speed(f"{THREADS_PREFIX}1")
+    single = case.speed(THREADS.in_breakdown)
     return used <= SERIAL_CPUS and (single is None or feed <= SERIAL_SPEEDUP * single)

@@ -25,7 +25,8 @@ from harness.model.comparison import (
 from harness.model.device import is_gpu
 from harness.model.platform import target_for
 from harness.model.workload import BESIDE
-from workloads.protocol import BASELINE, TENSORFLOW, TREES
+from workloads.protocol import TENSORFLOW, TREES
+from workloads.variants import BASELINE
 
 _Samples = Mapping[Key, LogSample]
 

@@ -13,7 +13,7 @@ from harness.cli.console import out
 from harness.model.workload import Data, Published, Workload
 from harness.run.catalogue import built_in, select
 from reports.numbers import SPACE, published
-from workloads.protocol import BASELINE, OPTIMIZATION_PREFIX
+from workloads.variants import BASELINE, OPTIMIZATION
 
 _SUITES = {"default": " *", "gpu": " *g", "cpu": " *c", "extra": ""}
 
@@ -51,7 +51,7 @@ def _details(workload: Workload) -> Iterator[tuple[str, list[str]]]:
     if workload.params:
         yield "parameters", [", ".join(f"{name}={value!r}" for name, value in workload.params.items())]
     if workload.ladder:
-        yield "variants", [", ".join(f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)]
+        yield "variants", [", ".join(map(OPTIMIZATION.of, workload.ladder))]
     published = [_published(number) for number in workload.published]
     yield "published", published or [f"- ({workload.source})" if workload.source else "-"]
 

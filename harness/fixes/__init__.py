@@ -6,10 +6,7 @@ remedies can be applied together. `workloads/driver/ladder.py` applies them in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Protocol, cast
+from collections.abc import Mapping
 
 from harness.fixes import (
     batch,
@@ -28,50 +25,26 @@ from harness.fixes import (
     steps_per_execution,
     xla,
 )
+from harness.fixes.rule import Rule
 from harness.fixes.source import Source
-from workloads.protocol import FIX_PREFIX, Edit, Fix
-
-
-class _Remedy(Protocol):
-    NAME: str
-    ANSWERS: str
-    SAFETY: str
-    edits: Callable[[Source], Sequence[Edit]]
-
+from workloads.protocol import Fix
+from workloads.variants import FIX
 
 # In the order in which they are tried.
-_MODULES: Sequence[ModuleType] = (
+_MODULES = (
     eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, loader_as_dataset, callbacks, progress_bar,
     cudnn_kernel, steps_per_execution, many_steps, xla, precision, batch,
 )  # fmt: skip
-REMEDIES: Mapping[str, _Remedy] = {
-    remedy.NAME: remedy for remedy in (cast(_Remedy, module) for module in _MODULES)
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What a report says of a remedy: its first sentence, and when it is safe."""
-
-    text: str
-    safety: str
+REMEDIES: Mapping[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}
 
 
 def fixes_for(text: str, device: str) -> Mapping[str, Fix]:
     """Return the remedies that fit a script: variant -> its edits."""
     source = Source(text, device)
-    found = {name: tuple(remedy.edits(source)) for name, remedy in REMEDIES.items()}
-    return {
-        f"{FIX_PREFIX}{name}": Fix(edits=edits, answers=REMEDIES[name].ANSWERS)
-        for name, edits in found.items()
-        if edits
-    }
+    found = {rule: tuple(rule.edits(source)) for rule in REMEDIES.values()}
+    return {FIX.of(rule.name): Fix(edits=edits, aim=rule.aim) for rule, edits in found.items() if edits}
 
 
-def note(variant: str) -> Note | None:
-    """Return what to say of a variant that is a remedy; None for others."""
-    remedy = REMEDIES.get(variant.removeprefix(FIX_PREFIX)) if variant.startswith(FIX_PREFIX) else None
-    if remedy is None:
-        return None
-    first = (cast(ModuleType, remedy).__doc__ or "").split("\n")[0].rstrip(".")
-    return Note(text=first, safety=remedy.SAFETY)
+def rule_of(variant: str) -> Rule | None:
+    """Return the remedy that a variant is; None for others, and for several together."""
+    return REMEDIES.get(FIX.argument(variant))

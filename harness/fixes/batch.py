@@ -1,6 +1,5 @@
-"""Use four times larger batches.
+"""A step's fixed costs are shared by more samples, and the device has more parallel work.
 
-Why: a step's fixed costs are shared by more samples, and the device has more parallel work.
 Safety: changes training: fewer updates per epoch. Raise the learning rate and compare the accuracy. The answers of
 predict and evaluate stay, but come later.
 """
@@ -11,12 +10,10 @@ import ast
 import re
 from collections.abc import Sequence
 
-from harness.fixes.source import LEARNING, Source, argument
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument
+from workloads.protocol import Aim, Edit
 
-NAME = "larger-batch"
-ANSWERS = "batch"
-SAFETY = LEARNING
 _TIMES = 4
 
 
@@ -33,3 +30,12 @@ def edits(source: Source) -> Sequence[Edit]:
         if isinstance(given := argument(call, "batch_size"), ast.Constant) and isinstance(given.value, int)
         for edit in source.at(call, [source.replace(given, str(_TIMES * given.value))])
     ]
+
+
+RULE = Rule(
+    name="larger-batch",
+    summary="Use four times larger batches",
+    aim=Aim.BATCH,
+    safety=Safety.TRAINING,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Make batches first and transform each as a whole: map behind batch.
+"""Tf.data calls a map's function once per element, which for small elements takes longer than the arithmetic.
 
-Why: tf.data calls a map's function once per element, which for small elements takes longer than the arithmetic.
 Safety: only functions made of element-wise operations, which give the same numbers for a batch.
 """
 
@@ -9,12 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping, Sequence
 
-from harness.fixes.source import SAME, Source, name_of
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, name_of
+from workloads.protocol import Aim, Edit
 
-NAME = "batch-before-map"
-ANSWERS = "input"
-SAFETY = SAME
 # Stages that do not look into elements.
 _BLIND = ("shuffle", "repeat", "take", "skip")
 # Functions of tf and tf.math that treat each number of their first argument alike.
@@ -122,3 +119,12 @@ def _is_element_wise(source: Source, call: ast.Call, shapes: Collection[str]) ->
         )
         and (name_of(call) != "clip_by_value" or all(_shape(source, each, {}) == _NUMBER for each in others))
     )
+
+
+RULE = Rule(
+    name="batch-before-map",
+    summary="Make batches first and transform each as a whole: map behind batch",
+    aim=Aim.INPUT,
+    safety=Safety.SAME,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Read and decode each sample once: cache in memory, before shuffling and random changes.
+"""What lies before the cache runs in the first epoch only.
 
-Why: what lies before the cache runs in the first epoch only.
 Safety: random changes of samples stay behind the cache, so training sees the same distribution: what a map uses is
 followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the
 samples of an epoch fit into half of the free memory.
@@ -13,12 +12,10 @@ import builtins
 import sys
 from collections.abc import Sequence
 
-from harness.fixes.source import ALIKE, Source, name_of
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, name_of
+from workloads.protocol import Aim, Edit
 
-NAME = "cache"
-ANSWERS = "cache"
-SAFETY = ALIKE
 _ENDS = {"shuffle", "repeat", "batch", "padded_batch", "prefetch", "cache"}
 _RANDOM = ("random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle")
 # Packages of which a function is random only if its name says so.
@@ -90,3 +87,12 @@ def _base(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+RULE = Rule(
+    name="cache",
+    summary="Read and decode each sample once: cache in memory, before shuffling and random changes",
+    aim=Aim.CACHEABLE_INPUT,
+    safety=Safety.ALIKE,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Save and log once an epoch instead of every few batches: save_freq and update_freq.
+"""A callback on batches makes Keras wait for the step's results, and its own work stops training.
 
-Why: a callback on batches makes Keras wait for the step's results, and its own work stops training.
 Safety: the same numbers; fewer checkpoints and log entries.
 """
 
@@ -8,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, argument
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument
+from workloads.protocol import Aim, Edit
 
-NAME = "callbacks-per-epoch"
-ANSWERS = "framework"
-SAFETY = SAME
 _OPTIONS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
 
 
@@ -26,3 +23,12 @@ def edits(source: Source) -> Sequence[Edit]:
         if argument(call, name) is not None
         for edit in source.with_keyword(call, name, '"epoch"')
     ]
+
+
+RULE = Rule(
+    name="callbacks-per-epoch",
+    summary="Save and log once an epoch instead of every few batches: save_freq and update_freq",
+    aim=Aim.FRAMEWORK,
+    safety=Safety.SAME,
+    edits=edits,
+)

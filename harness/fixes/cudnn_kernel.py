@@ -1,7 +1,7 @@
-"""Let a recurrent layer use cuDNN's kernel: without the arguments that it does not have.
+"""With cuDNN all time steps of LSTM and GRU are one kernel; without it, each is a loop of small kernels.
 
-Why: cuDNN computes all time steps of LSTM and GRU in one kernel; without it, each is a loop of small kernels. It has
-tanh and sigmoid, biases, the reset gate after the product, and no recurrent dropout.
+The kernel has tanh and sigmoid, biases, the reset gate after the product, and no recurrent dropout.
+
 Safety: changes training: another activation, or no recurrent dropout. Compare the accuracy.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import LEARNING, Source
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source
+from workloads.protocol import Aim, Edit
 
-NAME = "cudnn-kernel"
-ANSWERS = "recurrent"
-SAFETY = LEARNING
 # Argument of LSTM and GRU -> the value with which cuDNN's kernel is used, which is the default of all.
 _NEEDED = {
     "activation": '"tanh"', "recurrent_activation": '"sigmoid"', "recurrent_dropout": "0", "unroll": "False",
@@ -32,3 +30,12 @@ def edits(source: Source) -> Sequence[Edit]:
         if keyword.arg in _NEEDED
         and ast.unparse(keyword.value) != ast.unparse(ast.parse(_NEEDED[keyword.arg]))
     ]
+
+
+RULE = Rule(
+    name="cudnn-kernel",
+    summary="Let a recurrent layer use cuDNN's kernel: without the arguments that it does not have",
+    aim=Aim.RECURRENT,
+    safety=Safety.TRAINING,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Compile the step: run_eagerly=False.
+"""Eager training runs every operation from Python.
 
-Why: eager training runs every operation from Python.
 Safety: the same numbers; print and breakpoints inside train_step run while tracing only.
 """
 
@@ -8,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, argument
-from workloads.protocol import Edit
-
-NAME = "compiled"
-ANSWERS = "eager"
-SAFETY = SAME
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument
+from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -30,3 +26,12 @@ def edits(source: Source) -> Sequence[Edit]:
         if call.args and source.words(call.args[0]) == "True"
     ]
     return [*compiled, *switches]
+
+
+RULE = Rule(
+    name="compiled",
+    summary="Compile the step: run_eagerly=False",
+    aim=Aim.EAGER,
+    safety=Safety.SAME,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Cut batches in tf.data instead of Python, where a loader only slices arrays.
+"""Keras calls the loader from Python once per batch, and copies what it returns into a tensor.
 
-Why: Keras calls the loader from Python once per batch, and copies what it returns into a tensor.
 Safety: the same batches, in another random order. tf.data copies the arrays, so it is tried only if they fit into half
 of the free memory.
 """
@@ -11,12 +10,10 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from harness.fixes.source import ALIKE, Source, argument, input_of, name_of
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument, input_of, name_of
+from workloads.protocol import Aim, Edit
 
-NAME = "loader-as-dataset"
-ANSWERS = "cache"
-SAFETY = ALIKE
 _LOADER = re.compile("(PyDataset|Sequence)$")
 _METHODS = {"__init__", "__len__", "__getitem__"}
 # Batch I of an array, as Python writes it: self.x[I * size:(I + 1) * size], with or without np.array and min.
@@ -89,3 +86,12 @@ def _batched(parts: Sequence[str]) -> str:
     if len(found) < max(len(parts), 1) or len({each["size"] for each in found}) > 1:
         return ""
     return f"({', '.join(each['array'] for each in found)})).batch({found[0]['size']})"
+
+
+RULE = Rule(
+    name="loader-as-dataset",
+    summary="Cut batches in tf.data instead of Python, where a loader only slices arrays",
+    aim=Aim.CACHEABLE_INPUT,
+    safety=Safety.ALIKE,
+    edits=edits,
+)

@@ -1,6 +1,5 @@
-"""Load batches in several threads: workers of a PyDataset.
+"""Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 
-Why: Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 Safety: the same batches; random changes of samples are drawn in another order.
 """
 
@@ -9,12 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import ALIKE, Source, input_of, name_of
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, input_of, name_of
+from workloads.protocol import Aim, Edit
 
-NAME = "loader-threads"
-ANSWERS = "loader"
-SAFETY = ALIKE
 _LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
 
 
@@ -39,3 +36,12 @@ def edits(source: Source) -> Sequence[Edit]:
             used = [] if isinstance(given, ast.Name) else [source.replace(given, name)]
             result += source.at(call, [edit, *used])
     return result
+
+
+RULE = Rule(
+    name="loader-threads",
+    summary="Load batches in several threads: workers of a PyDataset",
+    aim=Aim.LOADER,
+    safety=Safety.ALIKE,
+    edits=edits,
+)

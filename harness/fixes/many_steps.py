@@ -1,7 +1,5 @@
-"""Train many steps per call, on samples in the device's memory.
+"""For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
-Why: Keras launches each step from Python and copies each batch to the device; for a small model that takes longer than
-the step.
 Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is
 wrapped, and `save` saves its `network`, not compiled.
 """
@@ -11,12 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import ALIKE, Source, name_of
-from workloads.protocol import STEPS_PER_CALL, Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, name_of
+from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
-NAME = "many-steps"
-ANSWERS = "launch"
-SAFETY = ALIKE
 COMPONENT = "many_steps.py"
 # What fit may be given, the first of them by position. Weights and splits would have to be cut like the samples.
 _ORDER = ("x", "y", "batch_size")
@@ -96,3 +92,12 @@ def _bound_before(source: Source, names: Sequence[str], call: ast.Call) -> bool:
     ]
     found = {node.id for node in stores} == set(names) and all(node.lineno < call.lineno for node in stores)
     return found and any(call in ast.walk(each) for each in top)
+
+
+RULE = Rule(
+    name="many-steps",
+    summary="Train many steps per call, on samples in the device's memory",
+    aim=Aim.LAUNCH,
+    safety=Safety.ALIKE,
+    edits=edits,
+)

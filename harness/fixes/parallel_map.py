@@ -1,6 +1,5 @@
-"""Prepare several samples at once: num_parallel_calls in map and interleave.
+"""Without it tf.data calls the function for one sample after the other, on one CPU.
 
-Why: without it tf.data calls the function for one sample after the other, on one CPU.
 Safety: tf.data keeps the order of samples, so numbers are the same.
 """
 
@@ -8,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, argument
-from workloads.protocol import Edit
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument
+from workloads.protocol import Aim, Edit
 
-NAME = "parallel-map"
-ANSWERS = "input"
-SAFETY = SAME
 # Method -> position of num_parallel_calls.
 _POSITIONS = {"map": 1, "interleave": 3}
 
@@ -29,3 +26,12 @@ def edits(source: Source) -> Sequence[Edit]:
         and argument(call, "num_parallel_calls") is None
         for edit in source.with_keyword(call, "num_parallel_calls", source.autotune)
     ]
+
+
+RULE = Rule(
+    name="parallel-map",
+    summary="Prepare several samples at once: num_parallel_calls in map and interleave",
+    aim=Aim.INPUT,
+    safety=Safety.SAME,
+    edits=edits,
+)

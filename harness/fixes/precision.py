@@ -1,7 +1,7 @@
-"""Compute in the precision in which the device is fast.
+"""The tensor cores of GPUs are several times faster in mixed_float16, with half the memory traffic.
 
-Why: mixed_float16 on GPUs, whose tensor cores are several times faster in it, with half the memory traffic; float32 on
-CPUs, which emulate half precision.
+Most CPUs emulate half precision: there it is float32.
+
 Safety: changes numerics; Keras scales the loss. Compare the accuracy.
 """
 
@@ -10,12 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import NUMERICS, Source, name_of
-from workloads.protocol import Edit
-
-NAME = "precision"
-ANSWERS = "device"
-SAFETY = NUMERICS
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, name_of
+from workloads.protocol import Aim, Edit
 
 _SLOW_ON_CPUS = ("float16", "mixed_float16", "bfloat16", "mixed_bfloat16", "float64")
 
@@ -68,3 +65,12 @@ def _chosen(source: Source, given: ast.expr, *, follow: bool = True) -> str:
             value = source.only(name)
             return _chosen(source, value, follow=False) if isinstance(value, ast.expr) else ""
     return ""
+
+
+RULE = Rule(
+    name="precision",
+    summary="Compute in the precision in which the device is fast",
+    aim=Aim.DEVICE,
+    safety=Safety.NUMERICS,
+    edits=edits,
+)

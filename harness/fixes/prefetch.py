@@ -1,6 +1,5 @@
-"""Prepare the next batch while this one is computed: prefetch at the end of the pipeline.
+"""Without it Keras waits for each batch to be made before its step can begin.
 
-Why: without it Keras waits for each batch to be made before its step can begin.
 Safety: the same batches in the same order.
 """
 
@@ -9,12 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, input_of, name_of
-from workloads.protocol import Edit
-
-NAME = "prefetch"
-ANSWERS = "input"
-SAFETY = SAME
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, input_of, name_of
+from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -40,3 +36,12 @@ def _prefetches(source: Source, node: ast.expr) -> bool:
     function = source.function(name_of(node))
     returned = source.returned(function) if function else []
     return any(not isinstance(value, ast.Name) and _prefetches(source, value) for value in returned)
+
+
+RULE = Rule(
+    name="prefetch",
+    summary="Prepare the next batch while this one is computed: prefetch at the end of the pipeline",
+    aim=Aim.INPUT,
+    safety=Safety.SAME,
+    edits=edits,
+)

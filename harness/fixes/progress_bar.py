@@ -1,6 +1,5 @@
-"""Print one line per epoch instead of a progress bar: verbose=2.
+"""The bar reads the loss back after every step, so that the device waits for Python.
 
-Why: the bar reads the loss back after every step, so that the device waits for Python.
 Safety: the same numbers.
 """
 
@@ -8,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source, argument
-from workloads.protocol import Edit
-
-NAME = "no-progress-bar"
-ANSWERS = "framework"
-SAFETY = SAME
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source, argument
+from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -24,3 +20,12 @@ def edits(source: Source) -> Sequence[Edit]:
         if (shown := argument(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
         for edit in source.at(call, source.with_keyword(call, "verbose", "2"))
     ]
+
+
+RULE = Rule(
+    name="no-progress-bar",
+    summary="Print one line per epoch instead of a progress bar: verbose=2",
+    aim=Aim.FRAMEWORK,
+    safety=Safety.SAME,
+    edits=edits,
+)

@@ -9,11 +9,6 @@ from dataclasses import replace
 
 from workloads.protocol import Edit
 
-SAME = "same numbers"
-ALIKE = "statistically the same"
-NUMERICS = "changes numerics"
-LEARNING = "changes training"
-
 # Statements without a body.
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
 # Methods that only a tf.data.Dataset has, or that make one.

@@ -1,6 +1,5 @@
-"""Run several steps per call: steps_per_execution.
+"""Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 
-Why: Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 Safety: the same numbers; callbacks on batches run once per call.
 """
 
@@ -8,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import SAME, Source
-from workloads.protocol import STEPS_PER_CALL, Edit
-
-NAME = "steps-per-execution"
-ANSWERS = "launch"
-SAFETY = SAME
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source
+from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -24,3 +20,12 @@ def edits(source: Source) -> Sequence[Edit]:
         for call in source.compiles()
         for edit in source.at(call, source.with_keyword(call, "steps_per_execution", steps))
     ]
+
+
+RULE = Rule(
+    name="steps-per-execution",
+    summary="Run several steps per call: steps_per_execution",
+    aim=Aim.LAUNCH,
+    safety=Safety.SAME,
+    edits=edits,
+)

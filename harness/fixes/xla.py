@@ -1,6 +1,5 @@
-"""Compile the step with XLA: jit_compile=True.
+"""XLA fuses operations into fewer kernels, which launches less and reads memory less often.
 
-Why: XLA fuses operations into fewer kernels, which launches less and reads memory less often.
 Safety: rounding differs, as between two devices; the first step takes longer.
 """
 
@@ -8,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.fixes.source import ALIKE, Source
-from workloads.protocol import Edit
-
-NAME = "xla"
-ANSWERS = "device"
-SAFETY = ALIKE
+from harness.fixes.rule import Rule, Safety
+from harness.fixes.source import Source
+from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -23,3 +19,12 @@ def edits(source: Source) -> Sequence[Edit]:
         for call in source.compiles()
         for edit in source.at(call, source.with_keyword(call, "jit_compile", "True"))
     ]
+
+
+RULE = Rule(
+    name="xla",
+    summary="Compile the step with XLA: jit_compile=True",
+    aim=Aim.DEVICE,
+    safety=Safety.ALIKE,
+    edits=edits,
+)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from harness.model.platform import HealthItem, Level
 from harness.model.run import Point, Run, Status
 from harness.model.workload import Published
-from workloads.protocol import Change
+from workloads.protocol import Aim, Change
+from workloads.variants import Part
 
 # Thresholds of both analysis and wording. Fewer trials or a wider interval (half width / median) are a caveat.
 MIN_TRIALS = 3
@@ -184,24 +185,6 @@ class PublishedComparison:
     factor: Estimate | None = None
 
 
-class Part(StrEnum):
-    """A part of the step time; the parts of a breakdown add up to the measured step."""
-
-    COMPUTE = "compute"  # the device works
-    LAUNCH = "launch"  # the device waits for the next kernel or call
-    FRAMEWORK = "framework"  # Python around the compiled step, or inside it
-    EPOCHS = "between epochs"  # validation, callbacks and a new iterator, spread over the steps of an epoch
-    INPUT_WAIT = "input wait"  # the step waits for its batch
-    INPUT_SLOWDOWN = "input interference"  # the step is slower while the pipeline runs
-    COPY = "copy"  # host to device
-    EXCHANGE = "all-reduce"  # gradients between devices
-    HOST = "host contention"  # CPU quota, steal, other programs
-    UNEXPLAINED = "unexplained"  # the remainder, which may be negative
-
-
-INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
     """Breakdown of the step time of a variant.
@@ -226,36 +209,60 @@ class StepTime:
         return abs(self.share(Part.UNEXPLAINED)) > MIN_UNEXPLAINED
 
 
-class Cause(StrEnum):
-    """The cause that a finding names; most correspond to one part of the step."""
+_INPUT = (Aim.INPUT, Aim.CACHEABLE_INPUT, Aim.LOADER)
 
-    INPUT = "input"  # the pipeline is slower than the model
-    OVERLAP = "no overlap"  # input and compute alternate
-    DISK = "disk"  # the pipeline waits for storage
-    COPY = "copy"
-    LAUNCH = "launch"
-    RECURRENT = "recurrent layer without cuDNN's kernel"
-    EXCHANGE = "all-reduce"
-    RUN_EAGERLY = "run_eagerly"
-    CALLBACKS = "callbacks"
+
+class Cause(StrEnum):
+    """The cause that a finding names; most correspond to one part of the step.
+
+    Its rule is in harness/analysis/findings.py, its words are in reports/causes.py.
+
+    Attributes:
+        aims: the aims of the remedies for it.
+        of_machine: whether only whoever runs the machine can change it, which comes before any change of the code.
+    """
+
+    aims: frozenset[Aim]
+    of_machine: bool
+
+    def __new__(cls, value: str, aims: Iterable[Aim] = (), of_machine: bool = False) -> Self:
+        """Return the cause of this name."""
+        cause = str.__new__(cls, value)
+        cause._value_ = value
+        cause.aims = frozenset(aims)
+        cause.of_machine = of_machine
+        return cause
+
+    INPUT = "input", _INPUT  # the pipeline is slower than the model
+    OVERLAP = "no overlap", _INPUT  # input and compute alternate
+    DISK = "disk", _INPUT  # the pipeline waits for storage
+    COPY = "copy", _INPUT
+    LAUNCH = "launch", (Aim.LAUNCH, Aim.DEVICE, Aim.BATCH)
+    RECURRENT = "recurrent layer without cuDNN's kernel", (Aim.RECURRENT,)
+    EXCHANGE = "all-reduce", (Aim.BATCH,)
+    RUN_EAGERLY = "run_eagerly", (Aim.EAGER,)
+    CALLBACKS = "callbacks", (Aim.FRAMEWORK,)
     PYTHON_IN_STEP = "Python in the step"
     RETRACING = "retracing"
-    KERAS_LOOP = "Keras loop"
+    KERAS_LOOP = "Keras loop", (Aim.LAUNCH, Aim.FRAMEWORK)
     EPOCHS = "ends of epochs"
-    QUOTA = "CPU quota"
-    STEAL = "steal"
-    OTHER_PROGRAMS = "other programs"
-    COMPUTE = "compute"
-    PRECISION = "precision"  # computes in a precision in which the device is slow
-    UPDATE = "optimizer update"  # time that does not grow with the batch although the device is busy
-    MEMORY_BANDWIDTH = "memory bandwidth"
-    ON_CPU = "operations on the CPU"  # while the GPU waits
-    HEAT = "heat"
-    POWER = "power limit"
-    HARDWARE = "hardware slowdown"
-    NOT_LEARNING = "not learning"
+    QUOTA = "CPU quota", (), True
+    STEAL = "steal", (), True
+    OTHER_PROGRAMS = "other programs", (), True
+    COMPUTE = "compute", (Aim.DEVICE, Aim.BATCH)
+    PRECISION = "precision", (Aim.DEVICE,)  # computes in a precision in which the device is slow
+    UPDATE = (
+        "optimizer update",
+        (Aim.DEVICE, Aim.BATCH),
+    )  # does not grow with the batch although the device is busy
+    MEMORY_BANDWIDTH = "memory bandwidth", (Aim.DEVICE,)
+    ON_CPU = "operations on the CPU", (Aim.DEVICE,)  # while the GPU waits
+    HEAT = "heat", (), True
+    POWER = "power limit", (), True
+    HARDWARE = "hardware slowdown", (), True
+    NOT_LEARNING = "not learning", (), True
     UNEXPLAINED = "unexplained"
-    IMPOSSIBLE = "impossible measurement"
+    IMPOSSIBLE = "impossible measurement", (), True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

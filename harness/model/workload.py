@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from workloads.protocol import BASELINE, TENSORFLOW, Requests
+from workloads.protocol import TENSORFLOW, Requests
+from workloads.variants import BASELINE
 
 Suite = Literal["default", "gpu", "cpu", "extra"]
 # Units of published results; see Published.

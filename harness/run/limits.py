@@ -36,7 +36,7 @@ from harness.model.platform import HOST
 from harness.model.run import PlannedTrial
 from harness.run.catalogue import built_in
 from harness.untrusted import printable, read_file
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED
 
 _MAX_BYTES = 1 << 20
 _MAX_LIMITS = 1000

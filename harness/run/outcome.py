@@ -14,18 +14,8 @@ from harness.model.run import Status
 from harness.run.events import EventLog
 from harness.untrusted import printable
 from harness.wording import some
-from workloads.protocol import (
-    DIED,
-    FIX_PREFIX,
-    FIXES,
-    NO_GPU_EXIT,
-    OUT_OF_MEMORY,
-    STAGE_PREFIX,
-    STAGES,
-    STALLED,
-    reason_of,
-    shortened,
-)
+from workloads.protocol import DIED, NO_GPU_EXIT, OUT_OF_MEMORY, STALLED, reason_of, shortened
+from workloads.variants import standing_for
 
 MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 # Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
@@ -145,10 +135,7 @@ def _incomplete(log: EventLog, planned: Collection[str]) -> tuple[Status, str] |
 def _settled(log: EventLog) -> set[str]:
     """Return the variants that were measured, or have a reason why not."""
     measured = {window.variant for window in log.windows}
-    if any(name.startswith(STAGE_PREFIX) for name in (*measured, *(metric.name for metric in log.metrics))):
-        measured.add(STAGES)
-    if any(name.startswith(FIX_PREFIX) for name in (*measured, *log.left_out)):
-        measured.add(FIXES)
+    measured |= standing_for((*measured, *log.left_out, *(metric.name for metric in log.metrics)))
     return {*measured, *log.needless, *log.left_out}
 
 

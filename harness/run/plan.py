@@ -11,25 +11,32 @@ from harness.defaults import Profile
 from harness.errors import GpuError, UsageError, unknown
 from harness.model.device import CPU, GPU, device_kind, gpu_names, is_gpu, of_gpus, positions, single_devices
 from harness.model.run import PlannedTrial, Point, Scalar
-from harness.model.variants import BREAKDOWN, GPU_ONLY, OF_TREES, one_device_only, usual
 from harness.model.workload import Workload
 from harness.run.scripts import params_for
 from workloads.protocol import (
     ALL_REDUCE_SIZES,
-    BASELINE,
     CPU_CAPABILITIES,
-    FIXES,
     GPU_CAPABILITIES,
     GROUP_CAPABILITIES,
-    INPUT_ONLY,
     MACHINE,
     NODE_PREFIX,
-    OPTIMIZATION_PREFIX,
     SOAK,
     TENSORFLOW,
-    TUNED,
-    measures_speed,
+    distributes,
     peer,
+)
+from workloads.variants import (
+    BASELINE,
+    BREAKDOWN,
+    FIXES,
+    INPUT_ONLY,
+    KINDS,
+    OPTIMIZATION,
+    TUNED,
+    Need,
+    kind_of,
+    measures_speed,
+    usual,
 )
 
 
@@ -199,17 +206,40 @@ def soak_trials(devices: Sequence[str], seconds: float) -> tuple[PlannedTrial, .
 
 def _trial_variants(workload: Workload, variants: Sequence[str], device: str, index: int) -> tuple[str, ...]:
     together = len(positions(device)) > 1
-    rungs = {f"{OPTIMIZATION_PREFIX}{name}": rung.device for name, rung in workload.ladder.items()}
+    rungs = {OPTIMIZATION.of(name): rung.device for name, rung in workload.ladder.items()}
     kind = device_kind(device)
     available = tuple(
         variant
         for variant in variants
-        if (is_gpu(device) or variant not in GPU_ONLY)
+        if (is_gpu(device) or not _needs_gpu(variant))
         and rungs.get(variant, "") in ("", kind)
         and not (together and one_device_only(workload, variant))
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
+
+
+def _needs_gpu(variant: str) -> bool:
+    kind = kind_of(variant)
+    return kind is not None and Need.GPU in kind.needs
+
+
+def one_device_only(workload: Workload, variant: str) -> str:
+    """Return why a variant cannot run on several GPUs together; "" if it can, as far as its script tells."""
+    if workload.image != TENSORFLOW:
+        return "an XGBoost process uses one GPU"
+    if workload.requests is not None:
+        return "inference uses one device"
+    rung = workload.ladder.get(OPTIMIZATION.argument(variant))
+    file = rung.script if rung else workload.tuned if variant == TUNED else ""
+    if not file or distributes(workload.scripts.get(file, "")):
+        return ""  # the driver trains the script as written in a MirroredStrategy
+    if file != workload.file:
+        return "its script trains on one device"
+    # XLA's known issues: "tf.Variable on a different device"; tried with TensorFlow 2.21.
+    if rung and rung.params.get("JIT_COMPILE"):
+        return "XLA cannot compile a step of MirroredStrategy"
+    return ""
 
 
 def not_applicable(
@@ -283,8 +313,13 @@ def _analysis_variants(workload: Workload) -> tuple[str, ...]:
 
 
 def _named_variants(workload: Workload) -> tuple[str, ...]:
-    ladder = (f"{OPTIMIZATION_PREFIX}{name}" for name in workload.ladder)
+    ladder = map(OPTIMIZATION.of, workload.ladder)
     if workload.image == TENSORFLOW:
         return (BASELINE, TUNED, *BREAKDOWN, *ladder)
     tuned = (TUNED,) if workload.tuned else ()
-    return (BASELINE, *tuned, *(variant for variant in BREAKDOWN if variant in OF_TREES), *ladder)
+    return (
+        BASELINE,
+        *tuned,
+        *(kind.in_breakdown for kind in KINDS.values() if kind.trees and kind.breakdown),
+        *ladder,
+    )

@@ -47,7 +47,8 @@ from harness.secrets import (
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import numa_nodes
 from harness.wording import counted
-from workloads.protocol import BASELINE, KERAS, MACHINE, TENSORFLOW
+from workloads.protocol import KERAS, MACHINE, TENSORFLOW
+from workloads.variants import BASELINE
 
 # Folders with the container's Python, which a mount would hide; those below them may be mounted.
 _SYSTEM_FOLDERS = [

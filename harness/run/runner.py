@@ -26,7 +26,8 @@ from harness.run.store import RunFolder, TrialFolder, session_of
 from harness.telemetry import Source, Target
 from harness.telemetry.sampler import Sampling, sample
 from harness.wording import point_words
-from workloads.protocol import FIX_PREFIX, SOAK, STAGE_PREFIX, TUNED, Spec
+from workloads.protocol import SOAK, Spec
+from workloads.variants import FIX, STAGE, TUNED
 
 # How many times as long as a script the driver may be silent.
 _DRIVER_TIMES = 1.2
@@ -262,7 +263,7 @@ def _note_progress(
     bar.advance(0)
     for event in events:
         name = str(event.get("variant"))
-        if name not in variants and not name.startswith((STAGE_PREFIX, FIX_PREFIX)):
+        if name not in variants and not (STAGE.has(name) or FIX.has(name)):
             continue
         if event["kind"] == "variant":
             bar.note(f"{label}: {event['variant']}")

@@ -29,7 +29,8 @@ from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
 from harness.untrusted import printable, read_file, sanitized
 from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place
-from workloads.protocol import IMAGES, MACHINE, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED, Requests
+from workloads.protocol import IMAGES, MACHINE, TENSORFLOW, Requests
+from workloads.variants import OPTIMIZATION, TUNED
 
 # Files that built-in scripts share.
 COMPONENTS = Path(workloads.__file__).parent / "components"
@@ -382,7 +383,7 @@ def script_text(workload: Workload, variant: str, device: str, params: Mapping[s
         variant: baseline, tuned or an "opt:NAME".
         params: values chosen by the user and by sweeps; names that a script lacks do not apply to it.
     """
-    rung = workload.ladder.get(variant.removeprefix(OPTIMIZATION_PREFIX))
+    rung = workload.ladder.get(OPTIMIZATION.argument(variant))
     file = rung.script if rung else workload.tuned if variant == TUNED else workload.file
     original = constants(parameters(workload.scripts[workload.file]))
     values = {name: value for name, value in workload.params.items() if value != original.get(name)}

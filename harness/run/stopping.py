@@ -11,8 +11,9 @@ from harness.defaults import Profile
 from harness.intervals import Spread, half_width, usual_spread
 from harness.model.analysis import MIN_TRIALS
 from harness.model.run import PlannedTrial, Point, Status, Trial
-from workloads.protocol import BASELINE, BETWEEN_EPOCHS, EVALUATE, STEADY, measures_speed
+from workloads.protocol import BETWEEN_EPOCHS, EVALUATE, STEADY
 from workloads.readings import between_epochs_s, by_reading, timing
+from workloads.variants import BASELINE, measures_speed
 
 # Models that take this long compile for most of it, and their readings hardly differ.
 LONG_S = 120.0

@@ -36,18 +36,8 @@ from harness.run.resolve import Plan, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
 from harness.secrets import forms, searched
-from workloads.protocol import (
-    BASELINE,
-    FIXES,
-    MACHINE,
-    PRIVATE,
-    SOAK,
-    TUNED,
-    Measuring,
-    Script,
-    Spec,
-    measures_speed,
-)
+from workloads.protocol import MACHINE, PRIVATE, SOAK, Measuring, Script, Spec
+from workloads.variants import BASELINE, FIXES, TUNED, measures_speed
 
 # Entries below a script's folder among which links are looked for, and links that are followed.
 _MOST_ENTRIES, _MOST_LINKS = 5_000, 50

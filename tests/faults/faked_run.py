@@ -20,7 +20,7 @@ from harness.run.prepare import Prepared
 from harness.run.store import RunFolder
 from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, Script
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 WORKLOAD = small_workload("short", file="short.py", scripts={"short.py": "EPOCHS = 1\n"})
 

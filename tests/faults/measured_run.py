@@ -17,7 +17,7 @@ from harness.run.runner import Runner
 from harness.run.store import RunFolder
 from harness.telemetry.sampler import default_sources
 from tests.builders import image, jobs, manifest, small_workload
-from workloads.protocol import BASELINE
+from workloads.variants import BASELINE
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = small_workload("short")

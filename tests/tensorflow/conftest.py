@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads import protocol
+from workloads.variants import BASELINE, FIXES, STAGES
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,10 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         folder = factory.mktemp("trial")
         home = write_files(folder / "home", files or {})
         home.mkdir(exist_ok=True)
-        texts = {protocol.BASELINE: text, **(others or {})}
+        texts = {BASELINE: text, **(others or {})}
         scripts = {
             variant: {
-                "path": str(home / f"{'train' if variant == protocol.BASELINE else 'other'}.py"),
+                "path": str(home / f"{'train' if variant == BASELINE else 'other'}.py"),
                 "text": each,
             }
             for variant, each in texts.items()
@@ -102,7 +103,7 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         if code == 0:
             kinds = ("window", "left-out", "needless", "metric")
             reported = {event["variant"] for kind in kinds for event in outcome.of(kind)}
-            missing = set(fields["variants"]) - reported - {protocol.STAGES, protocol.FIXES}
+            missing = set(fields["variants"]) - reported - {STAGES, FIXES}
             assert not missing, "each variant is measured or left out"
         return outcome
 

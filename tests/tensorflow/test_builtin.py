@@ -12,7 +12,8 @@ from harness.progress import Silent
 from harness.run.catalogue import built_in
 from harness.run.scripts import script_text
 from tests.conftest import ROOT
-from workloads.protocol import BASELINE, INPUT_ONLY, OPTIMIZATION_PREFIX, TENSORFLOW, TUNED
+from workloads.protocol import TENSORFLOW
+from workloads.variants import BASELINE, INPUT_ONLY, OPTIMIZATION, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -75,7 +76,7 @@ def run(drive: Any, serve: Serve, name: str, variants: list[str], **more: Any) -
 )
 def test_published_tuned_and_the_ladder_between_them_run_and_learn(drive, serve, arrays, name):
     workload = WORKLOADS[name]
-    rungs = [f"{OPTIMIZATION_PREFIX}{rung}" for rung, each in workload.ladder.items() if each.device != "gpu"]
+    rungs = [OPTIMIZATION.of(rung) for rung, each in workload.ladder.items() if each.device != "gpu"]
     # The steps of deep networks take minutes to compile; their rungs are the same scripts.
     rungs = rungs if name not in ("gpt2-generate", "resnet50", "recommender") else []
     steps, least = LEARNED.get(name, (2, 0.0))

@@ -7,9 +7,9 @@ import pytest
 from harness.fixes import fixes_for
 from tests.folders import write_files
 from tests.tensorflow.texts import HEAD
-from workloads.protocol import (
+from workloads.protocol import BETWEEN_EPOCHS
+from workloads.variants import (
     BASELINE,
-    BETWEEN_EPOCHS,
     CUSTOM_LOOP,
     FIXES,
     INPUT_ONLY,

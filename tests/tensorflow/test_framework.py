@@ -4,17 +4,15 @@ import pytest
 
 from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
-    BASELINE,
     CALLBACKS,
     COMPUTE_BITS,
-    CUSTOM_LOOP,
     HOST_MEMORY,
     PYTHON_IN_STEP,
     RETRACING,
     RUN_EAGERLY,
     VARIABLE_PREFIX,
-    WITHOUT_FRAMEWORK,
 )
+from workloads.variants import BASELINE, CUSTOM_LOOP, WITHOUT_FRAMEWORK
 
 pytestmark = pytest.mark.tensorflow
 

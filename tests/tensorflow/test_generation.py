@@ -6,7 +6,8 @@ from harness.run.catalogue import built_in
 from harness.run.scripts import script_text
 from tests.tensorflow.test_gpt2 import ENTRY as TRAINING
 from tests.tensorflow.test_gpt2 import TAKE
-from workloads.protocol import BASELINE, FIRST_TOKEN, FLOPS, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES, TUNED
+from workloads.protocol import FIRST_TOKEN, FLOPS, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES
+from workloads.variants import BASELINE, TUNED
 
 pytestmark = pytest.mark.tensorflow
 

@@ -4,7 +4,7 @@ import pytest
 
 from harness.run.catalogue import built_in
 from harness.run.scripts import script_text
-from workloads.protocol import BASELINE, TUNED
+from workloads.variants import BASELINE, TUNED
 
 pytestmark = pytest.mark.tensorflow
 

@@ -5,13 +5,13 @@ import re
 import pytest
 
 from tests.tensorflow.texts import HEAD, piped
-from workloads.protocol import (
+from workloads.protocol import SAMPLES_TRAINED
+from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
     INPUT_ONLY,
     MODEL_ONLY,
-    SAMPLES_TRAINED,
-    STAGE_PREFIX,
+    STAGE,
     STAGES,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
@@ -135,7 +135,7 @@ def test_loaders_written_in_python(drive, kind):
     assert done.of("left-out") == []
     assert done.per_step()[BASELINE] == 8
     costs = {event["name"]: event["value"] for event in done.of("metric", variant=INPUT_ONLY)}
-    assert costs and all(name.startswith(STAGE_PREFIX) and value > 0 for name, value in costs.items())
+    assert costs and all(STAGE.has(name) and value > 0 for name, value in costs.items())
 
 
 # Each line of a pipeline -> the stages from its source on.
@@ -171,7 +171,7 @@ def keep(a, b):
 def test_stages_are_named_by_function_and_line(drive, pipeline):
     done = drive(HEAD + FUNCTIONS + f"made().fit({pipeline})\n", variants=[BASELINE, STAGES])
     found = [event["variant"] for event in done.of("variant") if event["variant"] != BASELINE]
-    assert found == [f"{STAGE_PREFIX}{name}" for name in STAGED[pipeline]]
+    assert found == [STAGE.of(name) for name in STAGED[pipeline]]
     assert {event["variant"] for event in done.of("window")} == {BASELINE, *found}
     per_step = done.per_step()
     assert {
@@ -184,7 +184,7 @@ def test_sequences_of_different_lengths(drive, batching):
     text = HEAD + RAGGED + f"model.fit(words{batching})\n"
     done = drive(text, variants=[BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, STAGES])
     assert [each for each in done.of("left-out") if each["variant"] != STAGES] == []
-    assert {name: count for name, count in done.per_step().items() if not name.startswith(STAGE_PREFIX)} == {
+    assert {name: count for name, count in done.per_step().items() if not STAGE.has(name)} == {
         BASELINE: 8, INPUT_ONLY: 8, MODEL_ONLY: 8, CUSTOM_LOOP: 8,
     }  # fmt: skip
 

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from workloads.protocol import BASELINE, MODEL_ONLY, SERVER, SINGLE_STREAM, TUNED
+from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.model.run import Status
 from tests.endtoend import Tfbench, script, wait_until
-from workloads.protocol import BASELINE, INPUT_ONLY, MODEL_ONLY
+from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY
 
 pytestmark = pytest.mark.tensorflow
 

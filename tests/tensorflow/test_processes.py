@@ -8,7 +8,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.tensorflow.conftest import driver, environment
 from tests.tensorflow.texts import HEAD
-from workloads.protocol import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TREES, TUNED
+from workloads.protocol import TREES
+from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.tensorflow.conftest import environment
-from workloads.protocol import BASELINE, NEXT, TREES, began_line, read_events
+from workloads.protocol import NEXT, TREES, began_line, read_events
+from workloads.variants import BASELINE
 
 pytestmark = pytest.mark.tensorflow
 

@@ -7,15 +7,8 @@ from harness.model.workload import Data
 from harness.progress import Silent
 from harness.run.catalogue import built_in
 from harness.run.scripts import script_text
-from workloads.protocol import (
-    BASELINE,
-    INPUT_ONLY,
-    NO_GPU_EXIT,
-    SAMPLES_TRAINED,
-    TREES,
-    TUNED,
-    measures_speed,
-)
+from workloads.protocol import NO_GPU_EXIT, SAMPLES_TRAINED, TREES
+from workloads.variants import BASELINE, INPUT_ONLY, TUNED, measures_speed
 
 pytestmark = pytest.mark.tensorflow
 

@@ -15,12 +15,10 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,6 +38,7 @@ from workloads.protocol import (
     PROBES,
     TENSORFLOW,
     TREES,
+    Aim,
     Edit,
     EventWriter,
     Fix,
@@ -53,8 +52,6 @@ from workloads.protocol import (
 RUNNERS = {TENSORFLOW: "workloads.driver.tensorflow_task", TREES: "workloads.driver.xgboost_task"}
 # What measures the machine itself, without scripts.
 CAPABILITIES = "workloads.driver.capability"
-# The flag of XLA for a folder with the results of its searches for the fastest kernels, and who knows it first.
-_AUTOTUNING, _FIRST_TO_KEEP = "--xla_gpu_per_fusion_autotune_cache_dir", (2, 18)
 # How often a waiting server looks for the next trial.
 _POLL_S = 0.05
 
@@ -130,24 +127,7 @@ def _prepared(path: Path, events: EventWriter) -> Spec:
     spec = read_spec(path)
     events.planned = spec.variants
     os.environ.update(KERAS)  # the image may have set something else
-    if spec.device != "cpu" and spec.image == TENSORFLOW:
-        _keep_autotuning()
     return spec
-
-
-def _keep_autotuning() -> None:
-    """Let XLA keep which kernels are fastest, so that only the first process of a container searches for them.
-
-    XLA ends the process for a flag that it does not know, so older versions of TensorFlow are left alone.
-    """
-    if _AUTOTUNING in os.environ.get("XLA_FLAGS", ""):
-        return
-    with suppress(PackageNotFoundError, ValueError):
-        major, minor = map(int, version("tensorflow").split(".")[:2])
-        if (major, minor) >= _FIRST_TO_KEEP:
-            folder = Path(tempfile.gettempdir(), "xla-autotuning")
-            folder.mkdir(exist_ok=True)
-            os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_AUTOTUNING}={folder}".strip()
 
 
 def _work(spec: Spec) -> tuple[Work, bool]:
@@ -197,7 +177,7 @@ def read_spec(path: Path) -> Spec:
     fields["fixes"] = {
         variant: Fix(
             edits=tuple(Edit(**{**edit, "site": tuple(edit["site"])}) for edit in each["edits"]),
-            answers=each["answers"],
+            aim=Aim(each["aim"]),
         )
         for variant, each in fields.get("fixes", {}).items()
     }

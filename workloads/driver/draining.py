@@ -21,7 +21,7 @@ from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import where
 from workloads.driver.timing import Meter
-from workloads.protocol import INPUT_ONLY, STAGE_PREFIX, THREADS_PREFIX, number_of
+from workloads.variants import INPUT_ONLY, STAGE, THREADS
 
 # Samples pulled at once; few, because all are held in memory.
 GROUP_SIZE = 16
@@ -35,8 +35,8 @@ _PLAIN = re.compile(r"Options|Restructured|Take|Skip|Repeat|Model|Prefetch|Shard
 def drain(job: Job) -> None:
     """Drain the input of fit. Only input-only copies batches to the devices; other variants measure the host."""
     dataset = job.call.dataset
-    if job.variant.startswith(THREADS_PREFIX):
-        options, threads = tf.data.Options(), number_of(job.variant, THREADS_PREFIX)
+    if THREADS.has(job.variant):
+        options, threads = tf.data.Options(), THREADS.number(job.variant)
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = threads
         dataset = dataset.with_options(options)
@@ -58,10 +58,10 @@ def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
         if not costs:
             raise ScriptError("The generator has ended: no batch is left to profile.")
         for name, seconds in costs.items():
-            job.events.metric(INPUT_ONLY, f"{STAGE_PREFIX}{name}", seconds)
+            job.events.metric(INPUT_ONLY, STAGE.of(name), seconds)
         return
     for stage in stages(job.call.arguments["x"]):
-        variant = f"{STAGE_PREFIX}{stage.name}"
+        variant = STAGE.of(stage.name)
         job.events.write("variant", variant=variant, params={}, changes=[])
         pull = batches(stage.dataset, ()) if stage.batched else samples(stage.dataset)
         _drain(job.of(variant, meter(variant)), pull)

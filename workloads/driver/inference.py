@@ -27,18 +27,15 @@ from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
 from workloads.driver.step_variants import drive
 from workloads.protocol import (
-    BASELINE,
-    BATCH_PREFIX,
     BUILD,
     MAX_LATE_SHARE,
     MET_BOUND_MS,
     MIN_SERVER_REQUESTS,
-    MODEL_ONLY,
     SERVER,
     SINGLE_STREAM,
     WORTH,
-    number_of,
 )
+from workloads.variants import BASELINE, BATCH, MODEL_ONLY
 
 # A 99th percentile needs at least 100 requests; slow devices run fewer and have no p99.
 REQUESTS = 200
@@ -108,7 +105,7 @@ class HostSamples:
 def model_only(job: Job) -> None:
     """Run the model on a batch in device memory, to measure the cost of copies."""
     began = job.meter.clock()
-    batch = np.concatenate([np.asarray(first_batch(job.call))] * number_of(job.variant, BATCH_PREFIX))
+    batch = np.concatenate([np.asarray(first_batch(job.call))] * BATCH.number(job.variant))
     forward = keras_model.compile_forward(job.call.model)
     job.meter.phase(BUILD, began)
     with tf.device(job.devices[0]):

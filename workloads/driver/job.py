@@ -10,7 +10,8 @@ import tensorflow as tf
 from workloads.driver.call import Call
 from workloads.driver.results import Results
 from workloads.driver.timing import Meter
-from workloads.protocol import BASELINE, EventWriter, Spec
+from workloads.protocol import EventWriter, Spec
+from workloads.variants import BASELINE
 
 
 @dataclass(frozen=True, kw_only=True)

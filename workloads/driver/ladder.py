@@ -16,16 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from workloads.driver.script import named
-from workloads.protocol import (
-    BASELINE,
-    LONGEST_MESSAGE,
-    Change,
-    Edit,
-    EventWriter,
-    Fix,
-    Spec,
-    shortened,
-)
+from workloads.protocol import LONGEST_MESSAGE, Change, Edit, EventWriter, Fix, Spec, shortened
+from workloads.variants import BASELINE
 
 _ARGUMENT = re.compile(r"\w+=.+")
 

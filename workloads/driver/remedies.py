@@ -7,23 +7,16 @@ from pathlib import Path
 
 from workloads.driver.results import Results
 from workloads.protocol import (
-    BASELINE,
     BATCH_BYTES,
-    BATCH_PREFIX,
-    CALLS_PREFIX,
     CHANGE_TRAINING,
-    CUSTOM_LOOP,
-    FIX_PREFIX,
-    HOST_FED,
-    MODEL_ONLY,
     RECURRENT_PREFIX,
     STEPS_PER_CALL,
-    TUNED,
     WORTH,
+    Aim,
     Fix,
     Spec,
-    number_of,
 )
+from workloads.variants import BASELINE, BATCH, CALLS, CUSTOM_LOOP, FIX, HOST_FED, MODEL_ONLY, TUNED
 
 # Calls of several steps are not tried where they would take longer, in seconds.
 LONGEST_CALL_S = 1.5
@@ -31,59 +24,53 @@ LONGEST_CALL_S = 1.5
 RELEVANT_SHARE = 0.05
 # Remedies are tried for parts that are findings (see harness/analysis/findings.py).
 WORTH_SHARE = 0.10
-# Where a tuned script is given, they show what answers the largest parts: those of at least this share of the largest.
+# Where a tuned script is given, remedies are tried for the largest parts: those of at least this share of the largest.
 _LARGE = 0.5
 
 # Two ways to the same end.
-_EITHER = {f"{FIX_PREFIX}steps-per-execution", f"{FIX_PREFIX}many-steps"}
+_EITHER = {FIX.of("steps-per-execution"), FIX.of("many-steps")}
 
 
-def worth_trying(spec: Spec, results: Results) -> frozenset[str]:
-    """Return which remedies, by what they answer, are worth trying after the breakdown of the baseline's step.
-
-    Returns:
-        Values of workloads.protocol.Fix.answers.
-    """
+def worth_trying(spec: Spec, results: Results) -> frozenset[Aim]:
+    """Return the aims of remedies that are worth trying after the breakdown of the baseline's step."""
     if spec.gpus > 1 or results.params.get("new_tokens"):
         return frozenset()  # one call generates all tokens: what Keras does around it is nothing beside that
-    shares = _answered_shares(spec, results)
+    shares = _shares(spec, results)
     least = WORTH_SHARE
     if TUNED in spec.scripts:
         least = max(least, _LARGE * max(shares.values(), default=0.0))
-    return frozenset(answers for answers, share in shares.items() if share >= least)
+    return frozenset(aim for aim, share in shares.items() if share >= least)
 
 
-def _answered_shares(spec: Spec, results: Results) -> dict[str, float]:
-    """Return what remedies answer -> share of the baseline's step; all are 1 if the step was not broken down."""
+def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
+    """Return the share of the baseline's step that each aim has; all have 1 if the step was not broken down."""
     base, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
     if spec.steps or not base or not model:
-        shares = dict.fromkeys(
-            ("input", "cache", "loader", "eager", "framework", "launch", "device", "recurrent", "batch"), 1.0
-        )
+        shares = dict.fromkeys(Aim, 1.0)
     else:
         loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
         lost_to_input = max(results.wait_share or 0.0, 1 - ready / min(base, loop))
         around = 1 - loop / base
-        calls = min(results.steps_s(CALLS_PREFIX).values(), default=model)
+        calls = min(results.steps_s(CALLS).values(), default=model)
         larger = min(
-            (step / number_of(name, BATCH_PREFIX) for name, step in results.steps_s(BATCH_PREFIX).items()),
+            (step / BATCH.number(name) for name, step in results.steps_s(BATCH).items()),
             default=model,
         )
         compiled = not results.eager
         shares = {
-            "input": lost_to_input,
-            "cache": lost_to_input * _fits_memory(results),
-            "loader": lost_to_input * bool(results.params.get("python_input")),
-            "eager": 1.0 * results.eager,
-            "framework": around,
-            "launch": compiled * max(around, (model - calls) / base),
-            "device": compiled * model / base,
-            "recurrent": model / base * results.has(BASELINE, RECURRENT_PREFIX),
-            "batch": (model - larger) / base,
+            Aim.INPUT: lost_to_input,
+            Aim.CACHEABLE_INPUT: lost_to_input * _fits_memory(results),
+            Aim.LOADER: lost_to_input * bool(results.params.get("python_input")),
+            Aim.EAGER: 1.0 * results.eager,
+            Aim.FRAMEWORK: around,
+            Aim.LAUNCH: compiled * max(around, (model - calls) / base),
+            Aim.DEVICE: compiled * model / base,
+            Aim.RECURRENT: model / base * results.has(BASELINE, RECURRENT_PREFIX),
+            Aim.BATCH: (model - larger) / base,
         }
     if STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
         # What a launch costs is nothing beside such a step.
-        shares |= {"launch": 0.0, "batch": 0.0}
+        shares |= {Aim.LAUNCH: 0.0, Aim.BATCH: 0.0}
     return shares
 
 
@@ -115,9 +102,7 @@ def free_memory() -> int:
 def candidates(fixes: Mapping[str, Fix], results: Results) -> list[str]:
     """Return the remedies that gained when measured alone, largest gain first."""
     gained = [
-        name
-        for name, fix in fixes.items()
-        if fix.answers not in CHANGE_TRAINING and results.gain(name) >= WORTH
+        name for name, fix in fixes.items() if fix.aim not in CHANGE_TRAINING and results.gain(name) >= WORTH
     ]
     return sorted(gained, key=results.gain, reverse=True)
 

@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from workloads.protocol import (
-    BASELINE,
     BETWEEN_EPOCHS,
     CALLBACKS,
-    CUSTOM_LOOP,
     EPOCH_CALLBACK_PREFIX,
     FIRST_STEP,
     RUN_EAGERLY,
-    STAGE_PREFIX,
-    STAGES,
     read_events,
 )
 from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, timing
+from workloads.variants import BASELINE, CUSTOM_LOOP, Kind, standing_for
 
 
 class Results:
@@ -95,11 +92,9 @@ class Results:
         found = self.timings(variant)
         return found[-1].step_s if found else 0.0
 
-    def steps_s(self, prefix: str) -> dict[str, float]:
-        """Return the seconds per step of the variants that begin with a prefix."""
-        return {
-            name: step for name in self._windows if name.startswith(prefix) and (step := self.step_s(name))
-        }
+    def steps_s(self, kind: Kind) -> dict[str, float]:
+        """Return the seconds per step of the variants of a kind."""
+        return {name: step for name in kind.among(self._windows) if (step := self.step_s(name))}
 
     def gain(self, variant: str) -> float:
         """Return how many times as fast a variant is as the baseline around it in time; 0 if it has no reading."""
@@ -118,10 +113,8 @@ class Results:
 
     def settled(self, variant: str) -> bool:
         """Return whether a variant was measured, or has a reason why not."""
-        stages = variant == STAGES and any(
-            name.startswith(STAGE_PREFIX) for name in (*self._windows, *self._metrics)
-        )
-        return variant in self.left_out or variant in self.needless or stages or self.read(variant) > 0
+        measured = self.read(variant) > 0 or variant in standing_for((*self._windows, *self._metrics))
+        return measured or variant in self.left_out or variant in self.needless
 
     @property
     def wait_share(self) -> float | None:

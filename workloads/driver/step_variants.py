@@ -19,18 +19,8 @@ from workloads.driver.call import rows
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions, Meter
-from workloads.protocol import (
-    BASELINE,
-    BATCH_BYTES,
-    BATCH_PREFIX,
-    BETWEEN_EPOCHS,
-    BUILD,
-    CALLS_PREFIX,
-    DATA,
-    HOST_FED,
-    RETRACING,
-    number_of,
-)
+from workloads.protocol import BATCH_BYTES, BETWEEN_EPOCHS, BUILD, DATA, RETRACING
+from workloads.variants import BASELINE, BATCH, CALLS, HOST_FED
 
 
 def custom_loop(job: Job) -> None:
@@ -77,7 +67,7 @@ def one_batch(job: Job) -> None:
     began = job.meter.clock()
     step = _step(job)
     batch = job.call.batch
-    times = number_of(job.variant, BATCH_PREFIX)
+    times = BATCH.number(job.variant)
     if times > 1:
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.concat([part] * times, 0), batch)
@@ -102,7 +92,7 @@ def several_per_call(job: Job) -> None:
     """Train on one batch in device memory with several steps per call, to measure launch overhead."""
     began = job.meter.clock()
     _step(job)
-    model, per_call = job.call.model, number_of(job.variant, CALLS_PREFIX)
+    model, per_call = job.call.model, CALLS.number(job.variant)
     jit = model.jit_compile
     run = keras_model.compile_many(
         job.call, None if jit else job.call.dataset.element_spec, steps=per_call, jit=jit

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from workloads import protocol
+from workloads import variants
 from workloads.cells import difference
 from workloads.driver import (
     answers,
@@ -46,23 +46,9 @@ from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
-from workloads.driver.variants import kind_of, skipped
-from workloads.protocol import (
-    BASELINE,
-    BUILD,
-    CUSTOM_LOOP,
-    FLOPS,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    STAGES,
-    TUNED,
-    EventWriter,
-    NoGpuError,
-    Script,
-    Spec,
-    distributes,
-    measures_speed,
-)
+from workloads.driver.variants import skipped
+from workloads.protocol import BUILD, FLOPS, EventWriter, NoGpuError, Script, Spec, distributes
+from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -71,8 +57,7 @@ _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryall
 # More than a program such as git takes, and less than the import of TensorFlow.
 _BUSY_S = 1.0
 
-# What the breakdown's differences are made of is read again, and ablations, unless they take longer to compile.
-_AGAIN = {INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, protocol.WITHOUT_PREFIX}
+# An ablation that takes longer to compile is not read again.
 _LONGEST_AGAIN_S = 1.5
 
 # Variables that libraries read when they are imported, before the script sets them.
@@ -270,9 +255,10 @@ class ScriptRun:
     def _worth_again(self, variant: str) -> bool:
         """Return whether a variant of the breakdown is read again, which must not mean to compile for long."""
         kind = kind_of(variant)
-        takes_s = self._results.first_step_s.get(variant, 0.0) if kind == protocol.WITHOUT_PREFIX else 0.0
-        once = not self._spec.steps and self._results.read(variant) == 1
-        return once and kind in _AGAIN and takes_s < _LONGEST_AGAIN_S
+        if kind is None or not kind.again or self._spec.steps or self._results.read(variant) != 1:
+            return False
+        takes_s = self._results.first_step_s.get(variant, 0.0) if kind.removes else 0.0
+        return takes_s < _LONGEST_AGAIN_S
 
     def _prove(self) -> None:
         """Check that work runs on the devices, once the script has set them up."""
@@ -399,22 +385,26 @@ class ScriptRun:
 def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
     """Measure a variant of the breakdown until its meter ends it."""
     serves = job.spec.requests is not None
-    match kind_of(job.variant):
-        case protocol.STAGES:
+    match job.variant:
+        case variants.STAGES:
             draining.drain_stages(job, meter)
-        case protocol.INPUT_ONLY | protocol.THREADS_PREFIX:
+        case variants.INPUT_ONLY:
             draining.drain(job)
-        case protocol.MODEL_ONLY if job.strategy is not None:
+        case variants.MODEL_ONLY if job.strategy is not None:
             step_variants.mirrored_batch(job)
-        case protocol.MODEL_ONLY if serves and job.call.new_tokens:
+        case variants.MODEL_ONLY if serves and job.call.new_tokens:
             generation.model_only(job)
-        case protocol.MODEL_ONLY | protocol.HOST_FED | protocol.BATCH_PREFIX:
+        case variants.MODEL_ONLY | variants.HOST_FED:
             inference.model_only(job) if serves else step_variants.one_batch(job)
-        case protocol.CUSTOM_LOOP:
+        case variants.CUSTOM_LOOP:
             step_variants.custom_loop(job)
-        case protocol.CALLS_PREFIX:
+        case name if variants.BATCH.has(name):
+            inference.model_only(job) if serves else step_variants.one_batch(job)
+        case name if variants.CALLS.has(name):
             step_variants.several_per_call(job)
-        case protocol.WITHOUT_PREFIX:
+        case name if variants.THREADS.has(name):
+            draining.drain(job)
+        case name if name in variants.ABLATIONS:
             training.ablation(job)
         case unknown:
             raise ValueError(f"{unknown} is no variant of the breakdown")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from workloads import variants
 from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, brief, brief_validation, rows
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
@@ -28,13 +29,11 @@ from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.protocol import (
     ACCURACY,
-    BASELINE,
     BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
     DATA,
     EPOCH_CALLBACK_PREFIX,
-    FIX_PREFIX,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
@@ -42,14 +41,15 @@ from workloads.protocol import (
     SAMPLES_TRAINED,
     STEPS_PER_CALL,
     VARIABLE_PREFIX,
-    WITHOUT_COPY,
+)
+from workloads.protocol import EVALUATE as EVALUATING
+from workloads.variants import (
+    BASELINE,
+    FIX,
     WITHOUT_EPOCHS,
-    WITHOUT_FRAMEWORK,
-    WITHOUT_INPUT,
     WITHOUT_LAUNCH,
     measures_speed,
 )
-from workloads.protocol import EVALUATE as EVALUATING
 
 # Training is stopped long before this many epochs.
 ENDLESS = 1_000_000
@@ -251,7 +251,7 @@ def as_written(job: Job, call: Call) -> Any:
                 job.metric(
                     f"{EPOCH_CALLBACK_PREFIX}{name}", stopwatch.total_ns / 1e9 / max(1, job.meter.steps)
                 )
-    if job.variant == BASELINE or job.variant.startswith(FIX_PREFIX):
+    if job.variant == BASELINE or FIX.has(job.variant):
         _report_variables(job, call.model)
     if job.meter.full:
         job.metric("training_s", job.meter.finish())
@@ -464,19 +464,24 @@ def ablation(job: Job) -> None:
         if job.variant == WITHOUT_LAUNCH:
             model.steps_per_execution = steps_per_call(job)
         epoch = _counted(call, int(model.steps_per_execution), whole=False)
-        if job.variant == WITHOUT_FRAMEWORK:
-            model.run_eagerly, callbacks = False, []
-        elif job.variant == WITHOUT_EPOCHS:
-            changes = _fed(call, call.dataset.repeat()) | {"steps_per_epoch": ENDLESS}
-            epoch = replace(epoch, ends=False)
-        elif job.variant == WITHOUT_COPY:
-            ahead = tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2)
-            changes = _fed(call, call.dataset.apply(ahead))
-        elif job.variant == WITHOUT_INPUT:
-            # As many steps per epoch as the baseline, because the end of an epoch takes time too.
-            steps = "steps_per_epoch" if call.trains else "steps"
-            changes = _fed(call, keras_model.repeated(call.batch)) | {steps: call.steps_per_epoch}
-            epoch = Epoch(rows(call.batch), ends=False)
+        match job.variant:
+            case variants.WITHOUT_LAUNCH:
+                pass
+            case variants.WITHOUT_FRAMEWORK:
+                model.run_eagerly, callbacks = False, []
+            case variants.WITHOUT_EPOCHS:
+                changes = _fed(call, call.dataset.repeat()) | {"steps_per_epoch": ENDLESS}
+                epoch = replace(epoch, ends=False)
+            case variants.WITHOUT_COPY:
+                ahead = tf.data.experimental.prefetch_to_device(f"/{job.devices[0]}", 2)
+                changes = _fed(call, call.dataset.apply(ahead))
+            case variants.WITHOUT_INPUT:
+                # As many steps per epoch as the baseline, because the end of an epoch takes time too.
+                steps = "steps_per_epoch" if call.trains else "steps"
+                changes = _fed(call, keras_model.repeated(call.batch)) | {steps: call.steps_per_epoch}
+                epoch = Epoch(rows(call.batch), ends=False)
+            case unknown:
+                raise ValueError(f"{unknown} is no ablation")
         _compile_again(model)
         _run(job, call, callbacks, epoch, changes)
         if job.variant == WITHOUT_EPOCHS:

@@ -15,16 +15,8 @@ from workloads.driver.ladder import at_sites
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
-from workloads.protocol import (
-    BASELINE,
-    FIXES,
-    TUNED,
-    WORTH,
-    EventWriter,
-    Spec,
-    measures_speed,
-    together,
-)
+from workloads.protocol import WORTH, Aim, EventWriter, Spec
+from workloads.variants import BASELINE, FIXES, TUNED, measures_speed, together
 
 # Remedies between two readings of the baseline that they are compared with.
 _BETWEEN_REFERENCES = 3
@@ -153,20 +145,20 @@ class Trial:
         self._run(Task(script=variant, variants=(variant,), fixes=fixes, short=True))
 
     def _race(self) -> None:
-        """Read each remedy that answers a part of the baseline's step, and those that may be the best again."""
+        """Read each remedy that is aimed at a part of the baseline's step, and those that may be the best again."""
         results = self._file.read()
         fixes = at_sites(self._spec.fixes, results.sites)
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
-        answers = worth_trying(self._spec, results)
-        worth = [name for name, fix in fixes.items() if fix.answers in answers]
+        aims = worth_trying(self._spec, results)
+        worth = [name for name, fix in fixes.items() if fix.aim in aims]
         if not worth:
-            self._events.needless(FIXES, "no remedy answers a part of the step here")
+            self._events.needless(FIXES, "no remedy is aimed at a part of this step")
             return
         # A larger batch changes training: it is tried only if nothing else gains.
         for larger in (False, True):
             if not candidates(fixes, self._file.read()):
-                self._compare([(each,) for each in worth if (fixes[each].answers == "batch") == larger])
+                self._compare([(each,) for each in worth if (fixes[each].aim is Aim.BATCH) == larger])
         if TUNED not in self._spec.scripts:
             # Tuned will be made of them.
             self._compare(self._contenders(self._file.read()))

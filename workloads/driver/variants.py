@@ -5,25 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workloads.driver.remedies import LONGEST_CALL_S, RELEVANT_SHARE
-from workloads.protocol import (
+from workloads.protocol import BETWEEN_EPOCHS, STEPS_PER_CALL
+from workloads.variants import (
     BASELINE,
-    BATCH_PREFIX,
-    BETWEEN_EPOCHS,
-    CALLS_PREFIX,
+    BATCH,
+    CALLS,
     CUSTOM_LOOP,
     HOST_FED,
-    INPUT_ONLY,
     MODEL_ONLY,
     STAGES,
-    STEPS_PER_CALL,
-    THREADS_PREFIX,
+    THREADS,
     WITHOUT_COPY,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
     WITHOUT_INPUT,
     WITHOUT_LAUNCH,
-    WITHOUT_PREFIX,
-    number_of,
+    Need,
+    kind_of,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +32,6 @@ if TYPE_CHECKING:
 LONGEST_GPU_STEP_S = 0.1
 
 
-def kind_of(variant: str) -> str:
-    """Return the kind of a variant: its name, or its prefix with the colon."""
-    name, colon, _ = variant.partition(":")
-    return name + colon
-
-
 def skipped(job: Job, variant: str) -> str:
     """Return why a variant of the breakdown is not measured here; "" if it is."""
     if not applies(job, variant):
@@ -48,30 +40,31 @@ def skipped(job: Job, variant: str) -> str:
 
 
 def applies(job: Job, variant: str) -> bool:
-    """Return whether a variant means something for the call and the device."""
+    """Return whether a variant means something for the call and the device.
+
+    Raises:
+        ValueError: it is no variant of the breakdown.
+    """
+    kind = kind_of(variant)
+    if kind is None or not kind.breakdown:
+        raise ValueError(f"{variant} is no variant of the breakdown")
+    return kind.needs <= _met(job)
+
+
+def _met(job: Job) -> set[Need]:
+    """Return the needs of variants that the call and the device meet."""
     spec, call = job.spec, job.call
-    reads, one_device = spec.requests is None, spec.gpus <= 1
-    pipeline = reads and call.is_pipeline
-    if variant == STAGES:
-        return pipeline or (reads and call.in_python)
-    if variant == MODEL_ONLY:
-        return True
-    if variant.startswith(BATCH_PREFIX):
-        return one_device and not call.new_tokens  # has batches of its own
-    if variant in (INPUT_ONLY, WITHOUT_INPUT):
-        return reads
-    if variant.startswith(THREADS_PREFIX):
-        return pipeline
-    if variant in (HOST_FED, WITHOUT_COPY):
-        return job.gpu and one_device and reads and (variant == HOST_FED or pipeline)
-    if variant.startswith(CALLS_PREFIX):
-        # Several steps of inference on one batch give the same, which compilers notice.
-        return one_device and call.trains
-    if variant == WITHOUT_EPOCHS:
-        return one_device and reads and call.trains and not call.in_python
-    if variant == CUSTOM_LOOP or variant.startswith(WITHOUT_PREFIX):
-        return one_device and reads
-    raise ValueError(f"{variant} is no variant of the breakdown")
+    met = {
+        Need.GPU: job.gpu,
+        Need.ONE_DEVICE: spec.gpus <= 1,
+        Need.INPUT: spec.requests is None,
+        Need.PIPELINE: call.is_pipeline,
+        Need.STAGES: call.is_pipeline or call.in_python,
+        Need.NATIVE_INPUT: not call.in_python,
+        Need.TRAINING: call.trains,
+        Need.OTHER_BATCHES: not call.new_tokens,
+    }
+    return {need for need, is_met in met.items() if is_met}
 
 
 def _uninformative(job: Job, variant: str) -> str:
@@ -81,7 +74,7 @@ def _uninformative(job: Job, variant: str) -> str:
     times = (
         STEPS_PER_CALL[job.spec.device]
         if variant == WITHOUT_LAUNCH
-        else number_of(variant, BATCH_PREFIX, CALLS_PREFIX)
+        else BATCH.number(variant) * CALLS.number(variant)
     )
     longest_s = min(LONGEST_CALL_S / times, LONGEST_GPU_STEP_S if job.gpu else LONGEST_CALL_S)
     if times > 1 and model > longest_s:
@@ -99,13 +92,13 @@ def _uninformative(job: Job, variant: str) -> str:
         return "an epoch has fewer steps than such a call"
     if variant == WITHOUT_LAUNCH and results.eager:
         return "Keras cannot run several eager steps per call"
-    calls = results.steps_s(CALLS_PREFIX)
+    calls = results.steps_s(CALLS)
     if variant == WITHOUT_LAUNCH and calls and model - min(calls.values()) < RELEVANT_SHARE * base:
         return "several steps per call save little"
     host_fed, loop = results.step_s(HOST_FED), results.step_s(CUSTOM_LOOP) or base
     if variant == WITHOUT_COPY and (host_fed or model * 2) - model < RELEVANT_SHARE * base:
         return "copying costs little"
-    input_related = variant in (WITHOUT_INPUT, STAGES) or variant.startswith(THREADS_PREFIX)
+    input_related = variant in (WITHOUT_INPUT, STAGES) or THREADS.has(variant)
     waits = results.wait_share
     # What the custom loop loses relative to the same step with a ready batch.
     lost = (min(base, loop) - (host_fed or model)) / base

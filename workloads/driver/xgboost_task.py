@@ -28,20 +28,8 @@ from workloads.driver.results import Results
 from workloads.driver.script import ScriptError, named
 from workloads.driver.timing import Meter
 from workloads.driver.trial import Task
-from workloads.protocol import (
-    ACCURACY,
-    BASELINE,
-    BUILD,
-    EVALUATE,
-    INPUT_ONLY,
-    MODEL_ONLY,
-    SAMPLES_TRAINED,
-    TUNED,
-    EventWriter,
-    NoGpuError,
-    Spec,
-    measures_speed,
-)
+from workloads.protocol import ACCURACY, BUILD, EVALUATE, SAMPLES_TRAINED, EventWriter, NoGpuError, Spec
+from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED, measures_speed
 
 TRAIN = xgb.train
 # Training is stopped long before this many rounds.
