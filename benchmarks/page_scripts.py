@@ -25,7 +25,6 @@ from harness.analysis import analyse
 from harness.engines import ContainerSpec, Mount
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
-from harness.model.analysis import Key, find_by_key
 from harness.model.device import device_kind, is_gpu, positions
 from harness.model.run import Run
 from harness.paths import paths_here
@@ -172,10 +171,11 @@ def _rows(engine: DockerEngine, run: Run, device: str) -> Iterator[tuple[str, ..
     analysis, folders, container = analyse(run), data_folders(run), container_for(engine, run, device)
     for workload in run.workloads:
         data = {each.name: folders[each.name] for each in workload.datasets}
+        cases = (case for case in analysis.cases_of(workload.name) if case.device == device)
+        results = next((case.variants for case in cases), {})
         for variant, script in scripts_of(run, workload.name, device):
-            summary = find_by_key(analysis.summaries, Key(workload.name, device, variant))
             speed = bare_speed(engine, container, script, workload.components, data)
-            shown = summary.throughput.median if summary else None
+            shown = results[variant].throughput.median if variant in results else None
             ratio = f"{speed / shown:.2f}" if speed and shown else "failed"
             yield workload.name, variant, f"{shown or 0:,.0f}", f"{speed or 0:,.0f}", ratio
 

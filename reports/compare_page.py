@@ -9,7 +9,7 @@ from importlib.metadata import version
 from statistics import geometric_mean, median
 from typing import Any
 
-from harness.model.analysis import Key, find_by_key
+from harness.model.analysis import Key
 from harness.model.comparison import Difference, Extract, Gate, Outcome, Versus
 from harness.wording import short_digests, some
 from reports import charts, compare_messages, machine, numbers
@@ -52,7 +52,7 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
         "shown": shown,
         "results": results,
         "rows": list(dict.fromkeys(pairs)),
-        "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run])},
+        "limits": {(run, *where): text for run in shown for where, text in _limits(versus.runs[run]).items()},
         "notes": [*compare_messages.notes(versus, gate), *machine_notes(versus)],
         "labels": [run.label for run in columns],
         "machines": machine_rows(versus, shown),
@@ -74,11 +74,13 @@ def _context(versus: Versus, gate: Gate | None) -> dict[str, Any]:
     }
 
 
-def _limits(run: Extract) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield what limits each workload and device."""
-    for finding in run.findings:
-        where = (finding.workload, finding.device)
-        yield where, limit(finding, find_by_key(run.step_times, Key(*where, BASELINE)))
+def _limits(run: Extract) -> Mapping[tuple[str, str], str]:
+    """Return what limits each workload and device, beside the baseline's step if it was measured."""
+    result: dict[tuple[str, str], str] = {}
+    for speed in run.speeds:
+        if speed.finding is not None:
+            result.setdefault((speed.workload, speed.device), limit(speed.finding, speed.breakdown))
+    return result
 
 
 def _difference(versus: Versus, difference: Difference) -> tuple[str, ...]:
@@ -139,12 +141,15 @@ def _heading(versus: Versus, workload: str, device: str) -> str:
 def _step_times(versus: Versus) -> charts.Figure | None:
     """Draw one bar per run for each workload, device and variant, with a common axis per panel."""
     panels = {}
+    runs = [versus.runs[run] for run in shown_runs(versus)]
     for workload, device in dict.fromkeys((result.workload, result.device) for result in versus.results):
         for variant in (BASELINE, TUNED):
+            key = Key(workload, device, variant)
             times = {
-                versus.runs[run].label: time
-                for run in shown_runs(versus)
-                if (time := find_by_key(versus.runs[run].step_times, Key(workload, device, variant)))
+                run.label: speed.breakdown
+                for run in runs
+                for speed in run.speeds
+                if speed.key == key and speed.breakdown
             }
             if len(times) > 1 or (times and len(versus.runs) == 1):
                 panels[f"{_heading(versus, workload, device)}, {variant_name(variant)}"] = times

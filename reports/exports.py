@@ -21,11 +21,11 @@ from harness.analysis.quantities import values
 from harness.model.analysis import (
     Analysis,
     Capability,
+    CaseResult,
     Estimate,
     LimitOutcome,
     RatioKind,
-    Summary,
-    find_by_key,
+    VariantResult,
 )
 from harness.model.comparison import Gate, Outcome, Result, Versus
 from reports import acceptance, compare_messages, machine, numbers
@@ -46,7 +46,7 @@ _MLPERF = (
 )
 
 # Of docs/results.schema.json: raised when a field is renamed or removed, or its meaning changes.
-RESULTS_VERSION = 4
+RESULTS_VERSION = 5
 # Large arrays of a trial, which stay in the run folder.
 LEFT_OUT = ("telemetry", "steps", "requests")
 # Name, labels and value of a gauge.
@@ -59,13 +59,13 @@ def render_github(analysis: Analysis) -> str:
     return _json(
         [
             {
-                "name": "/".join(summary.key),
+                "name": f"{case.workload}/{case.device}/{variant}",
                 "unit": "samples/s",
-                "value": summary.throughput.median,
-                "range": numbers.spread(summary.throughput),
-                "extra": f"batch {summary.batch_size}, trials {summary.throughput.n}, run {run_id}",
+                "value": result.throughput.median,
+                "range": numbers.spread(result.throughput),
+                "extra": f"batch {result.batch_size}, trials {result.throughput.n}, run {run_id}",
             }
-            for summary in analysis.summaries
+            for case, variant, result in analysis.variants
         ]
     )
 
@@ -74,12 +74,12 @@ def render_bencher(analysis: Analysis) -> str:
     """Return speeds in samples/s and step times in ns in the Bencher Metric Format."""
     return _json(
         {
-            "/".join(summary.key): {
-                "throughput": _bencher(summary.throughput),
-                "latency": _bencher(summary.step_time, 1e9),
-                **({"energy": _bencher(summary.energy_j_per_sample)} if summary.energy_j_per_sample else {}),
+            f"{case.workload}/{case.device}/{variant}": {
+                "throughput": _bencher(result.throughput),
+                "latency": _bencher(result.step_time, 1e9),
+                **({"energy": _bencher(result.energy_j_per_sample)} if result.energy_j_per_sample else {}),
             }
-            for summary in analysis.summaries
+            for case, variant, result in analysis.variants
         }
     )
 
@@ -90,7 +90,7 @@ def _bencher(value: Estimate, scale: float = 1.0) -> dict[str, float]:
 
 
 def render_openmetrics(analysis: Analysis) -> str:
-    """Return a run's summaries as OpenMetrics text, with the ends of each interval as gauges of their own."""
+    """Return a run's results as OpenMetrics text, with the ends of each interval as gauges of their own."""
     manifest = analysis.run.manifest
     run = {"run_id": manifest.run_id}
     about = {
@@ -99,9 +99,9 @@ def render_openmetrics(analysis: Analysis) -> str:
         "framework": analysis.run.framework,
     }
     speeds = (
-        (name, {**run, **summary.key._asdict()}, value)
-        for summary in analysis.summaries
-        for name, value in _gauges(summary)
+        (name, {**run, "workload": case.workload, "device": case.device, "variant": variant}, value)
+        for case, variant, result in analysis.variants
+        for name, value in _gauges(result)
     )
     return openmetrics_text((("run", {**run, **about}, 1), *speeds))
 
@@ -115,19 +115,19 @@ def openmetrics_text(samples: Iterable[MetricSample]) -> str:
     return "\n".join((*lines, "# EOF")) + "\n"
 
 
-def _gauges(summary: Summary) -> Iterator[tuple[str, float]]:
-    yield "trials", summary.throughput.n
+def _gauges(result: VariantResult) -> Iterator[tuple[str, float]]:
+    yield "trials", result.throughput.n
     for name, value in (
-        ("samples_per_second", summary.throughput),
-        ("step_seconds", summary.step_time),
-        ("sample_joules", summary.energy_j_per_sample),
+        ("samples_per_second", result.throughput),
+        ("step_seconds", result.step_time),
+        ("sample_joules", result.energy_j_per_sample),
     ):
         if value is not None:
             yield name, value.median
             if value.n > 1:
                 yield from ((f"{name}_low", value.low), (f"{name}_high", value.high))
-    if summary.wait_share is not None:
-        yield "wait_ratio", summary.wait_share
+    if result.wait_share is not None:
+        yield "wait_ratio", result.wait_share
 
 
 def _labels(values: Mapping[str, str]) -> str:
@@ -167,7 +167,7 @@ def _json(document: Any) -> str:
 def render_csv(analysis: Analysis) -> str:
     """Return the summary as CSV; units are in column names, and unknown values are empty."""
     able = (dict(_capability_row(analysis, capability)) for capability in analysis.capabilities)
-    return _written([*(dict(_summary_row(analysis, summary)) for summary in analysis.summaries), *able])
+    return _written([*(dict(_variant_row(analysis, *each)) for each in analysis.variants), *able])
 
 
 def comparison_csv(versus: Versus) -> str:
@@ -196,40 +196,40 @@ def cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-def _summary_row(analysis: Analysis, summary: Summary) -> Iterator[tuple[str, Any]]:
+def _variant_row(
+    analysis: Analysis, case: CaseResult, variant: str, result: VariantResult
+) -> Iterator[tuple[str, Any]]:
     yield from _run_cells(analysis)
-    yield from summary.key._asdict().items()
-    yield "trials", summary.throughput.n
-    yield from _estimate("samples_per_s", summary.throughput)
-    yield from _estimate("step_s", summary.step_time)
-    yield "batch_size", summary.batch_size
+    yield from {"workload": case.workload, "device": case.device, "variant": variant}.items()
+    yield "trials", result.throughput.n
+    yield from _estimate("samples_per_s", result.throughput)
+    yield from _estimate("step_s", result.step_time)
+    yield "batch_size", result.batch_size
     for name in ("p50", "p90", "p99", "max"):
-        yield f"step_{name}_s", summary.step_quantiles.get(name)
-    yield "wait_share", summary.wait_share
-    yield from _estimate("training_s", summary.training_s)
-    yield "training_projected", summary.training_projected if summary.training_s else None
-    yield "cold_start_s", sum(seconds for _, seconds in summary.cold_start) if summary.cold_start else None
-    yield "peak_memory_bytes", summary.memory_bytes
-    yield from _estimate("energy_j_per_sample", summary.energy_j_per_sample)
-    yield "energy_source", summary.energy_source
-    yield "accuracy", summary.accuracy
-    yield "accuracy_samples", summary.accuracy_samples
-    yield "accuracy_ok", summary.accuracy_ok
+        yield f"step_{name}_s", result.step_quantiles.get(name)
+    yield "wait_share", result.wait_share
+    yield from _estimate("training_s", result.training_s)
+    yield "training_projected", result.training_projected if result.training_s else None
+    yield "cold_start_s", sum(seconds for _, seconds in result.cold_start) if result.cold_start else None
+    yield "peak_memory_bytes", result.memory_bytes
+    yield from _estimate("energy_j_per_sample", result.energy_j_per_sample)
+    yield "energy_source", result.energy_source
+    yield "accuracy", result.accuracy
+    yield "accuracy_samples", result.accuracy_samples
+    yield "accuracy_ok", result.accuracy_ok
     for kind in RatioKind:
-        yield from _estimate(kind.value, analysis.ratio(kind, summary.key))
-    time = find_by_key(analysis.step_times, summary.key)
+        yield from _estimate(kind.value, result.ratios.get(kind))
     for part in Part:
-        value = time.parts.get(part) if time else None
+        value = result.breakdown.parts.get(part) if result.breakdown else None
         yield f"step_{part.value.replace(' ', '_')}_s", value.median if value else None
-    use = find_by_key(analysis.peak_use, summary.key)
+    use = result.peak_use
     yield "flops_per_sample", use.flops_per_sample if use else None
     yield "share_of_measured_peak", use.of_measured if use else None
     yield "mfu", use.of_sheet if use else None
     yield "needed_bandwidth", use.needed_bandwidth if use else None
     yield "reported_bandwidth", use.reported_bandwidth if use else None
-    finding = analysis.limit(summary.workload, summary.device)
-    yield "limited_by", finding.cause.value if finding and summary.variant == BASELINE else None
-    yield "trial_ids", " ".join(summary.trial_ids)
+    yield "limited_by", case.limit.cause.value if case.limit and variant == BASELINE else None
+    yield "trial_ids", " ".join(result.trial_ids)
 
 
 def _capability_row(analysis: Analysis, capability: Capability) -> Iterator[tuple[str, Any]]:
@@ -356,11 +356,12 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
 
     "values" has every number that has a name in docs/limits.md.
     """
-    bare = tuple(replace(summary, telemetry={}) for summary in analysis.summaries)
-    plain = _plain(replace(analysis, summaries=bare))
-    for summary, measured in zip(plain["summaries"], analysis.summaries, strict=True):
-        # JSON has no other names than text.
-        summary["telemetry"] = {".".join(reading): value for reading, value in measured.telemetry.items()}
+    plain = _plain(replace(analysis, cases=tuple(map(_without_telemetry, analysis.cases))))
+    for case, measured in zip(plain["cases"], analysis.cases, strict=True):
+        for variant, result in measured.variants.items():
+            # JSON has no other names than text.
+            telemetry = {".".join(reading): value for reading, value in result.telemetry.items()}
+            case["variants"][variant]["telemetry"] = telemetry
     for trial in plain["run"]["trials"]:
         for name in LEFT_OUT:
             del trial[name]
@@ -368,12 +369,17 @@ def results_document(analysis: Analysis) -> dict[str, Any]:
     return {"schema": "tfbench-results", "schema_version": RESULTS_VERSION, "values": named, **plain}
 
 
+def _without_telemetry(case: CaseResult) -> CaseResult:
+    variants = {name: replace(result, telemetry={}) for name, result in case.variants.items()}
+    return replace(case, variants=variants)
+
+
 def comparison_document(versus: Versus, gate: Gate | None = None) -> dict[str, Any]:
     """Return a comparison as a JSON-serialisable document with the fields of harness.model.comparison.
 
     A result's "run" and the "reference" are positions in "runs".
     """
-    schema = {"schema": "tfbench-comparison", "schema_version": 3}
+    schema = {"schema": "tfbench-comparison", "schema_version": 4}
     return {**schema, **_plain(versus), "gate": _plain(gate)}
 
 

@@ -117,21 +117,25 @@ def why(standing: Standing) -> str:
 
 
 def _contended(analysis: Analysis) -> bool:
-    return any(finding.cause in (Cause.OTHER_PROGRAMS, Cause.STEAL) for finding in analysis.findings)
+    causes = {finding.cause for case in analysis.cases for finding in case.findings}
+    return bool(causes & {Cause.OTHER_PROGRAMS, Cause.STEAL})
 
 
 def clock(analysis: Analysis) -> str:
     """Return the lowest mean clock of a variant that something lowered: at which load, of which GPU, and by what."""
     slowed = [
-        (clock.share, clock, cause) for clock in analysis.clocks if clock.share for cause in clock.slowed
+        (each.clocks.share, each.clocks, cause, case, variant)
+        for case, variant, each in analysis.variants
+        if each.clocks and each.clocks.share
+        for cause in each.clocks.slowed
     ]
     if not slowed:
         return ""
-    _, clocks, cause = min(slowed, key=lambda one: one[0])
+    _, clocks, cause, case, variant = min(slowed, key=lambda one: one[0])
     mhz = f"{numbers.number(clocks.mhz, 4)} of {numbers.number(clocks.max_mhz, 4)}{numbers.SPACE}MHz"
-    name = device_name(clocks.device)
-    gpu = f"the slowest of {name}" if len(positions(clocks.device)) > 1 else name
-    load_ = f"{clocks.workload} ({variant_name(clocks.variant)})"
+    name = device_name(case.device)
+    gpu = f"the slowest of {name}" if len(positions(case.device)) > 1 else name
+    load_ = f"{case.workload} ({variant_name(variant)})"
     return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load_}"
 
 
@@ -257,7 +261,7 @@ def sustained(endurance: Endurance) -> str:
     return ", ".join(filter(None, (first, steady, while_sustained)))
 
 
-def use(peak_use: PeakUse) -> str:
+def use(peak_use: PeakUse, device: str) -> str:
     """Return how much of its device's peak a variant uses: "22.1 TFLOP/s, 5.7 % of the measured TF32 peak"."""
     rate = numbers.rate(peak_use.flops_per_s, "FLOP/s")
     if peak_use.of_measured is None:
@@ -265,7 +269,7 @@ def use(peak_use: PeakUse) -> str:
     sheet = (
         f" ({numbers.percent(peak_use.of_sheet)} of the data sheet)" if peak_use.of_sheet is not None else ""
     )
-    peak = f"the measured {capability_name(peak_use.precision)} peak{_each_of(peak_use.device)}"
+    peak = f"the measured {capability_name(peak_use.precision)} peak{_each_of(device)}"
     return f"{rate}, {numbers.percent(peak_use.of_measured)} of {peak}{sheet}"
 
 

@@ -125,9 +125,9 @@ def trust(analysis: Analysis) -> tuple[str, str]:
     if run.smoke:
         return "Smoke run: it only checks that everything works. Ignore the numbers.", "alert"
     speeds = {
-        f"{summary.workload} on {device_name(summary.device)}, {variant_name(summary.variant)}": summary.throughput
-        for summary in analysis.summaries
-        if summary.variant in (BASELINE, TUNED)
+        f"{case.workload} on {device_name(case.device)}, {variant_name(variant)}": result.throughput
+        for case, variant, result in analysis.variants
+        if variant in (BASELINE, TUNED)
     }
     points = [point for sweep in analysis.sweeps for point in sweep.points]
     speeds |= {point_words(point.point): point.throughput for point in points if point.throughput}

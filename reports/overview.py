@@ -10,15 +10,13 @@ from harness.fixes import rule_of
 from harness.model.analysis import (
     Analysis,
     Capacity,
+    CaseResult,
     Cause,
     Estimate,
-    Finding,
-    Key,
     PublishedComparison,
     RatioKind,
     StepTime,
-    Summary,
-    find_by_key,
+    VariantResult,
 )
 from harness.model.device import CPU, is_gpu, positions
 from harness.model.platform import target_for
@@ -73,13 +71,13 @@ class Row:
 
     Attributes:
         name: the workload, with the device if it ran on several besides the CPU.
+        case: its results.
         bound_s: the latency bound of a workload that serves requests; its speeds are requests/s within it.
         baseline, tuned: samples/s.
-        cpu: the baseline's samples/s on the CPU; None if `device` is the CPU or the CPU was not measured.
-        over_cpu, tuned_over_cpu: speed on `device` / speed on the CPU, for baseline and tuned.
+        cpu: the baseline's samples/s on the CPU; None if this is the CPU or the CPU was not measured.
+        over_cpu, tuned_over_cpu: speed on the device / speed on the CPU, for baseline and tuned.
         scaling, tuned_scaling: speed per GPU / speed of a single GPU.
         gain: tuned / baseline.
-        finding, findings: what limits it most, and everything that does.
         serving: what limits the baseline as a service; "" if it does not serve.
         changes: the changes that were measured, largest gain first; tuned is last.
         published: the published speed or time to show with the baseline.
@@ -87,8 +85,7 @@ class Row:
     """
 
     name: str
-    workload: str
-    device: str
+    case: CaseResult
     bound_s: float | None
     baseline: Estimate | None
     tuned: Estimate | None
@@ -99,9 +96,7 @@ class Row:
     tuned_scaling: Estimate | None
     gain: Estimate | None
     step_time: StepTime | None
-    finding: Finding | None
     published: PublishedComparison | None
-    findings: tuple[Finding, ...] = ()
     serving: str = ""
     grew: str = ""
     changes: tuple[Step, ...] = ()
@@ -109,7 +104,7 @@ class Row:
     @property
     def gpus(self) -> int:
         """How many GPUs it used."""
-        return len(positions(self.device))
+        return len(positions(self.case.device))
 
     @property
     def each_gpu(self) -> Estimate | None:
@@ -120,7 +115,7 @@ class Row:
     @property
     def contradicted(self) -> bool:
         """Whether the measurements contradict each other, so that no share or gain is to be shown."""
-        return self.finding is not None and self.finding.cause is Cause.IMPOSSIBLE
+        return self.case.limit is not None and self.case.limit.cause is Cause.IMPOSSIBLE
 
     @property
     def holding(self) -> tuple[Step, ...]:
@@ -176,52 +171,45 @@ def description(run: Run) -> list[str]:
 def rows(analysis: Analysis) -> tuple[Row, ...]:
     """Return a row for each workload and GPU device, and for each workload that ran only on the CPU."""
     names = devices_of(analysis)
-    pairs = list(dict.fromkeys((summary.workload, summary.device) for summary in analysis.summaries))
-    on_gpu = Counter(workload for workload, device in pairs if device != CPU)
+    on_gpu = Counter(case.workload for case in analysis.cases if case.device != CPU)
     return tuple(
         _row(
             analysis,
-            workload,
-            device,
-            name=f"{workload} ({names[device]})" if on_gpu[workload] > 1 else workload,
+            case,
+            name=f"{case.workload} ({names[case.device]})" if on_gpu[case.workload] > 1 else case.workload,
         )
-        for workload, device in pairs
-        if device != CPU or workload not in on_gpu
+        for case in analysis.cases
+        if case.device != CPU or case.workload not in on_gpu
     )
 
 
-def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
-    baseline, tuned = (Key(workload, device, variant) for variant in (BASELINE, TUNED))
-    served = find_by_key(analysis.capacities, baseline)
-    over_cpu = RatioKind.REQUESTS_GPU_OVER_CPU if analysis.serves(workload) else RatioKind.GPU_OVER_CPU
+def _row(analysis: Analysis, case: CaseResult, *, name: str) -> Row:
+    alike = analysis.cases_of(case.workload)
+    on_cpu = next((other for other in alike if other.device == CPU), None)
+    baseline = case.variants.get(BASELINE)
+    served = next(iter(baseline.capacities), None) if baseline else None
+    over_cpu = RatioKind.REQUESTS_GPU_OVER_CPU if case.serves else RatioKind.GPU_OVER_CPU
     return Row(
         name=name,
-        workload=workload,
-        device=device,
+        case=case,
         bound_s=served.bound_s if served else None,
-        baseline=analysis.speed(baseline),
-        tuned=analysis.speed(tuned),
-        cpu=analysis.speed(baseline._replace(device=CPU)) if device != CPU else None,
-        over_cpu=analysis.ratio(over_cpu, baseline),
-        tuned_over_cpu=analysis.ratio(over_cpu, tuned),
-        scaling=analysis.ratio(RatioKind.SCALING, baseline),
-        tuned_scaling=analysis.ratio(RatioKind.SCALING, tuned),
-        gain=analysis.gain(tuned),
-        step_time=find_by_key(analysis.step_times, baseline),
-        finding=analysis.limit(workload, device),
-        findings=tuple(
-            finding
-            for finding in analysis.findings
-            if (finding.workload, finding.device) == (workload, device)
-        ),
-        serving=operating_point(analysis, served) if served else "",
-        grew=grew_most(analysis, baseline) or grew_most(analysis, tuned),
-        changes=_changes(analysis, workload, device),
+        baseline=case.speed(BASELINE),
+        tuned=case.speed(TUNED),
+        cpu=on_cpu.speed(BASELINE) if on_cpu and case is not on_cpu else None,
+        over_cpu=case.ratio(over_cpu, BASELINE),
+        tuned_over_cpu=case.ratio(over_cpu, TUNED),
+        scaling=case.ratio(RatioKind.SCALING, BASELINE),
+        tuned_scaling=case.ratio(RatioKind.SCALING, TUNED),
+        gain=case.gain(TUNED),
+        step_time=case.breakdown(BASELINE),
+        serving=operating_point(baseline, served) if baseline and served else "",
+        grew=grew_most(alike, case, BASELINE) or grew_most(alike, case, TUNED),
+        changes=_changes(analysis, case),
         published=next(
             (
                 comparison
                 for comparison in analysis.published
-                if (comparison.workload, comparison.device) == (workload, device)
+                if (comparison.workload, comparison.device) == (case.workload, case.device)
                 and comparison.number.variant == BASELINE
                 and comparison.factor is not None
                 and comparison.number.unit in ("samples/s", "s")
@@ -231,13 +219,9 @@ def _row(analysis: Analysis, workload: str, device: str, *, name: str) -> Row:
     )
 
 
-def operating_point(analysis: Analysis, capacity: Capacity) -> str:
+def operating_point(variant: VariantResult, capacity: Capacity) -> str:
     """Return what limits a service at its rate: its device, or the wait for other requests within the bound."""
-    alone = [
-        one.samples_per_s.median
-        for one in analysis.latencies
-        if one.key == capacity.key and one.rate_per_s is None
-    ]
+    alone = [one.samples_per_s.median for one in variant.latencies if one.rate_per_s is None]
     if capacity.rate_per_s is None or not alone:
         return ""
     share = capacity.rate_per_s.median / max(alone)
@@ -245,17 +229,14 @@ def operating_point(analysis: Analysis, capacity: Capacity) -> str:
     return f"{what}: {numbers.percent(share)} of its speed in back-to-back batches"
 
 
-def grew_most(analysis: Analysis, key: Key) -> str:
-    """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to."""
-    several = find_by_key(analysis.step_times, key)
-    one = next(
-        (
-            time
-            for time in analysis.step_times
-            if len(positions(time.device)) == 1 and time.key == key._replace(device=time.device)
-        ),
-        None,
-    )
+def grew_most(alike: Sequence[CaseResult], case: CaseResult, variant: str) -> str:
+    """Return the part of the step that grew most from one GPU, and by how much; "" if none is known to.
+
+    Args:
+        alike: the cases of its workload.
+    """
+    single = (other.breakdown(variant) for other in alike if len(positions(other.device)) == 1)
+    one, several = next(filter(None, single), None), case.breakdown(variant)
     if one is None or several is None or several is one:
         return ""
     added = {
@@ -282,11 +263,11 @@ def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
             [*_limits(overview), *_gains(overview)],
             [*_peak(analysis), *_beside_cpu(overview)],
             list(_scaling(overview)),
-            list(_served(analysis, overview)),
+            list(_served(overview)),
         )
     )
     # Names of workloads are written as in commands, also where a sentence begins.
-    names = tuple(row.workload for row in overview)
+    names = tuple(row.case.workload for row in overview)
     return " ".join(
         f"{sentence if sentence.startswith(names) else f'{sentence[0].upper()}{sentence[1:]}'}."
         for sentence in sentences
@@ -299,16 +280,16 @@ def _limits(overview: Sequence[Row]) -> Iterator[str]:
 
     Several GPUs count only without a row for one; the efficiency is another sentence.
     """
-    overview = [row for row in overview if len(positions(row.device)) < 2] or overview
+    overview = [row for row in overview if len(positions(row.case.device)) < 2] or overview
     parts = Counter(
         SHORT_PARTS.get(part, part.value)
         for row in overview
-        if row.finding and not row.contradicted and (part := limiting_part(row.finding, row.step_time))
+        if row.case.limit and not row.contradicted and (part := limiting_part(row.case.limit, row.step_time))
     )
     if not parts:
         return
     if len(overview) == 1:
-        yield f"{overview[0].name} is limited by {limit(overview[0].finding, overview[0].step_time)}"
+        yield f"{overview[0].name} is limited by {limit(overview[0].case.limit, overview[0].step_time)}"
         return
     (first, count), *others = parts.most_common()
     what = f"{count} of {len(overview)} workloads {'is' if count == 1 else 'are'} limited by {first}"
@@ -336,14 +317,11 @@ def _gains(overview: Sequence[Row]) -> Iterator[str]:
 
 def _peak(analysis: Analysis) -> Iterator[str]:
     """Yield the share of the GPU's measured peak that published and tuned code use."""
-    shares = {
-        variant: [
-            use.of_measured
-            for use in analysis.peak_use
-            if use.variant == variant and is_gpu(use.device) and use.of_measured is not None
-        ]
-        for variant in (BASELINE, TUNED)
-    }
+    shares: dict[str, list[float]] = {BASELINE: [], TUNED: []}
+    for case, variant, each in analysis.variants:
+        share = each.peak_use.of_measured if each.peak_use else None
+        if variant in shares and is_gpu(case.device) and share is not None:
+            shares[variant].append(share)
     if shares[BASELINE]:
         tuned = f", tuned {_range(shares[TUNED], numbers.percent)}" if shares[TUNED] else ""
         yield f"the code as written uses {_range(shares[BASELINE], numbers.percent)} of the GPU's measured peak{tuned}"
@@ -360,26 +338,27 @@ def _scaling(overview: Sequence[Row]) -> Iterator[str]:
     scaled = [(scaling.median, row) for row in overview if (scaling := row.tuned_scaling or row.scaling)]
     if scaled:
         share, row = min(scaled, key=lambda one: one[0])
-        count = len(positions(row.device))
-        yield f"{row.workload} scales to {count} GPUs with {numbers.percent(share)} efficiency"
+        count = len(positions(row.case.device))
+        yield f"{row.case.workload} scales to {count} GPUs with {numbers.percent(share)} efficiency"
         return
     for row in overview:
         if row.each_gpu:
             speed = numbers.speed(row.baseline or row.tuned)
             yield (
-                f"{row.workload}{'' if row.baseline else ' (tuned)'} reaches {speed} on {row.gpus} GPUs, "
+                f"{row.case.workload}{'' if row.baseline else ' (tuned)'} reaches {speed} on {row.gpus} GPUs, "
                 f"{numbers.speed(row.each_gpu)} on each"
             )
 
 
-def _served(analysis: Analysis, overview: Sequence[Row]) -> Iterator[str]:
+def _served(overview: Sequence[Row]) -> Iterator[str]:
     """Yield the requests within the bound of both variants, and those of tuned within a tighter one."""
     for row in overview:
         rates: dict[float, list[str]] = {}
-        for capacity in analysis.capacities:
-            if (capacity.workload, capacity.device) == (row.workload, row.device) and capacity.rate_per_s:
-                rate = f"{numbers.speed(capacity.rate_per_s)} ({variant_name(capacity.variant)})"
-                rates.setdefault(capacity.bound_s, []).append(rate)
+        for variant, result in row.case.variants.items():
+            for capacity in result.capacities:
+                if capacity.rate_per_s:
+                    rate = f"{numbers.speed(capacity.rate_per_s)} ({variant_name(variant)})"
+                    rates.setdefault(capacity.bound_s, []).append(rate)
         within = (
             f"within {numbers.duration(bound)} at {' and '.join(speeds)}" for bound, speeds in rates.items()
         )
@@ -402,7 +381,7 @@ class Ladder:
         notebook: the tuned script as a notebook, if the script was one; else "".
         command: runs the tuned script in the image that measured it; "" without an image.
         components: further files that the tuned script imports: name -> text.
-        accuracies: baseline and tuned if the accuracy of both is known, else ().
+        accuracies: baseline and tuned if the accuracy of both is known, else {}.
         parts: the remedies that tuned consists of, by name; () for a script of its own.
     """
 
@@ -415,100 +394,93 @@ class Ladder:
     command: str = ""
     parts: tuple[str, ...] = ()
     components: Mapping[str, str] = field(default_factory=dict)
-    accuracies: tuple[Summary, ...] = ()
+    accuracies: Mapping[str, VariantResult] = field(default_factory=dict)
 
 
 def ladders(analysis: Analysis, rows: Sequence[Row]) -> list[Ladder]:
     """Return the ladder of each row that has a finding or measured changes."""
     result = (_ladder(analysis, row) for row in rows)
-    return [place for place in result if place.steps or place.tuned or place.row.finding]
+    return [place for place in result if place.steps or place.tuned or place.row.case.limit]
 
 
 def _ladder(analysis: Analysis, row: Row) -> Ladder:
-    tuned = _scripts(analysis, row.workload, row.device).get(TUNED)
-    components = (workload.components for workload in analysis.run.workloads if workload.name == row.workload)
+    tuned = _scripts(analysis, row.case).get(TUNED)
+    components = (
+        workload.components for workload in analysis.run.workloads if workload.name == row.case.workload
+    )
     script = tuned.text if tuned else ""
     used = {file: text for file, text in next(components, {}).items() if file.removesuffix(".py") in script}
-    files = (workload.file for workload in analysis.run.workloads if workload.name == row.workload)
+    files = (workload.file for workload in analysis.run.workloads if workload.name == row.case.workload)
     is_notebook = next(files, "").endswith(NOTEBOOK)
     return Ladder(
         row=row,
         steps=tuple(step for step in row.changes if step.variant != TUNED),
         tuned=next((step for step in row.changes if step.variant == TUNED), None),
-        file=f"{row.workload}-tuned.py" if tuned else "",
+        file=f"{row.case.workload}-tuned.py" if tuned else "",
         script=script,
         notebook=notebook_of(script) if tuned and is_notebook else "",
         command=_command(analysis, row) if tuned else "",
         parts=tuple(variant_name(name) for name in tuned.fixes) if tuned else (),
         components=used,
-        accuracies=_accuracies(analysis, row),
+        accuracies=_accuracies(row.case),
     )
 
 
-def _accuracies(analysis: Analysis, row: Row) -> tuple[Summary, ...]:
+def _accuracies(case: CaseResult) -> Mapping[str, VariantResult]:
     """Return baseline and tuned if the accuracy of both is known."""
-    keys = (Key(row.workload, row.device, variant) for variant in (BASELINE, TUNED))
-    found = tuple(summary for key in keys if (summary := find_by_key(analysis.summaries, key)))
-    known = all(summary.accuracy is not None and summary.accuracy_samples for summary in found)
-    return found if known and len(found) == 2 else ()
+    found = {name: case.variants[name] for name in (BASELINE, TUNED) if name in case.variants}
+    known = all(each.accuracy is not None and each.accuracy_samples for each in found.values())
+    return found if known and len(found) == 2 else {}
 
 
 def _command(analysis: Analysis, row: Row) -> str:
     """Return the command that runs the tuned script of a row in its image, in the current folder."""
-    declared = (workload.image for workload in analysis.run.workloads if workload.name == row.workload)
-    target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.device))
+    declared = (workload.image for workload in analysis.run.workloads if workload.name == row.case.workload)
+    target = target_for(next(declared, TENSORFLOW), gpu=is_gpu(row.case.device))
     image = next((image.reference for image in analysis.run.manifest.images if image.target == target), "")
-    gpus = " --gpus all" if is_gpu(row.device) else ""
+    gpus = " --gpus all" if is_gpu(row.case.device) else ""
     return (
-        f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.workload}-tuned.py'
+        f'docker run --rm{gpus} -v "$PWD":/work -w /work {image} python3 {row.case.workload}-tuned.py'
         if image
         else ""
     )
 
 
-def _scripts(analysis: Analysis, workload: str, device: str) -> dict[str, VariantScript]:
+def _scripts(analysis: Analysis, case: CaseResult) -> dict[str, VariantScript]:
     ran: dict[str, VariantScript] = {}
     for trial in analysis.run.trials:
-        if (trial.workload, trial.device) == (workload, device):
+        if (trial.workload, trial.device) == (case.workload, case.device):
             ran |= {script.variant: script for script in trial.scripts if script.variant not in ran}
     return ran
 
 
-def _changes(analysis: Analysis, workload: str, device: str) -> tuple[Step, ...]:
+def _changes(analysis: Analysis, case: CaseResult) -> tuple[Step, ...]:
     """Return the changes that were measured, largest gain first, then tuned; combinations are on the way to tuned."""
-    scripts = _scripts(analysis, workload, device)
+    scripts = _scripts(analysis, case)
     # A tuned script of the harness is measured before it is known.
-    known = {
-        summary.variant
-        for summary in analysis.summaries
-        if (summary.workload, summary.device) == (workload, device)
-    }
-    names = [name for name in (*scripts, *sorted(known & {TUNED} - scripts.keys())) if "+" not in name]
-    steps = [
-        step for name in names if (step := _step(analysis, Key(workload, device, name), scripts.get(name)))
-    ]
+    names = dict.fromkeys((*scripts, *({TUNED} & case.variants.keys())))
+    steps = [step for name in names if "+" not in name and (step := _step(case, name, scripts.get(name)))]
     return tuple(sorted(steps, key=lambda step: (step.variant == TUNED, -step.gain.median)))
 
 
-def _step(analysis: Analysis, key: Key, script: VariantScript | None) -> Step | None:
-    gain, summary = analysis.gain(key), find_by_key(analysis.summaries, key)
-    if gain is None or key.variant == BASELINE:
+def _step(case: CaseResult, variant: str, script: VariantScript | None) -> Step | None:
+    gain, result = case.gain(variant), case.variants.get(variant)
+    if gain is None or result is None or variant == BASELINE:
         return None
-    rule = rule_of(key.variant)
-    changes = summary.changes if summary else ()
+    rule = rule_of(variant)
     return Step(
-        variant=key.variant,
-        name=variant_name(key.variant),
+        variant=variant,
+        name=variant_name(variant),
         text=rule.summary if rule else "",
         safety=rule.safety if rule else "",
         gain=gain,
         diff=tuple(script.diff.splitlines()[2:]) if script else (),
-        speed=analysis.speed(key),
-        readings=summary.readings if summary else 0,
+        speed=case.speed(variant),
+        readings=result.readings,
         fixes=script.fixes if script else (),
         differences=tuple(
             f"{_LEARNING[change.what]} {change.before} → {change.after}"
-            for change in changes
+            for change in result.changes
             if change.what in _LEARNING
         ),
     )

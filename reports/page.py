@@ -59,7 +59,7 @@ def _context(analysis: Analysis) -> dict[str, Any]:
         "verdict": verdict(analysis, overview),
         "devices": devices,
         "rows": overview,
-        "limiting": {part for row in overview if row.finding for part in row.finding.parts},
+        "limiting": {part for row in overview if row.case.limit for part in row.case.limit.parts},
         "ladders": ladders(analysis, overview),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -10,11 +11,11 @@ import altair as alt
 from harness.model.analysis import (
     Analysis,
     Capability,
+    CaseResult,
     Latency,
     PublishedComparison,
     RatioKind,
     Standing,
-    Summary,
     Sweep,
     SweepPoint,
 )
@@ -38,7 +39,7 @@ from reports.charts import (
     stacked,
 )
 from reports.overview import grew_most
-from reports.step_time_charts import shown_pipelines
+from reports.step_time_charts import is_input_shown
 from reports.text import device_name, devices_of, titles_of
 from workloads.protocol import SERVER, SINGLE_STREAM
 from workloads.variants import (
@@ -60,23 +61,21 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
     """Draw the variants of each workload, with ceilings if input matters; None if nothing was changed."""
     devices = devices_of(analysis)
     places = list(devices)
-    limited = {(pipeline.workload, pipeline.device) for pipeline in shown_pipelines(analysis)}
     panels = {}
     for workload, title in titles_of(analysis).items():
         shown = [
-            summary
-            for summary in analysis.summaries
-            if summary.workload == workload
-            and analysis.speed(summary.key)
-            and _shown(summary.variant, ceilings=(workload, summary.device) in limited)
+            (case, variant)
+            for case in sorted(analysis.cases_of(workload), key=lambda case: places.index(case.device))
+            for variant in sorted(case.variants, key=lambda variant: _ORDER.get(variant, 3))
+            if case.speed(variant) and _shown(variant, ceilings=is_input_shown(case))
         ]
-        shown.sort(key=lambda summary: (places.index(summary.device), _ORDER.get(summary.variant, 3)))
-        if {BASELINE} < {summary.variant for summary in shown}:
-            heading = f"{title}, requests/s within the latency bound" if analysis.serves(workload) else title
-            several = len({summary.device for summary in shown}) > 1
+        if {BASELINE} < {variant for _, variant in shown}:
+            serves = shown[0][0].serves
+            heading = f"{title}, requests/s within the latency bound" if serves else title
+            several = len({case.device for case, _ in shown}) > 1
             panels[heading] = [
-                _speed_record(analysis, summary, f"{devices[summary.device]} " if several else "")
-                for summary in shown
+                _speed_record(case, variant, f"{devices[case.device]} " if several else "")
+                for case, variant in shown
             ]
     if not panels:
         return None
@@ -88,16 +87,18 @@ def speeds_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _speed_record(analysis: Analysis, summary: Summary, device: str) -> dict[str, Any]:
-    gain, value = analysis.gain(summary.key), analysis.speed(summary.key)
+def _speed_record(case: CaseResult, variant: str, device: str) -> dict[str, Any]:
+    gain, value = case.gain(variant), case.speed(variant)
     assert value is not None  # others are not shown
     speed = numbers.speed(value)
     return {
         **span(value),
-        "row": f"{device}{variant_name(summary.variant)}",
+        "row": f"{device}{variant_name(variant)}",
         "text": f"{speed}, {numbers.factor(gain.median)}" if gain else speed,
-        "name": ", ".join(f"{item.what} {item.before} → {item.after}" for item in summary.changes),
-        "colour": device_colour(summary.device),
+        "name": ", ".join(
+            f"{item.what} {item.before} → {item.after}" for item in case.variants[variant].changes
+        ),
+        "colour": device_colour(case.device),
     }
 
 
@@ -112,15 +113,15 @@ def trials_figure(analysis: Analysis) -> Figure | None:
     devices = devices_of(analysis)
     records = [
         {
-            "row": f"{summary.workload}, {devices[summary.device]}, {variant_name(summary.variant)}",
-            "value": throughput / summary.throughput.median,
+            "row": f"{case.workload}, {devices[case.device]}, {variant_name(variant)}",
+            "value": throughput / result.throughput.median,
             "name": f"{trial_id}: {numbers.number(throughput)}/s",
             "text": "",
-            "colour": device_colour(summary.device),
+            "colour": device_colour(case.device),
         }
-        for summary in analysis.summaries
-        if summary.variant in (BASELINE, TUNED) and summary.throughput.n > 1
-        for trial_id, throughput in zip(summary.trial_ids, summary.trial_throughputs, strict=True)
+        for case, variant, result in analysis.variants
+        if variant in (BASELINE, TUNED) and result.throughput.n > 1
+        for trial_id, throughput in zip(result.trial_ids, result.trial_throughputs, strict=True)
     ]
     if not records:
         return None
@@ -227,33 +228,37 @@ def _scaling_layers(records: list[dict[str, Any]]) -> list[alt.Chart]:
 
 def _scaling_records(analysis: Analysis, workload: str) -> list[dict[str, Any]]:
     """Return a record for each number of GPUs and variant of a workload, fewest GPUs first."""
+    cases = analysis.cases_of(workload)
     own = [
-        summary
-        for summary in analysis.summaries
-        if summary.workload == workload and is_gpu(summary.device) and measures_speed(summary.variant)
+        (case, variant)
+        for case in cases
+        if is_gpu(case.device)
+        for variant in case.variants
+        if measures_speed(variant)
     ]
-    variants = list(dict.fromkeys(summary.variant for summary in own))
+    variants = list(dict.fromkeys(variant for _, variant in own))
     records = [
-        _scaling_record(analysis, summary, gpu_colour(variants.index(summary.variant))) for summary in own
+        _scaling_record(cases, case, variant, gpu_colour(variants.index(variant))) for case, variant in own
     ]
     return sorted((record for record in records if record), key=lambda record: record["gpus"])
 
 
-def _scaling_record(analysis: Analysis, summary: Summary, colour: str) -> dict[str, Any]:
+def _scaling_record(
+    cases: Sequence[CaseResult], case: CaseResult, variant: str, colour: str
+) -> dict[str, Any]:
     """Return what is drawn of a variant on a device; {} if it was not measured on one GPU too."""
-    gpus = len(positions(summary.device))
-    share = analysis.ratio(RatioKind.SCALING, summary.key)
+    gpus = len(positions(case.device))
+    share = case.ratio(RatioKind.SCALING, variant)
     if gpus > 1 and share is None:
         return {}
-    variant = variant_name(summary.variant)
     return {
         "gpus": gpus,
         "times": gpus * share.median if share else 1.0,
-        "where": f"{summary.workload}, {device_name(summary.device)}, {variant}",
-        "speed": numbers.speed(summary.throughput),
+        "where": f"{case.workload}, {device_name(case.device)}, {variant_name(variant)}",
+        "speed": numbers.speed(case.variants[variant].throughput),
         "share": numbers.percent(share.median if share else None),
-        "grew": grew_most(analysis, summary.key),
-        "variant": variant,
+        "grew": grew_most(cases, case, variant),
+        "variant": variant_name(variant),
         "colour": colour,
     }
 
@@ -265,13 +270,15 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     """Draw each batch size and each offered rate; None if no requests were timed."""
     devices, panels = devices_of(analysis), {}
     for workload, title in titles_of(analysis).items():
-        shown = [
-            latency
-            for latency in analysis.latencies
-            if latency.workload == workload and latency.scenario in (SINGLE_STREAM, SERVER)
+        records = [
+            _latency_record(latency, case, variant, devices[case.device])
+            for case in analysis.cases_of(workload)
+            for variant, result in sorted(case.variants.items())
+            for latency in result.latencies
+            if latency.scenario in (SINGLE_STREAM, SERVER)
         ]
-        if shown:
-            panels[title] = [_latency_record(latency, devices[latency.device]) for latency in shown]
+        if records:
+            panels[title] = records
     if not panels:
         return None
     x = alt.X(
@@ -293,7 +300,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
             fill=alt.Fill("fill:N", scale=None), shape=alt.Shape("shape:N", scale=None), tooltip=tooltip
         )
         drawn.append(panel(spans, points, heading=heading, height=_LATENCY_HEIGHT_PX))
-    variants = dict.fromkeys(latency.variant for latency in analysis.latencies if latency.variant != TUNED)
+    variants = dict.fromkeys(name for _, name, each in analysis.variants if each.latencies and name != TUNED)
     names = {"square": ", ".join(map(variant_name, variants)), "dot": variant_name(TUNED)}
     return Figure(
         id="figure-latency",
@@ -311,7 +318,7 @@ def latency_figure(analysis: Analysis) -> Figure | None:
     )  # fmt: skip
 
 
-def _latency_record(latency: Latency, device: str) -> dict[str, str | float]:
+def _latency_record(latency: Latency, case: CaseResult, variant: str, device: str) -> dict[str, str | float]:
     quantiles = latency.quantiles_s
     texts = {
         name: numbers.duration(quantiles[name]) if name in quantiles else "" for name in ("p50", "p90", "p99")
@@ -324,7 +331,7 @@ def _latency_record(latency: Latency, device: str) -> dict[str, str | float]:
         else str(latency.requests)
     )
     return {
-        "where": f"{latency.workload}, {device}, {variant_name(latency.variant)}",
+        "where": f"{case.workload}, {device}, {variant_name(variant)}",
         "what": f"{numbers.number(latency.rate_per_s)}/s offered"
         if offered
         else f"batch of {latency.batch_size}",
@@ -333,9 +340,9 @@ def _latency_record(latency: Latency, device: str) -> dict[str, str | float]:
         "low": low,
         "high": high,
         "number": number,
-        "shape": "circle" if latency.variant == TUNED else "square",
-        "colour": device_colour(latency.device),
-        "fill": "transparent" if offered else device_colour(latency.device),
+        "shape": "circle" if variant == TUNED else "square",
+        "colour": device_colour(case.device),
+        "fill": "transparent" if offered else device_colour(case.device),
         **texts,
     }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.model.analysis import Analysis, Pipeline, Stage, StepTime
+from harness.model.analysis import Analysis, CaseResult, Pipeline, Stage, StepTime
 from reports import numbers
 from reports.charts import COLOUR, Figure, LegendKey, part_colour, row_figure, span, whiskers
 from reports.text import SHORT_PARTS, devices_of, titles_of
@@ -24,13 +24,14 @@ def step_time_figure(analysis: Analysis) -> Figure | None:
     """Draw the breakdowns as bars of equal length, baseline above tuned; None if there are none."""
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels: dict[str, dict[str, StepTime]] = {}
-    for time in analysis.step_times:
+    for case, variant, result in analysis.variants:
+        time = result.breakdown
         # Without its own variants, most of a tuned step may stay unexplained.
-        if time.variant != BASELINE and abs(time.share(Part.UNEXPLAINED)) > MOST_UNEXPLAINED:
+        if not time or (variant != BASELINE and abs(time.share(Part.UNEXPLAINED)) > MOST_UNEXPLAINED):
             continue
-        alone = ", one at a time" if analysis.serves(time.workload) else ""
-        label = f"{devices[time.device]} {variant_name(time.variant)}, batch {time.batch:,}{alone}"
-        panels.setdefault(titles[time.workload], {})[label] = time
+        alone = ", one at a time" if case.serves else ""
+        label = f"{devices[case.device]} {variant_name(variant)}, batch {time.batch:,}{alone}"
+        panels.setdefault(titles[case.workload], {})[label] = time
     return breakdown_figure(panels, "Shares of one step; milliseconds at the end of each bar")
 
 
@@ -118,28 +119,23 @@ def _step_layers(number: int, base: alt.Chart) -> tuple[alt.Chart, ...]:
     return bars, labels
 
 
-def shown_pipelines(analysis: Analysis) -> tuple[Pipeline, ...]:
-    """Return the pipelines whose input is a finding."""
-    limited = {
-        (finding.workload, finding.device) for finding in analysis.findings if finding.parts == INPUT_PARTS
-    }
-    return tuple(
-        pipeline for pipeline in analysis.pipelines if (pipeline.workload, pipeline.device) in limited
-    )
+def is_input_shown(case: CaseResult) -> bool:
+    """Return whether the input of a case was measured alone and is a finding."""
+    return case.pipeline is not None and any(each.parts == INPUT_PARTS for each in case.findings)
 
 
 def pipeline_figure(analysis: Analysis) -> Figure | None:
     """Draw the stages of each shown pipeline; None if there are none."""
-    shown = [pipeline for pipeline in shown_pipelines(analysis) if pipeline.stages]
-    if not shown:
-        return None
     titles, devices = titles_of(analysis), devices_of(analysis)
     panels = {
-        f"{titles[pipeline.workload]}, {devices[pipeline.device]}{_use(pipeline)}": [
-            _stage_record(stage) for stage in pipeline.stages
+        f"{titles[case.workload]}, {devices[case.device]}{_use(case.pipeline)}": [
+            _stage_record(stage) for stage in case.pipeline.stages
         ]
-        for pipeline in shown
+        for case in analysis.cases
+        if case.pipeline and case.pipeline.stages and is_input_shown(case)
     }
+    if not panels:
+        return None
     columns = {"Workload": "heading", "Stage": "row", "Time per sample": "text", "95 % interval": "interval"}
     return row_figure(
         "figure-pipeline",

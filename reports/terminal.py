@@ -26,7 +26,7 @@ def summary(analysis: Analysis) -> RenderableType:
     title = " · ".join((machine_name(analysis.run.manifest), *description(analysis.run)))
     parts: list[RenderableType] = [Text(_plain(title), style="bold")]
     if overview:
-        parts += ["", _table([_cells(row, devices[row.device]) for row in overview])]
+        parts += ["", _table([_cells(row, devices[row.case.device]) for row in overview])]
     for sweep in analysis.sweeps:
         parts += _sweep(sweep)
     if lines := list(_lines(analysis, overview)):
@@ -37,7 +37,7 @@ def summary(analysis: Analysis) -> RenderableType:
 def _cells(row: Row, device: str) -> dict[str, str]:
     """Return the cells of a row of the overview by column."""
     return {
-        "workload": row.workload,
+        "workload": row.case.workload,
         "on": device,
         "p99 within": numbers.duration(row.bound_s) if row.bound_s else "",
         "as written": f"{numbers.speed(row.baseline)} {numbers.spread(row.baseline)}".strip(),
@@ -50,7 +50,7 @@ def _cells(row: Row, device: str) -> dict[str, str]:
         else "",
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
         "best change": _best(row.best) if row.best else "",
-        "limited by": row.serving or messages.limit(row.finding, row.step_time),
+        "limited by": row.serving or messages.limit(row.case.limit, row.step_time),
     }
 
 
@@ -110,7 +110,7 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
 
 def _changes(overview: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in overview:
-        if advice := causes.advice(row.finding):
+        if advice := causes.advice(row.case.limit):
             yield "Advice", f"{row.name}: {advice}"
 
 

@@ -33,15 +33,15 @@ def device_names(devices: Iterable[str]) -> dict[str, str]:
 
 def devices_of(analysis: Analysis) -> dict[str, str]:
     """Return the name of each device in an analysis."""
-    groups = (analysis.run.planned, analysis.run.trials, analysis.summaries, analysis.published)
-    return device_names(keyed.device for group in groups for keyed in group)
+    groups = (analysis.run.planned, analysis.run.trials, analysis.cases, analysis.published)
+    return device_names(each.device for group in groups for each in group)
 
 
 def titles_of(analysis: Analysis) -> dict[str, str]:
     """Return workload name -> title, or the name itself without a declared title."""
-    groups = (analysis.run.planned, analysis.run.trials, analysis.summaries)
+    groups = (analysis.run.planned, analysis.run.trials, analysis.cases)
     titles = {workload.name: workload.title or workload.name for workload in analysis.run.workloads}
-    return {keyed.workload: keyed.workload for group in groups for keyed in group} | titles
+    return {each.workload: each.workload for group in groups for each in group} | titles
 
 
 # Unicode control characters (category Cc) except line feed and tab, and bidirectional controls.

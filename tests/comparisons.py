@@ -42,16 +42,16 @@ def faster(run: Extract, factor: float, *, devices: Sequence[str] = ("cpu", "gpu
     def slower(value: Estimate) -> Estimate:
         return replace(value, median=value.median / factor, low=value.low / factor, high=value.high / factor)
 
-    def speed(each: Speed) -> Speed:
-        return replace(each, throughput=tuple(value * factor for value in each.throughput))
-
     def time(each: StepTime) -> StepTime:
         parts = {part: slower(value) for part, value in each.parts.items()}
         return replace(each, total=slower(each.total), parts=parts)
 
+    def speed(each: Speed) -> Speed:
+        throughput = tuple(value * factor for value in each.throughput)
+        return replace(each, throughput=throughput, breakdown=each.breakdown and time(each.breakdown))
+
     speeds = (speed(each) if each.device in devices else each for each in run.speeds)
-    times = (time(each) if each.device in devices else each for each in run.step_times)
-    return replace(run, speeds=tuple(speeds), step_times=tuple(times))
+    return replace(run, speeds=tuple(speeds))
 
 
 def again(
@@ -95,5 +95,5 @@ COMPARISONS = {
     "eight": tuple(again(whole(number % 4), number, label=f"vm-{number}") for number in range(8)),
     "fleet": fleet(24, slow=(17,)),
     "hostile": (HOSTILE, again(HOSTILE, 1, label=builders.HOSTILE)),
-    "nothing": (replace(whole(), speeds=(), step_times=(), label="a"), replace(whole(3), label="b")),
+    "nothing": (replace(whole(), speeds=(), label="a"), replace(whole(3), label="b")),
 }

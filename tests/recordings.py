@@ -52,28 +52,28 @@ def figures(analysis: Analysis) -> dict[str, Any]:
 
 
 def _figures(analysis: Analysis) -> Iterator[tuple[str, Any]]:
-    for each in analysis.summaries:
-        name = " ".join(each.key)
-        yield f"{name} samples/s", _ends(each.throughput)
-        yield f"{name} J/sample", _ends(each.energy_j_per_sample)
-        yield f"{name} steps", list(each.step_quantiles.values())
-    for time in analysis.step_times:
-        yield f"{' '.join(time.key)} parts", {part.value: value.median for part, value in time.parts.items()}
-    for ratio in analysis.comparisons:
-        yield f"{' '.join(ratio.key)} {ratio.kind}", _ends(ratio.ratio)
+    for case, variant, result in analysis.variants:
+        name = f"{case.workload} {case.device} {variant}"
+        yield f"{name} samples/s", _ends(result.throughput)
+        yield f"{name} J/sample", _ends(result.energy_j_per_sample)
+        yield f"{name} steps", list(result.step_quantiles.values())
+        if time := result.breakdown:
+            yield f"{name} parts", {part.value: value.median for part, value in time.parts.items()}
+        for kind, ratio in result.ratios.items():
+            yield f"{name} {kind}", _ends(ratio)
+        for capacity in result.capacities:
+            yield f"{name} within {capacity.bound_s:g} s", [_ends(capacity.rate_per_s), capacity.kept]
+        for latency in result.latencies:
+            how = f"{latency.scenario} {latency.batch_size} {latency.rate_per_s or ''}"
+            yield f"{name} {how}", dict(latency.quantiles_s)
     for able in analysis.capabilities:
         yield f"{able.device} {able.name} of the sheet", able.sheet and able.value.median / able.sheet
-    for number, finding in enumerate(analysis.findings):
+    found = [(case, finding) for case in analysis.cases for finding in case.findings]
+    for number, (case, finding) in enumerate(found):
         yield f"finding {number}", [
-            finding.workload, finding.device, finding.cause.value, list(finding.stages), _ends(finding.share),
+            case.workload, case.device, finding.cause.value, list(finding.stages), _ends(finding.share),
             _ends(finding.ablation.predicted) if finding.ablation else None, finding.remedy and finding.remedy.variant,
         ]  # fmt: skip
-    for capacity in analysis.capacities:
-        name = f"{' '.join(capacity.key)} within {capacity.bound_s:g} s"
-        yield name, [_ends(capacity.rate_per_s), capacity.kept]
-    for latency in analysis.latencies:
-        name = f"{' '.join(latency.key)} {latency.scenario} {latency.batch_size} {latency.rate_per_s or ''}"
-        yield name, dict(latency.quantiles_s)
     yield (
         "caveats",
         [

@@ -10,7 +10,7 @@ from harness.analysis import analyse
 from harness.analysis.stats import Spreads, speed_ratio, units
 from harness.analysis.trial_measures import Measure, measures
 from harness.intervals import Spread
-from harness.model.analysis import Key, find_by_key
+from harness.model.analysis import Key
 from harness.model.run import Run, Status, Trial, VariantScript, Window
 from tests.builders import cpu_run
 from workloads.variants import BASELINE, MODEL_ONLY, TUNED, together
@@ -58,10 +58,10 @@ def test_readings_of_tuned_and_of_its_remedies_under_their_own_name_are_one_vari
     later = trial_of(1, (BASELINE, 100), (TUNED, 145))
     run = run_of(FIRST, later)
     assert speeds(run, TUNED) == speeds(run, COMBINED) == [150, 160, 155, 145]
-    summary = find_by_key(analyse(run).summaries, Key(NAME, "cpu", TUNED))
-    assert summary.throughput.n == 2, "trials"
-    assert summary.readings == 4
-    assert summary.throughput.low < 150 < summary.throughput.high
+    tuned = analyse(run).cases[0].variants[TUNED]
+    assert tuned.throughput.n == 2, "trials"
+    assert tuned.readings == 4
+    assert tuned.throughput.low < 150 < tuned.throughput.high
 
 
 def test_other_combinations_and_scripts_are_not_pooled():

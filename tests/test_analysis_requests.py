@@ -23,11 +23,11 @@ class TestLatency:
     def test_a_quantile_needs_requests_beyond_it(self):
         run = serving_run(1)
         for count, names in ((5, "p50"), (10, "p50 p90"), (99, "p50 p90"), (100, "p50 p90 p99")):
-            (each,) = latencies(only(run, single(BASELINE, 1, 3.0, count)))
+            ((each,),) = latencies(only(run, single(BASELINE, 1, 3.0, count))).values()
             assert set(each.quantiles_s) == set(names.split())
         points = tuple(replace(trial, point=(("batch_size", trial.index),)) for trial in serving_run().trials)
         swept = replace(run, trials=points)
-        assert latencies(swept) == capacities(swept) == request_ratios(swept) == ()
+        assert latencies(swept) == capacities(swept) == request_ratios(swept) == {}
 
 
 class TestGeneration:
@@ -47,16 +47,18 @@ class TestGeneration:
             *(trial for trial in machine.trials if trial.workload == MACHINE),
         )
         analysis = analyse(replace(run, trials=trials))
-        (each,) = analysis.generation
-        assert (each.variant, each.batch_size) == (TUNED, 4)
+        ((case, variant, each),) = (
+            (case, variant, each) for case, variant, found in analysis.variants for each in found.generation
+        )
+        assert (variant, each.batch_size) == (TUNED, 4)
         assert each.first_s["p50"] == pytest.approx(0.021, rel=0.01)
         assert each.token_s["p99"] == pytest.approx(0.0022, rel=0.01)
         assert each.tokens_per_s.median == pytest.approx(4 / 0.0021, rel=0.01)
         peak = next(one for one in analysis.capabilities if (one.device, one.name) == ("gpu0", "memory"))
         assert each.bandwidth == pytest.approx(3.4e9 / 0.0021 / peak.value.median, rel=0.01)
         names = {value.name: value.estimate.median for value in values(analysis)}
-        assert names[f"{each.workload}.tuned.token"] == each.token_s["p50"]
-        assert names[f"{each.workload}.tuned.first-token"] == each.first_s["p50"]
+        assert names[f"{case.workload}.tuned.token"] == each.token_s["p50"]
+        assert names[f"{case.workload}.tuned.first-token"] == each.first_s["p50"]
         page = render_html(analysis, code="")
         assert "Generated tokens" in page
         assert 'id="figure-latency"' not in page, "the chart is of whole requests"
@@ -79,7 +81,7 @@ class TestCapacity:
         # Requests that only time a variant's own batch are no offers.
         own_batch = single(MODEL_ONLY, 1, 3.0, 200)
         tried = offered(BASELINE, 5, milliseconds, planned=planned)
-        (result,) = capacities(only(serving_run(1), tried, own_batch))
+        ((result,),) = capacities(only(serving_run(1), tried, own_batch)).values()
         assert (result.bound_s if result.rate_per_s else None) == bound_s
 
     @pytest.mark.parametrize(("fast", "bound_s"), [(3, 0.015), (2, 0.015), (1, None), (0, None)])
@@ -89,7 +91,8 @@ class TestCapacity:
             replace(trial, requests=(offered(BASELINE, 5, [10.0 if trial.index < fast else 950.0] * 200),))
             for trial in run.trials
         )
-        result = next(each for each in capacities(replace(run, trials=trials)) if each.device == "cpu")
+        found = capacities(replace(run, trials=trials))
+        (result,) = next(each for key, each in found.items() if key.device == "cpu")
         assert (result.bound_s if result.rate_per_s else None) == bound_s
         assert result.kept == fast
 
@@ -101,17 +104,22 @@ class TestCapacity:
             offered(TUNED, 300, [50.0] * 200),
         )
         run = only(serving_run(1), baseline, strict, loose)
-        found = [(each.variant, each.bound_s, each.rate_per_s.median) for each in capacities(run)]
+        found = [
+            (key.variant, each.bound_s, each.rate_per_s.median)
+            for key, own in capacities(run).items()
+            for each in own
+        ]
         assert found == [(BASELINE, 0.1, 30), (TUNED, 0.1, 300), (TUNED, 0.015, 100)]
-        (item,) = request_ratios(run)
-        assert (item.kind, item.variant, item.ratio.median) == (RatioKind.REQUESTS_OVER_BASELINE, TUNED, 10)
+        ((key, ratios),) = request_ratios(run).items()
+        (gain,) = ratios.values()
+        assert (key.variant, ratios.keys(), gain.median) == (TUNED, {RatioKind.REQUESTS_OVER_BASELINE}, 10)
         (row,) = (each for each in rows(analyse(run)) if each.baseline)
         assert (row.bound_s, row.baseline.median, row.tuned.median) == (0.1, 30, 300)
-        assert row.gain == item.ratio
+        assert row.gain == gain
 
     def test_gpu_and_cpu_are_compared_at_the_tightest_bound_that_both_meet(self) -> None:
         run = serving_run()
-        on_cpu, on_gpu = capacities(run)
+        (on_cpu,), (on_gpu,) = capacities(run).values()
         assert (on_cpu.bound_s, on_gpu.bound_s) == (0.1, 0.015)
         assert (on_gpu.rate_per_s.median, on_gpu.rate_per_s.n) == (901.0, 3), (
             "two of 200 requests may be late"
@@ -121,11 +129,11 @@ class TestCapacity:
             replace(trial, requests=(late,) if trial.device == "cpu" and trial.index else (late, fine))
             for trial in run.trials
         )
-        (item,) = request_ratios(replace(run, trials=trials))
-        assert item.ratio.n == 3, "at 0.1 s, which all CPU trials meet"
-        analysis = analyse(run)
-        (item,) = (each for each in analysis.comparisons if each.kind is RatioKind.REQUESTS_GPU_OVER_CPU)
-        assert item.ratio.median == pytest.approx(901 / 13)
+        ((ratio,),) = (each.values() for each in request_ratios(replace(run, trials=trials)).values())
+        assert ratio.n == 3, "at 0.1 s, which all CPU trials meet"
+        analysis, kind = analyse(run), RatioKind.REQUESTS_GPU_OVER_CPU
+        (ratio,) = (each.ratios[kind] for _, _, each in analysis.variants if kind in each.ratios)
+        assert ratio.median == pytest.approx(901 / 13)
         (published,) = analysis.published
-        assert published.measured == item.ratio
+        assert published.measured == ratio
         assert published.factor.median == pytest.approx(901 / 13 / 8.04)

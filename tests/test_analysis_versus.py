@@ -27,9 +27,8 @@ class TestExtract:
         extracted = replace(extract(analyse(builders.gpu_run(trials=4))), label="lab")
         keys = set(itertools.product(("cifar100-mlp",), ("cpu", "gpu0"), ("baseline", "tuned")))
         assert extracted.label == "lab"
-        assert {each.key for each in extracted.speeds} == {each.key for each in extracted.step_times} == keys
+        assert {each.key for each in extracted.speeds if each.breakdown and each.finding} == keys
         assert {len(each.throughput) for each in extracted.speeds} == {4}
-        assert sorted(each.device for each in extracted.findings) == ["cpu", "gpu0"]
         assert len(to_json(extracted)) < 20_000
         run = builders.gpu_run(trials=1)
         options = Options(cpus="0-1", cpu_quota=1.5)
@@ -46,7 +45,7 @@ class TestExtract:
         assert read_extract_file(to_json(again)) == again
 
     def test_other_files_and_versions_are_rejected(self):
-        older = to_json(whole()).replace('"schema_version": 2', '"schema_version": 1')
+        older = to_json(whole()).replace('"schema_version": 3', '"schema_version": 2')
         for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
             with pytest.raises(StoreError, match="Not an extract of this version"):
                 read_extract_file(text)

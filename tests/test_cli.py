@@ -243,9 +243,9 @@ class TestReport:
         for name, begins in {"report.html": "<!DOCTYPE", "report.md": "## ", "summary.csv": "run,"}.items():
             assert (own / name).read_text(encoding="utf-8").startswith(begins)
         results = json.loads((own / "results.json").read_text(encoding="utf-8"))
-        assert results["summaries"]
         assert results["run"]["manifest"]["prices"]["gpu"] == 0.526
-        assert {item["device"] for item in results["costs"] if item["training"]} == {"cpu", "gpu0"}
+        costs = {case["device"]: case["variants"]["tuned"]["cost"]["training"] for case in results["cases"]}
+        assert costs.keys() == {"cpu", "gpu0"} and all(costs.values())
         assert tfbench("report", own, "--price", "cheap").code == 2
         on_cpu = write_run(tmp_path / "cpu", cpu_run()).path
         assert tfbench("report", on_cpu, "--price", "each-gpu=1").code == 2

@@ -41,7 +41,7 @@ INPUT = {**FRAMEWORK, CUSTOM_LOOP: taking(40, wait_share=0.75), INPUT_ONLY: taki
 
 
 def first(played: Run) -> Finding:
-    return analyse(played).findings[0]
+    return analyse(played).cases[0].findings[0]
 
 
 def with_metrics(played: Run, **values: float) -> Run:
@@ -131,7 +131,7 @@ def test_several_steps_per_call_still_fetch_their_batches_save_and_run_their_pyt
             run({device: speeds}, noise=0.001, min_accuracy=0),
             **{PYTHON_IN_STEP: python_s, RARE_CALLBACKS: rare_s},
         )
-        causes = {each.cause: each.ablation for each in analyse(played).findings}
+        causes = {each.cause: each.ablation for each in analyse(played).cases[0].findings}
         ablation = causes.get(Cause.LAUNCH)
         if device == "cpu" and python_s:
             assert ablation is None, "Python in the step is none of its launches"

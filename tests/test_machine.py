@@ -65,7 +65,7 @@ def able(analysis: Analysis, device: str = "gpu0") -> dict[str, Capability]:
 
 def test_values_are_medians_over_trials_beside_the_data_sheet():
     analysis = analyse(special_runs.measured_machine_run())
-    assert MACHINE not in {each.workload for each in analysis.summaries}
+    assert MACHINE not in {each.workload for each in analysis.cases}
     gpu = able(analysis)
     assert tuple(gpu) == GPU_CAPABILITIES
     half = gpu["fp16"]
@@ -294,7 +294,11 @@ def lowered(share: float, column: str, mhz: float) -> Run:
 )
 def test_every_variant_says_what_lowered_its_clock(share, column, mhz, causes):
     analysis = analyse(lowered(share, column, mhz))
-    slowed = {each.variant: each for each in analysis.clocks if each.device == "gpu0"}
+    slowed = {
+        variant: each.clocks
+        for case, variant, each in analysis.variants
+        if each.clocks and case.device == "gpu0"
+    }
     for each in slowed.values():
         assert (each.slowed, each.share) == (causes, pytest.approx(mhz / 1980))
     said = {each.variant for each in analysis.caveats if each.kind is CaveatKind.THROTTLED}
@@ -351,9 +355,7 @@ def test_a_trial_in_a_slow_period_does_not_count_and_that_is_said() -> None:
     quiet, disturbed = run_with([1.0, 1.01, 0.99, 1.0]), run_with([1.0, 1.01, 0.7, 1.0])
     (name,) = slow_trials(disturbed.trials)
     assert name == disturbed.trials[2].id
-    (before,), (after,) = (
-        [each for each in analyse(run).summaries if each.variant == BASELINE] for run in (quiet, disturbed)
-    )
+    before, after = (analyse(run).cases[0].variants[BASELINE] for run in (quiet, disturbed))
     assert (before.throughput.n, after.throughput.n) == (4, 3)
     assert after.throughput.median == pytest.approx(before.throughput.median, rel=0.03)
     (caveat,) = (each for each in analyse(disturbed).caveats if each.kind is CaveatKind.SLOW_PERIOD)

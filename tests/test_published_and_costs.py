@@ -5,7 +5,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.summaries import hourly
 from harness.errors import UsageError
-from harness.model.analysis import Analysis, CaveatKind, Cost, Key, PublishedComparison, Summary, find_by_key
+from harness.model.analysis import Analysis, CaveatKind, PublishedComparison, VariantResult
 from harness.model.run import Prices, Run
 from harness.model.workload import Published
 from harness.run.resolve import read_prices
@@ -23,7 +23,7 @@ def compared(run: Run, **fields: object) -> PublishedComparison:
 
 
 def speed(run: Run, device: str) -> float:
-    return find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, BASELINE)).throughput.median
+    return baseline_of(analyse(run), device).throughput.median
 
 
 def test_the_factor_compares_speeds_even_for_published_times() -> None:
@@ -82,9 +82,8 @@ def priced(prices: Prices | None, run: Run | None = None) -> Analysis:
     return analyse(replace(run, manifest=replace(run.manifest, prices=prices)))
 
 
-def cost_of(result: Analysis, device: str) -> tuple[Summary, Cost]:
-    key = Key("cifar100-mlp", device, "baseline")
-    return find_by_key(result.summaries, key), find_by_key(result.costs, key)
+def baseline_of(result: Analysis, device: str) -> VariantResult:
+    return next(case.variants[BASELINE] for case in result.cases if case.device == device)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +104,18 @@ def test_the_most_specific_hourly_price_is_used(prices, device, rate):
 def test_costs_follow_from_speed_energy_and_prices():
     result = priced(Prices(cpu=0.2, gpu=0.526, electricity_per_kwh=0.3))
     for device, rate in (("cpu", 0.2), ("gpu0", 0.526)):
-        summary, cost = cost_of(result, device)
-        assert cost.training.median == pytest.approx(summary.training_s.median / 3600 * rate)
-        speed, million = summary.throughput, cost.per_million_samples
+        baseline = baseline_of(result, device)
+        assert baseline.cost.training.median == pytest.approx(baseline.training_s.median / 3600 * rate)
+        speed, million = baseline.throughput, baseline.cost.per_million_samples
         assert million.n == speed.n
         assert (million.low, million.median, million.high) == pytest.approx(
             tuple(1e6 / each / 3600 * rate for each in (speed.high, speed.median, speed.low))
         )
-    kwh = summary.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
-    assert cost.electricity.median == pytest.approx(0.3 * kwh)
+    kwh = baseline.energy_j_per_sample.median * 50_000 * 100 / 3.6e6
+    assert baseline.cost.electricity.median == pytest.approx(0.3 * kwh)
     run = builders.gpu_run()
     infer = replace(run, workloads=(replace(run.workloads[0], requests=Requests(batch_sizes=(1,))),))
-    _, cost = cost_of(priced(Prices(machine=1.0), infer), "gpu0")
+    cost = baseline_of(priced(Prices(machine=1.0), infer), "gpu0").cost
     assert cost.training is None and cost.per_million_samples is not None
 
 

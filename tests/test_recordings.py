@@ -112,17 +112,21 @@ def test_published_results_are_compared_with_the_variant_of_their_settings(folde
     (row,) = rows(replayed)
     assert row.published == single
     # An article reports a utilisation of 0 to 10 %: the CPU reads, decodes and augments.
-    idle = next(each for each in replay(folder(PUBLISHED)).summaries if each.variant == BASELINE)
+    idle = replay(folder(PUBLISHED)).cases[0].variants[BASELINE]
     assert 0 < idle.telemetry[Reading("nvml", "gpu0", "gpu_util_pct")] < 10
 
 
 def test_power_that_limited_four_gpus_is_said_of_the_variants_it_slowed(folder):
     """The recording has power_capped_s rise by a second per second at 1,841 to 1,890 of 1,980 MHz."""
     analysis = replay(folder(SEVERAL))
-    slowed = {each.device: each for each in analysis.clocks if each.slowed}
+    slowed = {
+        case.device: (variant, each.clocks)
+        for case, variant, each in analysis.variants
+        if each.clocks and each.clocks.slowed
+    }
     assert list(slowed) == ["gpu0", "gpu0+gpu1", "gpu0+gpu1+gpu2+gpu3"]
-    for each in slowed.values():
-        assert each.variant == TUNED
+    for variant, each in slowed.values():
+        assert variant == TUNED
         assert each.slowed == {Cause.POWER: pytest.approx(1.0, abs=0.01)}
         assert 1830 < each.mhz < 1900
     caveats = [each for each in analysis.caveats if each.kind is CaveatKind.THROTTLED]

@@ -105,11 +105,12 @@ def estimates(value: object) -> Iterator[Estimate]:
 
 def texts(result: Analysis) -> set[str]:
     """Return every speed and ratio of an analysis as formatted in the report."""
-    trials = (each for summary in result.summaries for each in summary.trial_throughputs)
-    gains = [each.gain for each in result.findings if each.gain]
+    trials = (each for _, _, variant in result.variants for each in variant.trial_throughputs)
+    findings = [each for case in result.cases for each in case.findings]
+    gains = [each.gain for each in findings if each.gain]
     gains += [end for each in estimates(result) if each.unit == "ratio" for end in (each.low, each.high)]
     gains += [factor for row in rows(result) for _, factor in row.path]
-    tested = [each.ablation for each in result.findings if each.ablation]
+    tested = [each.ablation for each in findings if each.ablation]
     predicted = [each.predicted for each in tested if each.predicted]
     gains += [value for each in predicted for value in (each.median, each.low, each.high)]
     return {
@@ -133,10 +134,10 @@ def test_quantities_are_formatted_consistently(name):
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
 def test_the_overview_has_a_row_for_each_workload_and_device(name):
     result = analysis(name)
-    pairs = {(each.workload, each.device) for each in result.summaries}
+    pairs = {(each.workload, each.device) for each in result.cases}
     on_gpu = {workload for workload, device in pairs if device != "cpu"}
     own = rows(result)
-    assert {(row.workload, row.device) for row in own} == {
+    assert {(row.case.workload, row.case.device) for row in own} == {
         pair for pair in pairs if pair[1] != "cpu" or pair[0] not in on_gpu
     }
     shown = " ".join(pages.document(name).shown)
@@ -144,17 +145,22 @@ def test_the_overview_has_a_row_for_each_workload_and_device(name):
         assert (
             (row.cpu is None)
             == (row.over_cpu is None)
-            == ((row.workload, "cpu") not in pairs or row.device == "cpu")
+            == ((row.case.workload, "cpu") not in pairs or row.case.device == "cpu")
         )
-        assert (row.scaling is None) == (row.tuned_scaling is None) == ("+" not in row.device)
+        assert (row.scaling is None) == (row.tuned_scaling is None) == ("+" not in row.case.device)
         assert numbers.speed(row.baseline) in shown
         assert numbers.gain(row.best.gain if row.best else row.gain) in shown
 
 
 def test_the_overview_leaves_out_what_was_not_measured():
     whole = analysis("suite")
-    kept = [each for each in whole.summaries if each.variant != BASELINE or each.workload != "cats-dogs"]
-    partial = replace(whole, summaries=tuple(kept))
+    kept = tuple(
+        replace(case, variants={name: each for name, each in case.variants.items() if name != BASELINE})
+        if case.workload == "cats-dogs"
+        else case
+        for case in whole.cases
+    )
+    partial = replace(whole, cases=kept)
     assert {row.baseline is None for row in rows(partial)} == {True, False}
     head = render_html(partial, code="").partition("<header>")[2].partition("</header>")[0]
     assert "None" not in head
@@ -163,7 +169,7 @@ def test_the_overview_leaves_out_what_was_not_measured():
 def test_limits_and_legends_agree_with_the_charts():
     datasets = figures_of(analysis("suite"))["figure-step-time"].spec["datasets"]
     labels = {each.get("long") for records in datasets.values() for each in records}
-    limits = [limit(row.finding, None) for row in rows(analysis("suite"))]
+    limits = [limit(row.case.limit, None) for row in rows(analysis("suite"))]
     assert any(text.startswith("input") for text in limits)
     assert {text.partition(" (")[0].removeprefix("then ") for text in limits} <= labels
     run = builders.gpu_run()
@@ -215,7 +221,7 @@ def test_embedded_data_can_be_read_back(name):
     run = analysis(name).run
     assert data["run"]["manifest"]["run_id"] == run.manifest.run_id
     assert [trial["id"] for trial in data["run"]["trials"]] == [trial.id for trial in run.trials]
-    assert len(data["summaries"]) == len(analysis(name).summaries)
+    assert [case["device"] for case in data["cases"]] == [case.device for case in analysis(name).cases]
     assert set(json.loads(unpacked(name, "tfbench-figures"))) == set(figures_of(analysis(name)))
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.analysis import analyse
 from harness.analysis.versus import gate, versus
 from harness.cli.console import Terminal
-from harness.model.analysis import Analysis, Estimate, Key
+from harness.model.analysis import Analysis, Estimate
 from harness.model.device import CPU
 from harness.progress import LoggedTask
 from harness.run.store import read_run
@@ -46,12 +46,12 @@ from workloads.variants import BASELINE, TUNED, Part
 @pytest.mark.parametrize("name", RUNS)
 def test_csv_has_a_row_for_each_workload_device_and_variant(name: str) -> None:
     result = list(csv.DictReader(io.StringIO(render_csv(analysis(name)))))
-    wanted = [each.key for each in analysis(name).summaries]
-    wanted += [Key(MACHINE, each.device, each.name) for each in analysis(name).capabilities]
+    wanted = [(case.workload, case.device, variant) for case, variant, _ in analysis(name).variants]
+    wanted += [(MACHINE, each.device, each.name) for each in analysis(name).capabilities]
     if name != "hostile":
         assert [(row["workload"], row["device"], row["variant"]) for row in result] == wanted
     assert len(result) == len(wanted)
-    for row, each in zip(result, analysis(name).summaries, strict=False):
+    for row, (_, _, each) in zip(result, analysis(name).variants, strict=False):
         assert float(row["samples_per_s"]) == each.throughput.median
         assert (row["samples_per_s_low"] == "") == (each.throughput.n == 1)
         assert row["trial_ids"] == harmless(" ".join(each.trial_ids))
@@ -64,10 +64,10 @@ def test_a_quantity_has_one_value_in_all_formats(name: str, tmp_path: Path) -> N
     table = render_html(result, code="").partition('aria-label="All variants"')[2].partition("</table>")[0]
     cells = [re.split(r"</t[hd]>\s*", row) for row in table.split("<tr>")[2:]]
     shown = [[re.sub(r"<br>.*|<[^>]*>", "", cell) for cell in row] for row in cells]
-    stored = results_document(result)["summaries"]
+    stored = [each for case in results_document(result)["cases"] for each in case["variants"].values()]
     written = [row for row in csv.DictReader(io.StringIO(render_csv(result))) if row["samples_per_s"]]
     markdown = render_markdown(result)
-    served = {each.workload for each in result.capacities}  # shown as requests within a latency
+    served = {each.workload for each in result.cases if each.serves}  # shown as requests within a latency
     parts = [f"step_{part.value.replace(' ', '_')}_s" for part in Part]
     for row, document, page in zip(written, stored, shown, strict=True):
         rate, step_s = float(row["samples_per_s"]), float(row["step_s"])
@@ -149,7 +149,7 @@ BENCHER = {"type": "object", "additionalProperties": MEASURES}
 @pytest.mark.parametrize("name", RUNS)
 def test_other_programs_get_each_speed_and_the_machine(name: str) -> None:
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
-    speeds = [each.throughput.median for each in analysis(name).summaries]
+    speeds = [each.throughput.median for _, _, each in analysis(name).variants]
     github, bencher = json.loads(render_github(analysis(name))), json.loads(render_bencher(analysis(name)))
     validate(github, GITHUB)
     validate(bencher, BENCHER)
@@ -212,7 +212,9 @@ def test_every_run_has_a_summary_that_fits_the_width(name: str) -> None:
     text = text_of(analysis(name))
     assert len(text.splitlines()) <= 31
     for row in rows(analysis(name)):
-        (line,) = (line for line in text.splitlines() if line.startswith(f"{row.workload} ") and "/s" in line)
+        (line,) = (
+            line for line in text.splitlines() if line.startswith(f"{row.case.workload} ") and "/s" in line
+        )
         assert numbers.speed(row.cpu) in line and numbers.speed(row.baseline) in line
         assert numbers.factor(row.gain.median).replace("×", "x") in line
 

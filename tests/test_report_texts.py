@@ -11,6 +11,7 @@ import pytest
 from harness.analysis import analyse
 from harness.model.analysis import (
     Ablation,
+    CaseResult,
     Cause,
     Caveat,
     CaveatKind,
@@ -53,7 +54,7 @@ def of(median: float, unit: str = "share") -> Estimate:
 
 def finding(cause: Cause, *parts: Part, share: float | None = 0.5, **facts: float) -> Finding:
     known = of(share) if share else None
-    return Finding(workload="w", device="gpu0", cause=cause, parts=parts, share=known, gain=2.0, facts=facts)
+    return Finding(device="gpu0", cause=cause, parts=parts, share=known, gain=2.0, facts=facts)
 
 
 def plain(text: str) -> str:
@@ -111,7 +112,7 @@ def test_limits(each: Finding | None, text: str) -> None:
     assert plain(limit(each, None)) == text
     assert PART_TEXTS.keys() == set(Part)
     parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
-    time = StepTime(workload="w", device="cpu", variant=BASELINE, batch=32, total=of(0.01, "s"), parts=parts)
+    time = StepTime(batch=32, total=of(0.01, "s"), parts=parts)
     small = finding(Cause.LAUNCH, Part.LAUNCH, share=0.2)
     assert plain(limit(small, time)) == "compute 60 %, then launch 20 %"
 
@@ -139,7 +140,8 @@ def change(variant: str, gain: Estimate) -> Step:
 
 def row_with(*changes: Step, cause: Cause = Cause.LAUNCH) -> Row:
     whole = rows(analysis("gpu"))[0]
-    return replace(whole, changes=changes, finding=finding(cause, Part.LAUNCH))
+    case = replace(whole.case, findings=(finding(cause, Part.LAUNCH),))
+    return replace(whole, case=case, changes=changes)
 
 
 def test_the_best_change_is_the_largest_gain_that_is_clear() -> None:
@@ -213,19 +215,25 @@ def precision_of(**changes: object) -> Precision:
 )
 def test_a_wide_interval_has_its_measured_reason(found: Precision, expected: str) -> None:
     made = analysis("cpu")
-    wide = [replace(each.throughput, low=each.throughput.median * 0.7) for each in made.summaries]
-    summaries = tuple(
-        replace(each, throughput=value) for each, value in zip(made.summaries, wide, strict=True)
-    )
-    said = plain(trust(replace(made, summaries=summaries, precision=found))[0])
+    (case,) = made.cases
+    wide = {
+        name: replace(each, throughput=replace(each.throughput, low=each.throughput.median * 0.7))
+        for name, each in case.variants.items()
+    }
+    said = plain(trust(replace(made, cases=(replace(case, variants=wide),), precision=found))[0])
     assert said.endswith(expected or said)
 
 
 def test_a_service_is_limited_by_its_device_or_by_its_bound() -> None:
     served = analyse(special_runs.serving_run())
-    texts = {operating_point(served, each).partition(":")[0] for each in served.capacities if each.rate_per_s}
+    texts = {
+        operating_point(variant, each).partition(":")[0]
+        for _, _, variant in served.variants
+        for each in variant.capacities
+        if each.rate_per_s
+    }
     assert texts and texts <= {"the device", "latency bound"}
-    (row,) = {each.workload: each for each in rows(served)}.values()
+    (row,) = {each.case.workload: each for each in rows(served)}.values()
     assert row.serving
 
 
@@ -296,10 +304,17 @@ def test_the_verdict_says_what_was_measured_and_no_more() -> None:
     assert text.startswith(f"{rows(analysis)[0].name} ")
     assert "fast as this machine's CPUs" in text
     assert "peak" not in text
-    assert said(replace(analysis, summaries=(), findings=(), comparisons=())) == ""
-    small = [replace(row, finding=replace(row.finding, parts=(Part.HOST,), share=between(0.01, 0.01, 0.01)))
-             for row in rows(analysis) if row.finding and row.step_time]  # fmt: skip
-    assert all(limit(row.finding, row.step_time).startswith("compute") for row in small)
+    assert said(replace(analysis, cases=())) == ""
+    share = between(0.01, 0.01, 0.01)
+    small = [
+        replace(
+            row,
+            case=replace(row.case, findings=(replace(row.case.limit, parts=(Part.HOST,), share=share),)),
+        )
+        for row in rows(analysis)
+        if row.case.limit and row.step_time
+    ]
+    assert all(limit(row.case.limit, row.step_time).startswith("compute") for row in small)
     assert "limited by compute" in verdict(analysis, small + small)
     assert "99 % of requests" in said(analyse(special_runs.serving_run()))
 
@@ -307,18 +322,22 @@ def test_the_verdict_says_what_was_measured_and_no_more() -> None:
 def test_use_of_the_peak_is_a_range_over_workloads() -> None:
     analysis = analyse(builders.gpu_run())
     use = PeakUse(
-        workload="a", device="gpu0", variant="baseline", flops_per_sample=1e6, flops_per_s=2e13, precision="tf32",
-        measured_peak=4e14, sheet_peak=5e14,
-    )  # fmt: skip
-    used = (
-        use,
-        replace(use, workload="b", flops_per_s=4e13),
-        replace(use, variant="tuned", flops_per_s=2e14),
+        flops_per_sample=1e6, flops_per_s=2e13, precision="tf32", measured_peak=4e14, sheet_peak=5e14
     )
-    text = said(replace(analysis, peak_use=used))
+    first = next(case for case in analysis.cases if case.device == "gpu0")
+
+    def using(device: str, **flops_per_s: float) -> CaseResult:
+        variants = {
+            name: replace(first.variants[name], peak_use=replace(use, flops_per_s=value))
+            for name, value in flops_per_s.items()
+        }
+        return replace(first, device=device, variants=variants)
+
+    cases = using("gpu0", baseline=2e13, tuned=2e14), using("gpu0", baseline=4e13)
+    text = said(replace(analysis, cases=cases))
     assert "The code as written uses 5.0 to 10 % of the GPU's measured peak, tuned 50 %" in text
     # A CPU's peak is no GPU's.
-    assert "peak" not in said(replace(analysis, peak_use=(replace(use, device="cpu"),)))
+    assert "peak" not in said(replace(analysis, cases=(using("cpu", baseline=2e13),)))
 
 
 def between(median: float, low: float, high: float, n: int = 5, unit: str = "samples/s") -> Estimate:

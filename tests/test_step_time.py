@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.analysis import analyse
 from harness.analysis.step_time import Times, split
-from harness.model.analysis import Cause, find_by_key
+from harness.model.analysis import Cause
 from harness.model.run import Series
 from tests.builders import CPU_SPEEDS, GpuLoad, VariantSpeed, run, taking
 from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED, Part
@@ -34,8 +34,9 @@ def _of(**variants: VariantSpeed) -> dict[Part, float]:
     named = {
         name.replace("without_", "without:").replace("_", "-"): speed for name, speed in variants.items()
     }
-    analysis = analyse(run({"gpu0": named}, noise=0.001))
-    time = next(each for each in analysis.step_times if each.variant == BASELINE)
+    (case,) = analyse(run({"gpu0": named}, noise=0.001)).cases
+    time = case.breakdown(BASELINE)
+    assert time is not None
     assert sum(value.median for value in time.parts.values()) == pytest.approx(time.total.median)
     return {part: time.share(part) for part in time.parts}
 
@@ -80,20 +81,19 @@ def test_a_hiccup_in_one_variant_does_not_hide_the_cause() -> None:
     *_, last = (each for each in trial.windows if each.variant == INPUT_ONLY)
     slow = {last: replace(last, samples=last.samples // 50)}
     changed = replace(trial, windows=tuple(slow.get(each, each) for each in trial.windows))
-    assert analyse(replace(played, trials=(changed,))).findings[0].cause is Cause.INPUT
+    assert analyse(replace(played, trials=(changed,))).cases[0].findings[0].cause is Cause.INPUT
 
 
 def test_tuned_times_are_for_its_own_batch_size_as_in_the_summary() -> None:
     tuned = VariantSpeed(step_s=0.08, batch=256, wait_share=0.25, load=GpuLoad(util=60, power_w=300))
     speeds = {BASELINE: taking(40), MODEL_ONLY: taking(10), TUNED: tuned}
-    analysis = analyse(run({"gpu0": speeds}, noise=0.001))
-    for time in analysis.step_times:  # rounding errors are no parts
+    (case,) = analyse(run({"gpu0": speeds}, noise=0.001)).cases
+    for time in (case.breakdown(BASELINE), case.breakdown(TUNED)):  # rounding errors are no parts
         ends = [end for value in time.parts.values() for end in (value.low, value.median, value.high)]
         assert all(end == 0 or abs(end) > 1e-9 * time.total.median for end in ends)
-    time = next(each for each in analysis.step_times if each.variant == TUNED)
-    (summary,) = (each for each in analysis.summaries if each.variant == TUNED)
-    assert time.batch == summary.batch_size == 256
-    assert time.total.median == pytest.approx(summary.step_time.median) == pytest.approx(0.08, rel=0.02)
+    time, result = case.breakdown(TUNED), case.variants[TUNED]
+    assert time.batch == result.batch_size == 256
+    assert time.total.median == pytest.approx(result.step_time.median) == pytest.approx(0.08, rel=0.02)
     assert time.share(Part.INPUT_WAIT) == pytest.approx(0.25, abs=0.01)
 
 
@@ -101,10 +101,12 @@ def test_a_variant_without_input_certainly_does_not_wait_and_short_batches_count
     result = run({"cpu": CPU_SPEEDS}, trials=1)
     windows = tuple(replace(each, samples=each.steps * 3 // 2) for each in result.trials[0].windows)
     analysis = analyse(replace(result, trials=(replace(result.trials[0], windows=windows),)))
-    for time in analysis.step_times:
-        assert time.total.median == pytest.approx(find_by_key(analysis.summaries, time.key).step_time.median)
+    for each in (analysis.cases[0].variants[variant] for variant in (BASELINE, TUNED)):
+        assert each.breakdown.total.median == pytest.approx(each.step_time.median)
     variants = {BASELINE: CPU_SPEEDS[BASELINE], TUNED: VariantSpeed(step_s=0.016, batch=512, wait_share=0.0)}
-    (tuned,) = analyse(run({"cpu": variants}, trials=1, noise=0.1)).step_times
+    (case,) = analyse(run({"cpu": variants}, trials=1, noise=0.1)).cases
+    assert case.breakdown(BASELINE) is None
+    tuned = case.breakdown(TUNED)
     wait = tuned.parts[Part.INPUT_WAIT]
     assert (wait.low, wait.median, wait.high) == (0, 0, 0)
 
@@ -115,7 +117,8 @@ def test_time_taken_by_the_host_is_no_compute_of_baseline_or_tuned() -> None:
         replace(trial, telemetry=tuple(_with_steal(each, 20.0) for each in trial.telemetry))
         for trial in played.trials
     )
-    baseline, tuned = analyse(replace(played, trials=trials)).step_times
+    (case,) = analyse(replace(played, trials=trials)).cases
+    baseline, tuned = case.breakdown(BASELINE), case.breakdown(TUNED)
     assert baseline.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
     assert tuned.share(Part.HOST) == pytest.approx(20 / 79, abs=0.02)
 

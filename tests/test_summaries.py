@@ -8,7 +8,7 @@ from harness.analysis import analyse
 from harness.analysis.summaries import CPU_COUNTER
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import counter_increases, steady_means
-from harness.model.analysis import CaveatKind, Key, Reading, Summary, Sweep, SweepPoint, find_by_key
+from harness.model.analysis import CaveatKind, Reading, Sweep, SweepPoint, VariantResult
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from reports.messages import banners
 from tests import builders
@@ -18,8 +18,8 @@ from tests.special_runs import sweep_run
 from workloads.variants import BASELINE, MODEL_ONLY, TUNED
 
 
-def summary(run: Run, device: str, variant: str) -> Summary:
-    return find_by_key(analyse(run).summaries, Key(run.workloads[0].name, device, variant))
+def summary(run: Run, device: str, variant: str) -> VariantResult:
+    return next(case.variants[variant] for case in analyse(run).cases if case.device == device)
 
 
 def window(start_s: float, end_s: float, variant: str = BASELINE, **more: int) -> Window:
@@ -57,7 +57,7 @@ class TestSpeeds:
         assert summary(replace(run, trials=(broken, *run.trials[1:])), "cpu", BASELINE).throughput.n == 3
         nothing = replace(broken, windows=())
         assert summary(replace(run, trials=(nothing, *run.trials[1:])), "cpu", BASELINE).throughput.n == 2
-        assert {each.device for each in analyse(failed_run()).summaries} == {"cpu"}
+        assert {each.device for each in analyse(failed_run()).cases} == {"cpu"}
         assert summary(interrupted_run(), "gpu0", BASELINE).throughput.n == 2
         # Windows outside their trial were measured by another clock.
         later = replace(run.trials[0], started_ns=run.trials[0].ended_ns)
@@ -225,10 +225,9 @@ def test_unmeasured_points_and_single_trials_are_not_ranked() -> None:
 
 
 def test_sweep_points_appear_only_in_sweeps() -> None:
-    """Summaries would average over points with different parameters."""
+    """Cases would average over points with different parameters."""
     result = analyse(sweep_run())
-    assert result.summaries == result.comparisons == result.published == result.findings == result.costs == ()
-    assert result.step_times == result.pipelines == ()
+    assert result.cases == result.published == ()
     assert analyse(builders.gpu_run()).sweeps == ()
     # Running out of memory is a result of a sweep and no failure.
     assert any(trial.status is Status.OUT_OF_MEMORY for trial in result.run.trials)

@@ -49,15 +49,14 @@ class TestJudging:
     def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path):
         analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
         case = Case(name="c", planted=Cause.INPUT, script="", text="", device="gpu", step_s=0.001)
-        (written,) = (each for each in analysis.summaries if each.variant == "baseline")
+        written = analysis.cases[0].variants["baseline"]
         assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
         assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
         assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0
         assert planted_loss(replace(case, planted=Cause.COMPUTE), analysis, None) is None
         assert utilisation(case, analysis) == pytest.approx(2248 / 29033, rel=0.01)
         simulated = replace(case, params={"SAMPLE_US": 5, "STEP_US": 10})
-        (batch,) = {each.batch_size for each in analysis.summaries if each.variant == "baseline"}
-        step_s = (10 + 5 * batch) / 1e6
+        step_s = (10 + 5 * written.batch_size) / 1e6
         assert utilisation(simulated, analysis) == pytest.approx(step_s / written.step_time.median)
 
     def test_planted_readings_replace_recorded_ones(self, tmp_path):

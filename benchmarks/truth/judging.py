@@ -60,15 +60,16 @@ class Judged:
 
 def step_s(analysis: Analysis, variant: str = BASELINE) -> float | None:
     """Return a variant's median step time in seconds."""
-    return next((each.step_time.median for each in analysis.summaries if each.variant == variant), None)
+    results = (case.variants[variant] for case in analysis.cases if variant in case.variants)
+    return next((each.step_time.median for each in results), None)
 
 
 def judge(case: Case, folder: Path, control: Path | None = None) -> Judged:
     """Judge a run folder by the first finding of the current analysis."""
     analysis = analyse(read_run(folder))
-    first = analysis.findings[0] if analysis.findings else None
+    first = next((case.limit for case in analysis.cases if case.limit), None)
     ablation = first.ablation if first else None
-    time = next((each for each in analysis.step_times if each.variant == BASELINE), None)
+    time = next((time for case in analysis.cases if (time := case.breakdown(BASELINE))), None)
     return Judged(
         case=case,
         answer=first.cause if first else None,
@@ -100,10 +101,10 @@ def utilisation(case: Case, analysis: Analysis) -> float | None:
     The compute time is known for a simulated accelerator, as in DLIO; else it is that of model-only.
     """
     actual = step_s(analysis)
-    summary = next((each for each in analysis.summaries if each.variant == BASELINE), None)
-    if actual is None or summary is None:
+    written = next((case.variants[BASELINE] for case in analysis.cases if BASELINE in case.variants), None)
+    if actual is None or written is None:
         return None
     sample_us = case.params.get("SAMPLE_US")  # of the simulated accelerator
-    simulated_us = case.params.get("STEP_US", 0) + sample_us * summary.batch_size if sample_us else 0
+    simulated_us = case.params.get("STEP_US", 0) + sample_us * written.batch_size if sample_us else 0
     compute = simulated_us / 1e6 or step_s(analysis, MODEL_ONLY)
     return min(1.0, compute / actual) if compute else None

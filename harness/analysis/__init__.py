@@ -9,7 +9,7 @@ from harness.analysis.acceptance import accepted
 from harness.analysis.accuracy_of_speeds import precision
 from harness.analysis.answers import answer_items
 from harness.analysis.capabilities import capabilities, endurance, peak_use
-from harness.analysis.case import cases
+from harness.analysis.case import Case, cases
 from harness.analysis.findings import findings
 from harness.analysis.generation import generation
 from harness.analysis.health_checks import health_items
@@ -17,17 +17,17 @@ from harness.analysis.known import standings
 from harness.analysis.links import pairs
 from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
-from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.analysis.stats import Spreads, comparisons
-from harness.analysis.step_time import step_times
-from harness.analysis.summaries import costs, summaries
+from harness.analysis.stats import Spreads
+from harness.analysis.step_time import breakdown
+from harness.analysis.summaries import variant_results, with_costs
 from harness.analysis.sweeps import sweeps
 from harness.analysis.trial_measures import measures
 from harness.analysis.trust import caveats
-from harness.analysis.utilisation import clocks, pipelines
-from harness.model.analysis import Analysis, Limit
+from harness.analysis.utilisation import clocks, pipeline
+from harness.model.analysis import Analysis, Capability, CaseResult, Limit
 from harness.model.comparison import KnownMachine
 from harness.model.run import Run
+from workloads.variants import BASELINE
 
 __all__ = ["analyse", "judged", "priced"]
 
@@ -39,32 +39,19 @@ def analyse(run: Run) -> Analysis:
     """
     measured = measures(run)
     spreads = Spreads(measured)
-    run_summaries = summaries(run, measured, spreads)
-    ratios = (*comparisons(measured, spreads), *request_ratios(run))
-    run_cases = tuple(cases(run, run_summaries, ratios, measured, spreads))
-    run_sweeps = tuple(sweeps(run))
-    times = step_times(run_cases)
-    run_clocks = clocks(run_cases)
+    variants = variant_results(run, measured, spreads)
     measured_machine = capabilities(run)
-    used = peak_use(run_cases, measured_machine)
-    run_latencies = latencies(run)
+    run_cases = tuple(cases(run, variants, measured, spreads))
+    results = tuple(_result(case, run_cases, measured_machine) for case in run_cases)
+    run_sweeps = tuple(sweeps(run))
     analysis = Analysis(
         run=run,
-        summaries=run_summaries,
-        comparisons=ratios,
+        cases=results,
         published=() if run_sweeps else published_comparisons(run, run_cases),
-        step_times=times,
-        findings=findings(run_cases, times, used),
-        caveats=caveats(run, run_summaries, run_clocks),
+        caveats=caveats(run, results),
         sweeps=run_sweeps,
-        latencies=run_latencies,
-        capacities=capacities(run),
-        pipelines=pipelines(run_cases),
         health=(*answer_items(run), *health_items(run.health, len(run.manifest.gpus), run.trials)),
-        clocks=run_clocks,
         capabilities=measured_machine,
-        peak_use=used,
-        generation=generation(run_cases, run_latencies, measured_machine),
         endurance=endurance(run),
         pairs=pairs(run, measured_machine),
         precision=precision(run, run_cases),
@@ -72,9 +59,33 @@ def analyse(run: Run) -> Analysis:
     return priced(replace(analysis, outliers=outliers(analysis)), run)
 
 
+def _result(case: Case, run_cases: Sequence[Case], machine: Sequence[Capability]) -> CaseResult:
+    alike = [other for other in run_cases if other.name == case.name]
+    single = next((other for other in reversed(alike) if len(other.gpus) == 1), None)
+    variants = {
+        name: replace(
+            each,
+            generation=tuple(generation(case, name, machine)),
+            breakdown=breakdown(case, name, single),
+            clocks=clocks(case, name),
+            peak_use=peak_use(case, name, machine),
+        )
+        for name, each in case.variants.items()
+    }
+    return CaseResult(
+        workload=case.name,
+        device=case.device,
+        serves=any(each.capacities for other in alike for each in other.variants.values()),
+        variants=variants,
+        findings=findings(case, variants.get(BASELINE)),
+        pipeline=pipeline(case),
+    )
+
+
 def priced(analysis: Analysis, run: Run) -> Analysis:
     """Recompute the costs for a run that differs from the analysed one only in its prices."""
-    return replace(analysis, run=run, costs=costs(run, analysis.summaries))
+    prices = run.manifest.prices
+    return replace(analysis, run=run, cases=tuple(with_costs(case, prices) for case in analysis.cases))
 
 
 def judged(analysis: Analysis, machines: Sequence[KnownMachine], limits: Iterable[Limit] = ()) -> Analysis:

@@ -119,14 +119,16 @@ def _advice(analysis: Analysis, value: Value) -> tuple[Advice, HealthItem | None
             return Advice.HEALTH, item
     slowed = {
         cause
-        for each in analysis.clocks
-        if set(gpu_names(each.device)) & set(devices)
-        for cause in each.slowed
+        for case, _, each in analysis.variants
+        if each.clocks and set(gpu_names(case.device)) & set(devices)
+        for cause in each.clocks.slowed
     }
     if slowed & {Cause.HEAT, Cause.HARDWARE}:
         return Advice.COOL, None
     # What a GPU computes does not depend on its host's other work; trials on the CPU are no witnesses of it.
-    disturbed = {each.device for each in analysis.findings if each.cause in _DISTURBED}
+    disturbed = {
+        case.device for case in analysis.cases if any(each.cause in _DISTURBED for each in case.findings)
+    }
     disturbed |= {each.device for each in analysis.caveats if each.kind is CaveatKind.SLOW_PERIOD}
     if value.device in disturbed:
         return Advice.REPEAT, None

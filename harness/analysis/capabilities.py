@@ -167,39 +167,26 @@ def data_sheet(name: str) -> DataSheet | None:
 _PRECISIONS = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 
 
-def peak_use(cases: Sequence[Case], measured: Sequence[Capability]) -> tuple[PeakUse, ...]:
-    """Return the use of the measured and the data sheet's peak, of each variant whose operations are known."""
-    return tuple(each for case in cases for each in _of_case(case, measured))
-
-
-def _of_case(case: Case, measured: Sequence[Capability]) -> Iterator[PeakUse]:
+def peak_use(case: Case, variant: str, measured: Sequence[Capability]) -> PeakUse | None:
+    """Return a variant's use of the measured and the data sheet's peak; None if its operations are not known."""
     devices = case.gpus or (case.device,)
     peaks = {each.name: each for each in measured if each.device == devices[0]}
-    for variant, summary in case.variants.items():
-        # Tuned trains the same model, and its own step may have no count.
-        flops = case.metric(variant, FLOPS) or case.metric(BASELINE, FLOPS)
-        if not flops or not measures_speed(variant):
-            continue
-        precision = _precision(case, variant, peaks)
-        peak = peaks.get(precision)
-        yield PeakUse(
-            workload=case.name,
-            device=case.device,
-            variant=variant,
-            flops_per_sample=flops,
-            flops_per_s=flops * summary.throughput.median,
-            precision=precision,
-            measured_peak=peak.value.median * len(devices) if peak else None,
-            sheet_peak=peak.sheet * len(devices) if peak and peak.sheet else None,
-            needed_bandwidth=needed_bandwidth(
-                case,
-                variant,
-                summary.batch_size,
-                summary.throughput.median / max(1, summary.batch_size),
-                measured,
-            ),
-            reported_bandwidth=case.gpu_share(variant, ("gpm", "dram_util_pct")),
-        )
+    # Tuned trains the same model, and its own step may have no count.
+    flops = case.metric(variant, FLOPS) or case.metric(BASELINE, FLOPS)
+    if not flops or not measures_speed(variant):
+        return None
+    result, precision = case.variants[variant], _precision(case, variant, peaks)
+    peak, speed = peaks.get(precision), result.throughput.median
+    steps_per_s = speed / max(1, result.batch_size)
+    return PeakUse(
+        flops_per_sample=flops,
+        flops_per_s=flops * speed,
+        precision=precision,
+        measured_peak=peak.value.median * len(devices) if peak else None,
+        sheet_peak=peak.sheet * len(devices) if peak and peak.sheet else None,
+        needed_bandwidth=needed_bandwidth(case, variant, result.batch_size, steps_per_s, measured),
+        reported_bandwidth=case.gpu_share(variant, ("gpm", "dram_util_pct")),
+    )
 
 
 def _precision(case: Case, variant: str, peaks: dict[str, Capability]) -> str:

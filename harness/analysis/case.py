@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from harness.analysis.stats import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
-from harness.model.analysis import Cause, Comparison, Estimate, Finding, RatioKind, Reading, Summary
+from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult
 from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
@@ -22,12 +22,11 @@ _NONE: Mapping[str, float | None] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One workload on one device.
+    """One workload on one device: what its results are derived from.
 
     Attributes:
-        variants: measured variant -> summary over all trials.
+        variants: measured variant -> result over all trials, without what follows from the whole case.
         measures: measured variant -> values of each trial.
-        ratios: the comparisons of this workload.
         trials: successful trials of this workload and device.
         spreads: what is usual in the run.
     """
@@ -36,9 +35,8 @@ class Case:
     workload: Workload | None
     name: str
     device: str
-    variants: Mapping[str, Summary]
+    variants: Mapping[str, VariantResult]
     measures: Mapping[str, tuple[Measure, ...]]
-    ratios: tuple[Comparison, ...]
     trials: tuple[Trial, ...]
     spreads: Spreads
 
@@ -69,31 +67,30 @@ class Case:
     ) -> Finding:
         """Return a finding about this workload and device, with the facts that are known."""
         known = {name: value for name, value in facts.items() if value is not None}
-        workload, device = self.name, self.device
-        return Finding(workload=workload, device=device, cause=cause, share=share, parts=parts, facts=known)
+        return Finding(device=self.device, cause=cause, share=share, parts=parts, facts=known)
 
     def speed(self, variant: str) -> float | None:
         """Return a variant's throughput in samples/s."""
-        summary = self.variants.get(variant)
-        return summary.throughput.median if summary else None
+        result = self.variants.get(variant)
+        return result.throughput.median if result else None
 
     def host(self, variant: str, source: str, metric: str) -> float | None:
         """Return a non-GPU metric over a variant's steady state, from the first device that has it."""
-        summary = self.variants.get(variant)
+        result = self.variants.get(variant)
         values = (
             value
-            for reading, value in (summary.telemetry if summary else {}).items()
+            for reading, value in (result.telemetry if result else {}).items()
             if (reading.source, reading.metric) == (source, metric)
         )
         return next(values, None)
 
     def gpu_values(self, variant: str, *choices: tuple[str, str]) -> tuple[float, ...]:
         """Return one value per GPU, for the first (source, metric) available on all GPUs of the device."""
-        summary = self.variants.get(variant)
+        result = self.variants.get(variant)
         for source, metric in choices:
             readings = [Reading(source, gpu, metric) for gpu in self.gpus]
-            if summary and readings and summary.telemetry.keys() >= set(readings):
-                return tuple(summary.telemetry[reading] for reading in readings)
+            if result and readings and result.telemetry.keys() >= set(readings):
+                return tuple(result.telemetry[reading] for reading in readings)
         return ()
 
     def gpu_share(self, variant: str, *choices: tuple[str, str]) -> float | None:
@@ -144,9 +141,8 @@ class Case:
 
     def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
         """Return a ratio measured for a variant on this device, or None."""
-        wanted = (kind, self.device, variant)
-        result = (each.ratio for each in self.ratios if (each.kind, each.device, each.variant) == wanted)
-        return next(result, None)
+        result = self.variants.get(variant)
+        return result.ratios.get(kind) if result else None
 
     @property
     def pinned(self) -> tuple[int, ...]:
@@ -173,32 +169,20 @@ class Case:
 
 
 def cases(
-    run: Run,
-    summaries: Sequence[Summary],
-    ratios: Sequence[Comparison],
-    measured: Measures,
-    spreads: Spreads,
+    run: Run, variants: Mapping[Key, VariantResult], measured: Measures, spreads: Spreads
 ) -> Iterator[Case]:
-    """Yield one case for each workload and device with a summary."""
+    """Yield one case for each workload and device that was measured."""
     declared = {workload.name: workload for workload in run.workloads}
-    groups: dict[tuple[str, str], dict[str, Summary]] = {}
-    for summary in summaries:
-        groups.setdefault((summary.workload, summary.device), {})[summary.variant] = summary
-    for (name, device), variants in groups.items():
-        own_measures = {
-            key.variant: group
-            for key, group in measured.items()
-            if (key.workload, key.device) == (name, device)
-        }
-        trials = {each.trial.id: each.trial for group in own_measures.values() for each in group}
+    for name, device in dict.fromkeys((key.workload, key.device) for key in variants):
+        own = {key.variant: key for key in variants if (key.workload, key.device) == (name, device)}
+        trials = {each.trial.id: each.trial for key in own.values() for each in measured[key]}
         yield Case(
             run=run,
             workload=declared.get(name),
             name=name,
             device=device,
-            variants=variants,
-            measures=own_measures,
-            ratios=tuple(each for each in ratios if each.workload == name),
+            variants={variant: variants[key] for variant, key in own.items()},
+            measures={variant: measured[key] for variant, key in own.items()},
             trials=tuple(trials.values()),
             spreads=spreads,
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from harness.model.analysis import Analysis, find_by_key
+from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
@@ -30,7 +30,6 @@ def extract(analysis: Analysis) -> Extract:
     for each in speeds:
         if each.variant == BASELINE:
             run_facts[Section.WORKLOADS][batch_field(each.workload, each.device)] = str(each.batch_size)
-    pairs = dict.fromkeys((each.workload, each.device) for each in analysis.findings)
     return Extract(
         run_id=manifest.run_id,
         label=manifest.run_id,
@@ -38,8 +37,6 @@ def extract(analysis: Analysis) -> Extract:
         machine=machine_name(manifest),
         facts=run_facts,
         speeds=speeds,
-        step_times=analysis.step_times,
-        findings=tuple(finding for pair in pairs if (finding := analysis.limit(*pair))),
         caveats=tuple(each for each in analysis.caveats if not each.is_note),
         health=analysis.problems,
         capabilities=analysis.capabilities,
@@ -61,19 +58,22 @@ def batch_field(workload: str, device: str) -> str:
 
 
 def _speeds(analysis: Analysis) -> Iterator[Speed]:
-    for summary in analysis.summaries:
-        if summary.variant not in COMPARED:
+    for case, variant, result in analysis.variants:
+        if variant not in COMPARED:
             continue
-        cost = find_by_key(analysis.costs, summary.key)
-        energy, per_million = summary.energy_j_per_sample, cost.per_million_samples if cost else None
+        energy, per_million = result.energy_j_per_sample, result.cost and result.cost.per_million_samples
         yield Speed(
-            throughput=summary.trial_throughputs,
-            batch_size=summary.batch_size,
+            workload=case.workload,
+            device=case.device,
+            variant=variant,
+            throughput=result.trial_throughputs,
+            batch_size=result.batch_size,
             energy_j_per_sample=energy.median if energy else None,
-            energy_source=summary.energy_source,
+            energy_source=result.energy_source,
             cost_per_million=per_million.median if per_million else None,
-            learned=summary.accuracy_ok,
-            **summary.key._asdict(),
+            learned=result.accuracy_ok,
+            breakdown=result.breakdown,
+            finding=case.limit,
         )
 
 

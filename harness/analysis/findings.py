@@ -16,12 +16,11 @@ from harness.model.analysis import (
     Cause,
     Estimate,
     Finding,
-    Key,
     PeakUse,
     RatioKind,
     Remedy,
     StepTime,
-    find_by_key,
+    VariantResult,
 )
 from harness.model.metrics import GPU_UTILISATION
 from workloads.protocol import (
@@ -75,27 +74,21 @@ MIN_ON_CPU = 0.5
 PRECISION_FIX = FIX.of(precision.RULE.name)
 
 
-def findings(
-    cases: Sequence[Case], times: Sequence[StepTime], used: Sequence[PeakUse]
-) -> tuple[Finding, ...]:
-    """Return the findings of each workload and device, largest share first.
+def findings(case: Case, baseline: VariantResult | None) -> tuple[Finding, ...]:
+    """Return the findings of a workload on a device, largest share first.
 
     Failed training and impossible measurements come before all others. A device that is itself the limit
     ranks as if it cost MIN_SHARE of the time.
     """
-    result: list[Finding] = []
-    for case in cases:
-        key = Key(case.name, case.device, BASELINE)
-        time, use = find_by_key(times, key), find_by_key(used, key)
-        unordered = [
-            *not_learning(case),
-            *(_step_findings(case, time, use) if time and Part.COMPUTE in time.parts else ()),
-        ]
-        result += (
-            replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
-            for each in sorted(unordered, key=_rank)
-        )
-    return tuple(result)
+    time, use = (baseline.breakdown, baseline.peak_use) if baseline else (None, None)
+    unordered = [
+        *not_learning(case),
+        *(_step_findings(case, time, use) if time and Part.COMPUTE in time.parts else ()),
+    ]
+    return tuple(
+        replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
+        for each in sorted(unordered, key=_rank)
+    )
 
 
 def _rank(finding: Finding) -> tuple[int, float]:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.analysis.case import Case
-from harness.model.analysis import Capability, Generation, Latency
+from harness.model.analysis import Capability, Generation
 from workloads.protocol import FIRST_TOKEN, PER_TOKEN, SEQUENCE_BYTES, STEP_BYTES
 from workloads.variants import BASELINE
 
 
-def generation(
-    cases: Sequence[Case], found: Sequence[Latency], measured: Sequence[Capability]
-) -> tuple[Generation, ...]:
-    """Return the speed of generation of each variant and batch size whose requests were timed."""
-    first = {(each.key, each.batch_size): each for each in found if each.scenario == FIRST_TOKEN}
-    known = {(case.name, case.device): case for case in cases}
-    result = []
+def generation(case: Case, variant: str, measured: Sequence[Capability]) -> Iterator[Generation]:
+    """Yield the speed of generation at each batch size whose requests were timed."""
+    found = case.variants[variant].latencies
+    first = {each.batch_size: each for each in found if each.scenario == FIRST_TOKEN}
     for each in found:
-        case, start = known.get((each.workload, each.device)), first.get((each.key, each.batch_size))
-        if each.scenario != PER_TOKEN or case is None or start is None:
+        start = first.get(each.batch_size)
+        if each.scenario != PER_TOKEN or start is None:
             continue
         per_sequence = each.samples_per_s.median / each.batch_size
-        result.append(
-            Generation(
-                batch_size=each.batch_size,
-                first_s=start.quantiles_s,
-                token_s=each.quantiles_s,
-                tokens_per_s=each.samples_per_s.map(lambda speed: speed, "tokens/s"),
-                bandwidth=needed_bandwidth(case, each.variant, each.batch_size, per_sequence, measured),
-                requests=each.requests,
-                **each.key._asdict(),
-            )
+        yield Generation(
+            batch_size=each.batch_size,
+            first_s=start.quantiles_s,
+            token_s=each.quantiles_s,
+            tokens_per_s=each.samples_per_s.map(lambda speed: speed, "tokens/s"),
+            bandwidth=needed_bandwidth(case, variant, each.batch_size, per_sequence, measured),
+            requests=each.requests,
         )
-    return tuple(result)
 
 
 def needed_bandwidth(

@@ -52,12 +52,12 @@ def _compared(workload: Workload, number: Published, cases: Sequence[Case]) -> I
 
 
 def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:
-    summary = case.variants[variant]
+    result = case.variants[variant]
     match number.unit:
         case "s":
-            return summary.training_s
+            return result.training_s
         case "samples/s":
-            return summary.throughput
+            return result.throughput
         case "ratio":
             return case.ratio(RatioKind.GPU_OVER_CPU, variant)
         case "requests ratio":
@@ -65,7 +65,7 @@ def _in_unit(number: Published, case: Case, variant: str) -> Estimate | None:
         case "gain":
             return case.ratio(RatioKind.OVER_BASELINE, TUNED)
         case "accuracy":
-            return _single(summary.accuracy)
+            return _single(result.accuracy)
         case "utilisation":
             return _single(device_activity(case, variant))
     return None

@@ -14,12 +14,10 @@ from harness.model.analysis import (
     Analysis,
     Estimate,
     Generation,
-    Key,
     PeakUse,
     RatioKind,
-    Summary,
     Value,
-    find_by_key,
+    VariantResult,
 )
 from harness.model.device import gpu_names, is_gpu, of_gpus, positions
 from harness.model.platform import HealthItem, Level
@@ -125,16 +123,18 @@ def _planned_peers(trial: PlannedTrial) -> Iterator[str]:
 
 
 def _speeds(analysis: Analysis) -> Named:
-    for each in _measured(analysis):
-        if speed := analysis.speed(each.key):
-            yield _name(each.key), each.device, speed
+    for case, variant, _ in analysis.variants:
+        if measures_speed(variant) and (speed := case.speed(variant)):
+            yield f"{case.workload}.{variant}", case.device, speed
 
 
-def _of_summary(suffix: str, value: Callable[[Summary], Estimate | None]) -> Callable[[Analysis], Named]:
+def _of_variant(
+    suffix: str, value: Callable[[VariantResult], Estimate | None]
+) -> Callable[[Analysis], Named]:
     def read(analysis: Analysis) -> Named:
-        for each in _measured(analysis):
-            if found := value(each):
-                yield f"{_name(each.key)}.{suffix}", each.device, found
+        for case, variant, result in analysis.variants:
+            if measures_speed(variant) and (found := value(result)):
+                yield f"{case.workload}.{variant}.{suffix}", case.device, found
 
     return read
 
@@ -142,39 +142,30 @@ def _of_summary(suffix: str, value: Callable[[Summary], Estimate | None]) -> Cal
 def _of_peak(suffix: str, share: Callable[[PeakUse], float | None]) -> Callable[[Analysis], Named]:
     """Return a reader of shares of a peak, with the relative interval of the speed."""
 
-    def read(analysis: Analysis) -> Named:
-        for each in analysis.peak_use:
-            summary, found = find_by_key(analysis.summaries, each.key), share(each)
-            if summary and found:
-                factor = found / summary.throughput.median
-                value = summary.throughput.map(lambda speed, factor=factor: speed * factor, "ratio")  # type: ignore[misc]
-                yield f"{_name(each.key)}.{suffix}", each.device, value
+    def value(result: VariantResult) -> Estimate | None:
+        if not result.peak_use or not (found := share(result.peak_use)):
+            return None
+        factor = found / result.throughput.median
+        return result.throughput.map(lambda speed: speed * factor, "ratio")
 
-    return read
+    return _of_variant(suffix, value)
 
 
-def _tokens(name: str) -> Callable[[Analysis], Named]:
+def _tokens(suffix: str, times: Callable[[Generation], Mapping[str, float]]) -> Callable[[Analysis], Named]:
     """Return what reads a median of the smallest batch that was timed."""
 
-    def read(analysis: Analysis) -> Named:
-        smallest: dict[Key, Generation] = {}
-        for each in analysis.generation:
-            smallest.setdefault(each.key, each)
-        for key, each in smallest.items():
-            times = each.first_s if name == "first-token" else each.token_s
-            if measures_speed(key.variant) and "p50" in times:
-                yield f"{_name(key)}.{name}", key.device, Estimate.exact(times["p50"], "s")
+    def value(result: VariantResult) -> Estimate | None:
+        smallest = next(iter(result.generation), None)
+        return _exactly(times(smallest).get("p50") if smallest else None, "s")
 
-    return read
+    return _of_variant(suffix, value)
 
 
 def _scaling(analysis: Analysis) -> Named:
-    devices = dict.fromkeys((each.workload, each.device) for each in analysis.summaries)
-    for workload, device in devices:
-        variants = (Key(workload, device, variant) for variant in (TUNED, BASELINE))
-        ratios = (ratio for key in variants if (ratio := analysis.ratio(RatioKind.SCALING, key)))
-        if ratio := next(ratios, None):
-            yield f"scaling.{workload}.{len(positions(device))}", device, ratio
+    for case in analysis.cases:
+        ratio = case.ratio(RatioKind.SCALING, TUNED) or case.ratio(RatioKind.SCALING, BASELINE)
+        if ratio:
+            yield f"scaling.{case.workload}.{len(positions(case.device))}", case.device, ratio
 
 
 def _planned_scaling(trial: PlannedTrial) -> Iterator[str]:
@@ -207,17 +198,9 @@ def severity(item: HealthItem) -> float:
     return _SEVERITY[item.level]
 
 
-def _measured(analysis: Analysis) -> Iterator[Summary]:
-    return (each for each in analysis.summaries if measures_speed(each.variant))
-
-
-def _name(key: Key) -> str:
-    return f"{key.workload}.{key.variant}"
-
-
 def _planned(suffix: str) -> Callable[[PlannedTrial], Iterator[str]]:
     def names(trial: PlannedTrial) -> Iterator[str]:
-        # A sweep has no summaries.
+        # The points of a sweep are no cases.
         if trial.workload != MACHINE and not trial.point:
             yield from (f"{trial.workload}.{each}{suffix}" for each in trial.variants if measures_speed(each))
 
@@ -252,7 +235,7 @@ QUANTITIES = (
     ),
     Quantity(
         "WORKLOAD.VARIANT.step", _always("s"), "time of a training step", _WORKLOAD, "gpt2.baseline.step <= 210 ms",
-        _of_summary("step", lambda each: each.step_time), _planned(".step"), lower=True,
+        _of_variant("step", lambda each: each.step_time), _planned(".step"), lower=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT.mfu", _always("ratio"), "share of the data sheet's peak (MFU)",
@@ -268,24 +251,24 @@ QUANTITIES = (
     ),
     Quantity(
         "WORKLOAD.VARIANT.first-token", _always("s"), "median time to the first token, at the smallest batch",
-        "a workload that generates tokens", "gpt2-generate.tuned.first-token <= 20 ms", _tokens("first-token"),
-        _planned(".first-token"),
+        "a workload that generates tokens", "gpt2-generate.tuned.first-token <= 20 ms",
+        _tokens("first-token", lambda each: each.first_s), _planned(".first-token"),
         lower=True, exact=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT.token", _always("s"), "median time of a further token, at the smallest batch",
-        "a workload that generates tokens", "gpt2-generate.tuned.token <= 2 ms", _tokens("token"),
-        _planned(".token"),
+        "a workload that generates tokens", "gpt2-generate.tuned.token <= 2 ms",
+        _tokens("token", lambda each: each.token_s), _planned(".token"),
         lower=True, exact=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT.energy", _always("J/sample"), "energy for a sample", "a GPU or CPU with an energy counter",
-        "resnet50.tuned.energy <= 0.12 J/sample", _of_summary("energy", lambda each: each.energy_j_per_sample),
+        "resnet50.tuned.energy <= 0.12 J/sample", _of_variant("energy", lambda each: each.energy_j_per_sample),
         _planned(".energy"), lower=True,
     ),
     Quantity(
         "WORKLOAD.VARIANT.memory", _always("B"), "largest memory in use", _WORKLOAD,
-        "gpt2.tuned.memory <= 40 GB", _of_summary("memory", lambda each: _exactly(each.memory_bytes, "B")),
+        "gpt2.tuned.memory <= 40 GB", _of_variant("memory", lambda each: _exactly(each.memory_bytes, "B")),
         _planned(".memory"), lower=True, exact=True,
     ),
     Quantity(

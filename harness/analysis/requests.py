@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import ratio
+from harness.analysis.stats import Ratios, ratio
 from harness.analysis.trial_measures import SECOND_NS
 from harness.intervals import estimate
-from harness.model.analysis import Capacity, Comparison, Key, Latency, RatioKind
+from harness.model.analysis import Capacity, Estimate, Key, Latency, RatioKind
 from harness.model.device import CPU
 from harness.model.run import RequestTimes, Run, Trial
 from workloads.protocol import MAX_LATE_SHARE, MIN_SERVER_REQUESTS, SERVER, SINGLE_STREAM
@@ -20,7 +20,7 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 _MIN_BEYOND = 1.0
 
 
-def latencies(run: Run) -> tuple[Latency, ...]:
+def latencies(run: Run) -> Mapping[Key, tuple[Latency, ...]]:
     """Return latencies by scenario and batch size over all trials, and those of each Server series."""
     groups: dict[tuple[Key, str, int, float, str], list[tuple[Trial, RequestTimes]]] = {}
     for trial, each in _series(run):
@@ -28,17 +28,15 @@ def latencies(run: Run) -> tuple[Latency, ...]:
         trial_id = trial.id if each.scenario == SERVER else ""
         group_key = (key, each.scenario, each.batch_size, each.rate_per_s, trial_id)
         groups.setdefault(group_key, []).append((trial, each))
-    result = [_latency(group) for group in groups.values()]
-    order = {workload.name: rank for rank, workload in enumerate(run.workloads)}
-    return tuple(
-        sorted(
-            (each for each in result if each is not None),
-            key=lambda each: (
-                order.get(each.workload, len(order)), each.device, each.variant, each.scenario != SINGLE_STREAM,
-                each.batch_size, each.rate_per_s or 0.0,
-            ),
-        )
-    )  # fmt: skip
+    result: dict[Key, list[Latency]] = {}
+    for (key, *_), group in groups.items():
+        if found := _latency(group):
+            result.setdefault(key, []).append(found)
+    return {key: tuple(sorted(found, key=_order)) for key, found in result.items()}
+
+
+def _order(latency: Latency) -> tuple[bool, int, float]:
+    return latency.scenario != SINGLE_STREAM, latency.batch_size, latency.rate_per_s or 0.0
 
 
 def _series(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
@@ -50,7 +48,7 @@ def _series(run: Run) -> Iterator[tuple[Trial, RequestTimes]]:
 
 
 def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
-    (trial, first), pooled = group[0], np.concatenate([each.latency_ns for _, each in group])
+    (_, first), pooled = group[0], np.concatenate([each.latency_ns for _, each in group])
     samples = 1 if first.scenario == SERVER else first.batch_size
     served = estimate(
         [len(each.latency_ns) * samples * SECOND_NS / _busy_ns(each) for _, each in group], "samples/s"
@@ -58,9 +56,6 @@ def _latency(group: Sequence[tuple[Trial, RequestTimes]]) -> Latency | None:
     if served is None:
         return None
     return Latency(
-        workload=trial.workload,
-        device=trial.device,
-        variant=first.variant,
         scenario=first.scenario,
         batch_size=first.batch_size,
         rate_per_s=first.rate_per_s if first.scenario == SERVER else None,
@@ -100,19 +95,20 @@ def _bounds(run: Run, name: str) -> tuple[float, ...]:
     return tuple(bound / 1e3 for bound in sorted(requests.bounds_ms)) if requests else ()
 
 
-def capacities(run: Run) -> tuple[Capacity, ...]:
+def capacities(run: Run) -> Mapping[Key, tuple[Capacity, ...]]:
     """Return the capacity of each variant that served requests, at the bound at which variants are compared.
 
     A variant that meets a tighter bound has a second capacity. The value of a trial is the highest offered rate
     with at most 1 % late samples. A bound must be met in more than half of the trials.
     """
-    served, result = _served(run), []
+    served = _served(run)
+    result: dict[Key, tuple[Capacity, ...]] = {}
     for key, trials in served.items():
         bounds = _bounds(run, key.workload)
         own = _tightest(bounds, [trials]) or bounds[-1]
         shown = dict.fromkeys((_common(run, served, key) or own, own))
-        result += [_capacity(key, trials, bound) for bound in shown]
-    return tuple(result)
+        result[key] = tuple(_capacity(trials, bound) for bound in shown)
+    return result
 
 
 def _common(run: Run, served: _Served, key: Key) -> float | None:
@@ -130,14 +126,13 @@ def _meets(trials: _Trials, bound_s: float) -> bool:
     return 2 * sum(_max_rate(each, bound_s) > 0 for each in trials.values()) > len(trials)
 
 
-def _capacity(key: Key, trials: _Trials, bound_s: float) -> Capacity:
+def _capacity(trials: _Trials, bound_s: float) -> Capacity:
     rates = [rate for each in trials.values() if (rate := _max_rate(each, bound_s)) > 0]
     return Capacity(
         bound_s=bound_s,
         rate_per_s=estimate(rates, "requests/s") if _meets(trials, bound_s) else None,
         kept=len(rates),
         trials=len(trials),
-        **key._asdict(),
     )
 
 
@@ -152,9 +147,10 @@ def _max_rate(series: Sequence[RequestTimes], bound_s: float) -> float:
     return max(rates)
 
 
-def request_ratios(run: Run) -> tuple[Comparison, ...]:
+def request_ratios(run: Run) -> Ratios:
     """Return ratios of rates: GPU / CPU at the tightest bound that both meet, and variant / baseline."""
-    served, result = _served(run), []
+    served = _served(run)
+    result: dict[Key, dict[RatioKind, Estimate]] = {}
     index = {trial.id: trial.index for trial in run.trials}
     for key, trials in served.items():
         on_cpu, baseline = (
@@ -174,5 +170,5 @@ def request_ratios(run: Run) -> tuple[Comparison, ...]:
             )
             value = ratio(top, bottom)
             if value is not None:
-                result.append(Comparison(kind=kind, ratio=value, **key._asdict()))
-    return tuple(result)
+                result.setdefault(key, {})[kind] = value
+    return result

@@ -26,7 +26,7 @@ import numpy as np
 
 from harness.analysis.trial_measures import Measure, Measures, by_trial
 from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_spread
-from harness.model.analysis import Comparison, Estimate, Key, RatioKind
+from harness.model.analysis import Estimate, Key, RatioKind
 from harness.model.device import CPU, gpu_names, is_gpu
 from workloads.variants import BASELINE, MODEL_ONLY, TUNED, changes_baseline, runs_script
 
@@ -178,16 +178,20 @@ def _around(found: Estimate, top: Sequence[float], bottom: Sequence[float]) -> E
     return replace(found, median=point, low=min(found.low, point), high=max(found.high, point))
 
 
-def comparisons(measured: Measures, spreads: Spreads) -> tuple[Comparison, ...]:
+# Variant -> kind -> ratio of its speed to another one.
+Ratios = Mapping[Key, Mapping[RatioKind, Estimate]]
+
+
+def speed_ratios(measured: Measures, spreads: Spreads) -> Ratios:
     """Return all available ratios: GPU / CPU, tuned and single optimizations / baseline, scaling."""
-    result = []
+    result: dict[Key, dict[RatioKind, Estimate]] = {}
     for top, kind, bottom, gpus in _pairs(measured):
         if bottom not in measured:
             continue
         shares = [each.faster(1 / gpus) for each in measured[top]]
         if (value := speed_ratio(shares, measured[bottom], spreads.of(top.variant))) is not None:
-            result.append(Comparison(kind=kind, ratio=value, **top._asdict()))
-    return tuple(result)
+            result.setdefault(top, {})[kind] = value
+    return result
 
 
 def _pairs(measured: Measures) -> Iterator[tuple[Key, RatioKind, Key, int]]:

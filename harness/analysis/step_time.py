@@ -48,7 +48,7 @@ These are measured:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -209,13 +209,15 @@ def _clipped(value: Floats) -> Floats:
     return np.maximum(value, 0.0)
 
 
-def step_times(cases: Sequence[Case]) -> tuple[StepTime, ...]:
-    """Return the breakdowns of baseline and tuned for each workload and device that has them."""
-    single = {case.name: case for case in cases if len(case.gpus) == 1}
-    result = (
-        each for case in cases for each in (baseline_time(case, single.get(case.name)), tuned_time(case))
-    )
-    return tuple(each for each in result if each is not None)
+def breakdown(case: Case, variant: str, single_gpu: Case | None) -> StepTime | None:
+    """Return the breakdown of a variant's step; None if it is neither baseline nor tuned, or has none.
+
+    Args:
+        single_gpu: the same workload on one GPU.
+    """
+    if variant == BASELINE:
+        return baseline_time(case, single_gpu)
+    return tuned_time(case) if variant == TUNED else None
 
 
 def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
@@ -306,9 +308,6 @@ def _host_share(case: Case, variant: str) -> float:
 def _step_time(case: Case, variant: str, total: Floats, parts: Mapping[Part, Floats]) -> StepTime:
     trials = len(units(case.measures[variant]))
     return StepTime(
-        workload=case.name,
-        device=case.device,
-        variant=variant,
         batch=case.variants[variant].batch_size,
         total=_estimate(total, trials),
         parts={

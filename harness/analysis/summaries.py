@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis.stats import Spreads, units
+from harness.analysis.requests import capacities, latencies, request_ratios
+from harness.analysis.stats import Spreads, speed_ratios, units
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
 from harness.intervals import Spread, estimate
-from harness.model.analysis import Cost, Estimate, Key, Reading, Summary
+from harness.model.analysis import CaseResult, Cost, Estimate, Key, Reading, VariantResult
 from harness.model.device import CPU, gpu_names
 from harness.model.metrics import GPU_POWER
 from harness.model.run import Prices, Run, VariantInfo
@@ -27,22 +29,32 @@ QUANTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0))
 CPU_COUNTER = "CPU package energy counter (RAPL), all that runs on the package"
 
 
-def summaries(run: Run, measured: Measures, spreads: Spreads) -> tuple[Summary, ...]:
-    """Return one summary for each workload, device and variant with at least one successful trial."""
+def variant_results(run: Run, measured: Measures, spreads: Spreads) -> Mapping[Key, VariantResult]:
+    """Return the result of each workload, device and variant with at least one successful trial.
+
+    What follows from a whole case, such as its breakdown, is not in it yet.
+    """
     declared = {workload.name: workload for workload in run.workloads}
     trials = {measure.trial.id: measure.trial for group in measured.values() for measure in group}
     means = {trial_id: steady_means(trial) for trial_id, trial in trials.items()}
-    return tuple(
-        _summary(
-            run,
-            key,
-            group,
-            declared.get(key.workload),
-            [means[measure.trial.id].get(measure.variant, {}) for measure in group],
-            spreads.of(key.variant),
+    ratios, of_requests = speed_ratios(measured, spreads), request_ratios(run)
+    requests, served = latencies(run), capacities(run)
+    return {
+        key: replace(
+            _summary(
+                run,
+                key,
+                group,
+                declared.get(key.workload),
+                [means[measure.trial.id].get(measure.variant, {}) for measure in group],
+                spreads.of(key.variant),
+            ),
+            ratios={**ratios.get(key, {}), **of_requests.get(key, {})},
+            latencies=requests.get(key, ()),
+            capacities=served.get(key, ()),
         )
         for key, group in measured.items()
-    )
+    }
 
 
 def _summary(
@@ -52,7 +64,7 @@ def _summary(
     workload: Workload | None,
     means: Sequence[Mapping[Reading, float]],
     usual: Spread,
-) -> Summary:
+) -> VariantResult:
     throughput = estimate(units(group), "samples/s", usual)
     assert throughput is not None  # a group has at least one measure
     batch = float(np.median([each.step_s * each.throughput for each in group]))
@@ -69,7 +81,7 @@ def _summary(
     projected = (
         [samples / each.throughput for each in group] if samples and not trained and not changed else []
     )
-    return Summary(
+    return VariantResult(
         throughput=throughput,
         step_time=step_time,
         batch_size=_batch_size(info, group[0]),
@@ -90,7 +102,6 @@ def _summary(
         trial_ids=tuple(dict.fromkeys(each.trial.id for each in group)),
         trial_throughputs=tuple(by_trial(group).values()),
         readings=len(group),
-        **key._asdict(),
     )
 
 
@@ -208,12 +219,15 @@ def _is_package(reading: Reading) -> bool:
     )
 
 
-def costs(run: Run, found: Sequence[Summary]) -> tuple[Cost, ...]:
-    """Return the costs of baseline and tuned for each workload; empty without prices."""
-    prices = run.manifest.prices
-    if prices is None:
-        return ()
-    return tuple(_cost(prices, each) for each in found if each.variant in (BASELINE, TUNED))
+def with_costs(case: CaseResult, prices: Prices | None) -> CaseResult:
+    """Return a case with the costs of baseline and tuned; without any if there are no prices."""
+    variants = {
+        name: replace(
+            each, cost=_cost(prices, case.device, each) if prices and name in (BASELINE, TUNED) else None
+        )
+        for name, each in case.variants.items()
+    }
+    return replace(case, variants=variants)
 
 
 def hourly(prices: Prices | None, device: str) -> float | None:
@@ -227,21 +241,16 @@ def hourly(prices: Prices | None, device: str) -> float | None:
     return prices.machine if prices.each_gpu is None else prices.each_gpu * len(gpu_names(device))
 
 
-def _cost(prices: Prices, summary: Summary) -> Cost:
-    rate, samples, electricity = (
-        hourly(prices, summary.device),
-        summary.training_samples,
-        prices.electricity_per_kwh,
-    )
-    sample_s = summary.throughput.map(lambda speed: 1 / speed, "s")
-    joules = None if samples is None else _times(summary.energy_j_per_sample, samples, "J")
+def _cost(prices: Prices, device: str, result: VariantResult) -> Cost:
+    rate, samples, electricity = hourly(prices, device), result.training_samples, prices.electricity_per_kwh
+    sample_s = result.throughput.map(lambda speed: 1 / speed, "s")
+    joules = None if samples is None else _times(result.energy_j_per_sample, samples, "J")
     second = None if rate is None else rate / 3600
     return Cost(
         per_hour=rate,
-        training=_times(summary.training_s, second, prices.currency),
+        training=_times(result.training_s, second, prices.currency),
         electricity=_times(joules, None if electricity is None else electricity / 3.6e6, prices.currency),
         per_million_samples=_times(sample_s, None if second is None else second * 1e6, prices.currency),
-        **summary.key._asdict(),
     )
 
 

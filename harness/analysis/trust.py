@@ -10,7 +10,7 @@ from dataclasses import replace
 from harness.analysis.case import Case
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.utilisation import host_shares
-from harness.model.analysis import Cause, Caveat, CaveatKind, Clocks, Estimate, Finding, StepTime, Summary
+from harness.model.analysis import CaseResult, Cause, Caveat, CaveatKind, Estimate, Finding, StepTime
 from harness.model.run import MAX_SAMPLES_PER_S, Run
 from harness.model.workload import Workload
 from workloads.protocol import BATCH_BYTES
@@ -139,9 +139,9 @@ def link_rate(case: Case) -> float | None:
 MAX_MISSED_TICKS = 0.01
 
 
-def caveats(run: Run, summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> tuple[Caveat, ...]:
+def caveats(run: Run, cases: Sequence[CaseResult]) -> tuple[Caveat, ...]:
     """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks."""
-    groups = (_setup(run), _trials(run), _telemetry(run), _clocks(summaries, clocks))
+    groups = (_setup(run), _trials(run), _telemetry(run), _clocks(cases))
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
 
@@ -205,13 +205,22 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
         yield Caveat(kind=CaveatKind.TELEMETRY_GAP, source=source, text=reason)
 
 
-def _clocks(summaries: Sequence[Summary], clocks: Sequence[Clocks]) -> Iterator[Caveat]:
-    for each in clocks:
-        for cause, time in each.slowed.items():
-            yield Caveat(kind=CaveatKind.THROTTLED, **each.key._asdict(), value=time, text=cause.value)
+def _clocks(cases: Sequence[CaseResult]) -> Iterator[Caveat]:
+    for case in cases:
+        for variant, each in case.variants.items():
+            for cause, time in each.clocks.slowed.items() if each.clocks else ():
+                yield Caveat(
+                    kind=CaveatKind.THROTTLED,
+                    workload=case.workload,
+                    device=case.device,
+                    variant=variant,
+                    value=time,
+                    text=cause.value,
+                )
     if any(
         value > 0 and reading.metric == "cpu_throttle_events_per_s"
-        for each in summaries
+        for case in cases
+        for each in case.variants.values()
         for reading, value in each.telemetry.items()
     ):
         yield Caveat(kind=CaveatKind.CPU_THROTTLED)

@@ -5,7 +5,7 @@ What lowered the clocks; what a CPU quota, steal and other programs took; the in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -65,12 +65,7 @@ _CLOCK_REASONS = {
 }
 
 
-def clocks(cases: Sequence[Case]) -> tuple[Clocks, ...]:
-    """Return the clocks of each variant on GPUs whose telemetry has them."""
-    return tuple(each for case in cases for variant in case.variants if (each := _clocks(case, variant)))
-
-
-def _clocks(case: Case, variant: str) -> Clocks | None:
+def clocks(case: Case, variant: str) -> Clocks | None:
     """Return a variant's clocks, of its slowest GPU; None without readings."""
     measured = case.gpu_values(variant, ("nvml", "sm_clock_mhz"))
     limits = [gpu.clock_max_sm_mhz for gpu in case.gpu_models]
@@ -82,16 +77,14 @@ def _clocks(case: Case, variant: str) -> Clocks | None:
     if not pairs and not times:
         return None
     mhz, most = min(pairs, key=lambda pair: pair[0] / pair[1], default=(None, None))
-    return Clocks(
-        workload=case.name, device=case.device, variant=variant, mhz=mhz, max_mhz=most, lowered=times
-    )
+    return Clocks(mhz=mhz, max_mhz=most, lowered=times)
 
 
 def clock_findings(case: Case) -> Iterator[Finding]:
     """Yield a finding for each cause that lowered the clock of the baseline; its share is the time lost."""
-    clocks = _clocks(case, BASELINE)
-    for cause, time in clocks.slowed.items() if clocks else ():
-        lost = 0.0 if clocks is None or clocks.share is None else time * (1.0 - clocks.share)
+    found = clocks(case, BASELINE)
+    for cause, time in found.slowed.items() if found else ():
+        lost = 0.0 if found is None or found.share is None else time * (1.0 - found.share)
         yield case.finding(cause, Estimate.exact(lost, "share"), Part.COMPUTE, facts={"time": time})
 
 
@@ -181,19 +174,11 @@ def free_cpus(case: Case, variant: str) -> float | None:
     return free if free < MIN_FREE_CPUS else None
 
 
-def pipelines(cases: Sequence[Case]) -> tuple[Pipeline, ...]:
-    """Return the input pipeline of each workload and device with an input-only measurement."""
-    return tuple(
-        Pipeline(
-            workload=case.name,
-            device=case.device,
-            stages=tuple(_stages(case)),
-            cpus_used=cpus_used(case, INPUT_ONLY),
-            cpus=case.cpus,
-        )
-        for case in cases
-        if INPUT_ONLY in case.variants
-    )
+def pipeline(case: Case) -> Pipeline | None:
+    """Return the input pipeline; None without an input-only measurement."""
+    if INPUT_ONLY not in case.variants:
+        return None
+    return Pipeline(stages=tuple(_stages(case)), cpus_used=cpus_used(case, INPUT_ONLY), cpus=case.cpus)
 
 
 def _stages(case: Case) -> Iterator[Stage]:

@@ -72,7 +72,9 @@ def _copies(runs: Sequence[Extract]) -> Iterator[tuple[int, int]]:
     """Yield (position of a run, position of an earlier run with exactly the same measurements)."""
     first: dict[tuple[Speed, ...], int] = {}
     for run, each in enumerate(runs):
-        measured = tuple(replace(speed, cost_per_million=None) for speed in each.speeds)
+        measured = tuple(
+            replace(speed, cost_per_million=None, breakdown=None, finding=None) for speed in each.speeds
+        )
         if measured and (original := first.setdefault(measured, run)) != run:
             yield run, original
 

@@ -234,11 +234,11 @@ def report_renderers(
 
     prices = read_prices(price)
     analysis, whole = read_analysis(run, prices, standards)
-    rented = any(cost.per_hour is not None for cost in analysis.costs)
-    if prices and prices.electricity_per_kwh is None and analysis.summaries and not rented:
+    rented = any(each.cost and each.cost.per_hour is not None for _, _, each in analysis.variants)
+    if prices and prices.electricity_per_kwh is None and analysis.cases and not rented:
         raise UsageError(
             f"--price {price} is for no device of the run.",
-            hint=f"It used {', '.join(sorted({summary.device for summary in analysis.summaries}))}; see docs/cost.md.",
+            hint=f"It used {', '.join(sorted({case.device for case in analysis.cases}))}; see docs/cost.md.",
         )
     kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
     if kinds and not kinds & {standing.kind for standing in analysis.standings}:

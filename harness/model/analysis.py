@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 from harness.model.platform import HealthItem, Level
 from harness.model.run import Point, Run, Status
@@ -44,14 +44,6 @@ class Keyed:
     def key(self) -> Key:
         """The workload, device and variant."""
         return Key(self.workload, self.device, self.variant)
-
-
-_Keyed = TypeVar("_Keyed", bound=Keyed)
-
-
-def find_by_key(values: Iterable[_Keyed], key: Key) -> _Keyed | None:
-    """Return the first value with this key, or None."""
-    return next((value for value in values if value.key == key), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,49 +100,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary(Keyed):
-    """One workload, device and variant over all its finished trials.
-
-    Attributes:
-        throughput: samples/s in steady state.
-        step_time: seconds per step: length of the synchronised windows / their steps.
-        step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
-        wait_share: share of steady-state time spent waiting for input, 0 to 1.
-        training_s: time for the script's epochs, measured or (if `training_projected`) projected.
-        training_samples: samples of these epochs.
-        cold_start: (phase, seconds) of everything before steady state, in order.
-        telemetry: mean over steady state (median over trials).
-        memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
-        energy_j_per_sample: as measured by `energy_source`, or None.
-        accuracy, accuracy_samples: on held-out data, and after training on how many samples; None if unknown.
-        trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
-        readings: how many there are in them.
-    """
-
-    throughput: Estimate
-    step_time: Estimate
-    batch_size: int
-    step_quantiles: Mapping[str, float]
-    wait_share: float | None
-    training_s: Estimate | None
-    training_projected: bool
-    training_samples: int | None
-    cold_start: tuple[tuple[str, float], ...]
-    telemetry: Mapping[Reading, float]
-    memory_bytes: float | None
-    energy_j_per_sample: Estimate | None
-    energy_source: str
-    accuracy: float | None
-    accuracy_samples: float | None
-    accuracy_ok: bool | None
-    changes: tuple[Change, ...]
-    trial_ids: tuple[str, ...]
-    trial_throughputs: tuple[float, ...]
-    readings: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency(Keyed):
+class Latency:
     """Requests at one batch size (SingleStream), or at one rate in one trial (Server).
 
     Attributes:
@@ -171,7 +121,7 @@ class Latency(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation(Keyed):
+class Generation:
     """How fast a model generates tokens with batches of one size.
 
     Attributes:
@@ -191,7 +141,7 @@ class Generation(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity(Keyed):
+class Capacity:
     """The highest rate of single samples at which the 99th percentile of latency met a bound.
 
     The bound is the tightest declared one that baseline and tuned met on the device, at which variants are
@@ -219,14 +169,6 @@ class RatioKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(Keyed):
-    """Ratio of one speed to another, with its interval; the key is the numerator's."""
-
-    kind: RatioKind
-    ratio: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedComparison:
     """A published number and the measured value in the same unit.
 
@@ -244,8 +186,8 @@ class PublishedComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepTime(Keyed):
-    """Breakdown of the step time of one workload, device and variant.
+class StepTime:
+    """Breakdown of the step time of a variant.
 
     Attributes:
         total: seconds per step.
@@ -354,6 +296,7 @@ class Finding:
     """A cause of lost time, or the limiting resource if little time is lost.
 
     Attributes:
+        device: of its case.
         parts: parts of the step that the cause accounts for; may be empty.
         share: share of the step time, 0 to 1; None if the cause costs no time.
         gain: predicted speedup with the cause removed, 1 / (1 - share).
@@ -363,7 +306,6 @@ class Finding:
         facts: name -> observed value, in SI units or as a share from 0 to 1, for use in messages.
     """
 
-    workload: str
     device: str
     cause: Cause
     parts: tuple[Part, ...] = ()
@@ -377,7 +319,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clocks(Keyed):
+class Clocks:
     """The SM clock of a variant on its slowest GPU.
 
     Attributes:
@@ -425,7 +367,7 @@ class Capability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeakUse(Keyed):
+class PeakUse:
     """How much of its device's peak the matrix products and convolutions of a variant use.
 
     Attributes:
@@ -657,8 +599,6 @@ class Pipeline:
         cpus_used, cpus: CPUs that the pipeline used when run alone, and CPUs available; None if unknown.
     """
 
-    workload: str
-    device: str
     stages: tuple[Stage, ...]
     cpus_used: float | None
     cpus: float | None
@@ -768,14 +708,14 @@ class Sweep(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost(Keyed):
-    """Cost of one workload, device and variant in the manifest's currency.
+class Cost:
+    """Cost of a variant in the manifest's currency.
 
     None if a price or reading is missing.
 
     Attributes:
-        training: cost of the published epochs, steady state only, as `Summary.training_s`.
-        electricity: cost of the energy for these epochs that `Summary.energy_source` measures.
+        training: cost of the published epochs, steady state only, as `VariantResult.training_s`.
+        electricity: cost of the energy for these epochs that `VariantResult.energy_source` measures.
     """
 
     per_hour: float | None
@@ -785,31 +725,124 @@ class Cost(Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantResult:
+    """One variant of a workload on a device over all its finished trials.
+
+    Attributes:
+        throughput: samples/s in steady state.
+        step_time: seconds per step: length of the synchronised windows / their steps.
+        step_quantiles: quantile ("p50", "p90", "p99", "max") -> seconds, of single steps.
+        wait_share: share of steady-state time spent waiting for input, 0 to 1.
+        training_s: time for the script's epochs, measured or (if `training_projected`) projected.
+        training_samples: samples of these epochs.
+        cold_start: (phase, seconds) of everything before steady state, in order.
+        telemetry: mean over steady state (median over trials).
+        memory_bytes: largest memory in use, of the GPU that used most or else of the process; None if unknown.
+        energy_j_per_sample: as measured by `energy_source`, or None.
+        accuracy, accuracy_samples: on held-out data, and after training on how many samples; None if unknown.
+        trial_ids, trial_throughputs: the trials summarised here, and samples/s of each.
+        readings: how many there are in them.
+        ratios: of its speed to another one, where both were measured.
+        latencies: of its requests, by scenario, batch size and rate.
+        capacities: at the bound at which variants are compared, and at a tighter one that it met.
+        generation: speed of generating tokens, by batch size.
+        breakdown: where its step's time goes; only of baseline and tuned.
+        clocks, peak_use: on GPUs whose telemetry has them, and where its operations are known.
+        cost: only of baseline and tuned, with prices.
+    """
+
+    throughput: Estimate
+    step_time: Estimate
+    batch_size: int
+    step_quantiles: Mapping[str, float]
+    wait_share: float | None
+    training_s: Estimate | None
+    training_projected: bool
+    training_samples: int | None
+    cold_start: tuple[tuple[str, float], ...]
+    telemetry: Mapping[Reading, float]
+    memory_bytes: float | None
+    energy_j_per_sample: Estimate | None
+    energy_source: str
+    accuracy: float | None
+    accuracy_samples: float | None
+    accuracy_ok: bool | None
+    changes: tuple[Change, ...]
+    trial_ids: tuple[str, ...]
+    trial_throughputs: tuple[float, ...]
+    readings: int
+    ratios: Mapping[RatioKind, Estimate] = field(default_factory=dict)
+    latencies: tuple[Latency, ...] = ()
+    capacities: tuple[Capacity, ...] = ()
+    generation: tuple[Generation, ...] = ()
+    breakdown: StepTime | None = None
+    clocks: Clocks | None = None
+    peak_use: PeakUse | None = None
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One workload on one device.
+
+    Attributes:
+        serves: whether the workload's speed is the requests/s that it serves within a latency bound.
+        variants: name -> result.
+        findings: sorted by share, largest first.
+        pipeline: None if the input was not measured alone.
+    """
+
+    workload: str
+    device: str
+    serves: bool
+    variants: Mapping[str, VariantResult]
+    findings: tuple[Finding, ...]
+    pipeline: Pipeline | None
+
+    @property
+    def limit(self) -> Finding | None:
+        """The finding that limits the workload most."""
+        return next(iter(self.findings), None)
+
+    def speed(self, variant: str) -> Estimate | None:
+        """Return a variant's samples/s, or its requests/s within the latency bound if the workload serves."""
+        result = self.variants.get(variant)
+        if result is None:
+            return None
+        if not self.serves:
+            return result.throughput
+        return result.capacities[0].rate_per_s if result.capacities else None
+
+    def ratio(self, kind: RatioKind, variant: str) -> Estimate | None:
+        """Return a measured ratio of a variant's speed to another one, or None."""
+        return self.variants[variant].ratios.get(kind) if variant in self.variants else None
+
+    def gain(self, variant: str) -> Estimate | None:
+        """Return the ratio of a variant's speed to the baseline's."""
+        kind = RatioKind.REQUESTS_OVER_BASELINE if self.serves else RatioKind.OVER_BASELINE
+        return self.ratio(kind, variant)
+
+    def breakdown(self, variant: str) -> StepTime | None:
+        """Return where the time of a variant's step goes, or None."""
+        return self.variants[variant].breakdown if variant in self.variants else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
     """The content of a report, computed from a Run alone: numbers and facts, no sentences.
 
     Attributes:
-        step_times: breakdowns of baseline and tuned for each workload and device.
-        findings: for each workload and device, sorted by share, largest first.
+        cases: one for each workload and device that was measured.
+        published: one for each published number and single device that it is about, measured or not.
     """
 
     run: Run
-    summaries: tuple[Summary, ...]
-    comparisons: tuple[Comparison, ...]
+    cases: tuple[CaseResult, ...]
     published: tuple[PublishedComparison, ...]
-    step_times: tuple[StepTime, ...]
-    findings: tuple[Finding, ...]
     caveats: tuple[Caveat, ...]
-    latencies: tuple[Latency, ...] = ()
-    capacities: tuple[Capacity, ...] = ()
-    costs: tuple[Cost, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
-    pipelines: tuple[Pipeline, ...] = ()
     health: tuple[HealthItem, ...] = ()
-    clocks: tuple[Clocks, ...] = ()
     capabilities: tuple[Capability, ...] = ()
-    peak_use: tuple[PeakUse, ...] = ()
-    generation: tuple[Generation, ...] = ()
     endurance: tuple[Endurance, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     pairs: tuple[Pair, ...] = ()
@@ -823,31 +856,11 @@ class Analysis:
         levels = (Level.FAIL, Level.ATTENTION)
         return tuple(item for level in levels for item in self.health if item.level is level)
 
-    def ratio(self, kind: RatioKind, key: Key) -> Estimate | None:
-        """Return a measured ratio, or None."""
-        result = find_by_key((comparison for comparison in self.comparisons if comparison.kind is kind), key)
-        return result.ratio if result else None
+    @property
+    def variants(self) -> Iterator[tuple[CaseResult, str, VariantResult]]:
+        """The variants of all cases: case, name, result."""
+        return ((case, name, result) for case in self.cases for name, result in case.variants.items())
 
-    def serves(self, workload: str) -> bool:
-        """Return whether a workload's speed is the requests/s that it serves within a latency bound."""
-        return any(capacity.workload == workload for capacity in self.capacities)
-
-    def speed(self, key: Key) -> Estimate | None:
-        """Return a variant's samples/s, or its requests/s within the latency bound if it serves."""
-        if self.serves(key.workload):
-            capacity = find_by_key(self.capacities, key)
-            return capacity.rate_per_s if capacity else None
-        summary = find_by_key(self.summaries, key)
-        return summary.throughput if summary else None
-
-    def gain(self, key: Key) -> Estimate | None:
-        """Return the ratio of a variant's speed to the baseline's."""
-        serves = self.serves(key.workload)
-        return self.ratio(RatioKind.REQUESTS_OVER_BASELINE if serves else RatioKind.OVER_BASELINE, key)
-
-    def limit(self, workload: str, device: str) -> Finding | None:
-        """Return the finding that limits a workload most on a device, or None."""
-        findings = (
-            finding for finding in self.findings if (finding.workload, finding.device) == (workload, device)
-        )
-        return next(findings, None)
+    def cases_of(self, workload: str) -> tuple[CaseResult, ...]:
+        """Return the cases of a workload, one for each device."""
+        return tuple(case for case in self.cases if case.workload == workload)

@@ -40,6 +40,8 @@ class Speed(Keyed):
         energy_j_per_sample: median, as measured by `energy_source`, or None.
         cost_per_million: cost of a million samples in Extract.currency, or None.
         learned: whether training reached the workload's required accuracy; None if unknown.
+        breakdown: where the time of its step goes.
+        finding: what limits the workload most on the device.
     """
 
     throughput: tuple[float, ...]
@@ -48,6 +50,8 @@ class Speed(Keyed):
     energy_source: str = ""
     cost_per_million: float | None = None
     learned: bool | None = None
+    breakdown: StepTime | None = None
+    finding: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,6 @@ class Extract:
         label: display name; the run id unless the caller has a better one, such as a node name.
         machine: kind of machine; identical text for machines with the same description.
         facts: values that may differ between two runs, as text.
-        findings: the main finding for each workload and device.
         caveats: warnings only, no notes.
         health: the checks of the machine that did not pass, failures first.
         images: workload -> its image family.
@@ -75,8 +78,6 @@ class Extract:
     machine: str
     facts: Facts
     speeds: tuple[Speed, ...]
-    step_times: tuple[StepTime, ...] = ()
-    findings: tuple[Finding, ...] = ()
     caveats: tuple[Caveat, ...] = ()
     health: tuple[HealthItem, ...] = ()
     capabilities: tuple[Capability, ...] = ()

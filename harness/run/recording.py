@@ -184,7 +184,7 @@ class ExtractFile:
     """Content of an extract file."""
 
     schema: Literal["tfbench-extract"] = "tfbench-extract"
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     extract: Extract
 
 

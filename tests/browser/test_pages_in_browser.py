@@ -130,7 +130,8 @@ def test_charts_zoom_by_keyboard_follow_the_window_size_and_save_their_data(open
     download.value.save_as(path := tmp_path / "saved.json")
     data = json.loads(path.read_text(encoding="utf-8"))
     assert data["run"]["manifest"]["run_id"] == analysis("gpu").run.manifest.run_id
-    assert len(data["findings"]) == len(analysis("gpu").findings)
+    findings = [len(case.findings) for case in analysis("gpu").cases]
+    assert [len(case["findings"]) for case in data["cases"]] == findings
 
 
 @pytest.mark.parametrize(
