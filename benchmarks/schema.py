@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from harness.analysis.quantities import QUANTITIES
 from harness.model.analysis import Analysis, Reading, Value
+from harness.model.run import Trial
 from harness.options import Options
 from reports.exports import LEFT_OUT, RESULTS_VERSION
 
@@ -80,7 +81,7 @@ class Schema:
         """Return the fields of a class."""
         hints = get_type_hints(kind, include_extras=True)
         names = (each.name for each in dataclasses.fields(kind))
-        return {name: self.of(hints[name]) for name in names if name not in LEFT_OUT or kind is Analysis}
+        return {name: self.of(hints[name]) for name in names if kind is not Trial or name not in LEFT_OUT}
 
 
 def schema() -> dict[str, Any]:

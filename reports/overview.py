@@ -235,9 +235,11 @@ def grew_most(alike: Sequence[CaseResult], case: CaseResult, variant: str) -> st
     Args:
         alike: the cases of its workload.
     """
+    if len(positions(case.device)) < 2:
+        return ""
     single = (other.breakdown(variant) for other in alike if len(positions(other.device)) == 1)
     one, several = next(filter(None, single), None), case.breakdown(variant)
-    if one is None or several is None or several is one:
+    if one is None or several is None:
         return ""
     added = {
         part: value.median - (one.parts[part].median if part in one.parts else 0.0)
