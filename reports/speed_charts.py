@@ -43,12 +43,12 @@ from reports.step_time_charts import is_input_shown
 from reports.text import device_name, devices_of, titles_of
 from workloads.protocol import SERVER, SINGLE_STREAM
 from workloads.variants import (
-    ABLATIONS,
     BASELINE,
     INPUT_ONLY,
     MODEL_ONLY,
     TUNED,
     changes_baseline,
+    is_ablation,
     measures_speed,
     variant_name,
 )
@@ -105,7 +105,7 @@ def _speed_record(case: CaseResult, variant: str, device: str) -> dict[str, Any]
 def _shown(variant: str, *, ceilings: bool) -> bool:
     if variant in (INPUT_ONLY, MODEL_ONLY):
         return ceilings
-    return variant in (BASELINE, TUNED) or (changes_baseline(variant) and variant not in ABLATIONS)
+    return variant in (BASELINE, TUNED) or (changes_baseline(variant) and not is_ablation(variant))
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:

@@ -4,7 +4,7 @@ from textwrap import dedent
 import pytest
 
 from harness.fixes import fixes_for
-from workloads.driver.ladder import applied, at_sites
+from workloads.driver.edits import applied, at_sites
 from workloads.variants import FIX
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n"

@@ -52,7 +52,8 @@ WITHOUT_TENSORFLOW = (
         f"workloads.driver.{name}"
         for name in (
             "advice",
-            "ladder",
+            "edits",
+            "measuring",
             "preparation",
             "processes",
             "remedies",

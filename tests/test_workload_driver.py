@@ -19,13 +19,13 @@ from harness.run.catalogue import folder_sha256
 from harness.run.events import read_log
 from tests.conftest import ROOT
 from tests.folders import write_files
-from workloads.driver import ladder, script
-from workloads.driver.ladder import Needless, measure_each, report
+from workloads.driver import edits, script
+from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.remedies import candidates, worth_trying
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions
-from workloads.driver.variants import applies, skipped
+from workloads.driver.variants import applies, needless
 from workloads.protocol import (
     LONGEST_MESSAGE,
     OPENED,
@@ -376,7 +376,7 @@ def test_what_applies_to_a_call_and_a_device(made, missing):
     ],
 )
 def test_what_earlier_results_leave_to_ask(variant, made, measured):
-    assert (skipped(made, variant) == "") is measured
+    assert (needless(made, variant) == "") is measured
 
 
 @pytest.mark.parametrize(
@@ -422,14 +422,14 @@ RENAMED = Fix(edits=(Edit(start=0, end=5, text="net"),), aim=Aim.INPUT)
 
 
 def test_remedies_are_applied_alone_and_together():
-    assert ladder.applied(TEXT, [XLA]) == TEXT.replace("'ädam'", "'ädam', jit_compile=True")
-    first = ladder.applied(TEXT, [XLA, SEVERAL]).splitlines()[0]
+    assert edits.applied(TEXT, [XLA]) == TEXT.replace("'ädam'", "'ädam', jit_compile=True")
+    first = edits.applied(TEXT, [XLA, SEVERAL]).splitlines()[0]
     assert "jit_compile=True" in first and "steps_per_execution=10" in first
     compile(first, "train.py", "exec")
-    assert ladder.applied(TEXT, [XLA, XLA]) == ladder.applied(TEXT, [XLA])
+    assert edits.applied(TEXT, [XLA, XLA]) == edits.applied(TEXT, [XLA])
     other = Fix(edits=(Edit(start=3, end=7, text="x"),), aim=Aim.INPUT)
     with pytest.raises(ValueError, match="same place"):
-        ladder.applied(TEXT, [RENAMED, other])
+        edits.applied(TEXT, [RENAMED, other])
     # Those that gained are combined from the largest gain on.
     fixes = {"fix:a": XLA, "fix:b": SEVERAL, "fix:c": RENAMED, "fix:batch": Fix(edits=(), aim=Aim.BATCH)}
     step_ms = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}

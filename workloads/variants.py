@@ -42,7 +42,7 @@ INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
 
 
 class Need(Enum):
-    """What a variant of the breakdown needs to mean something."""
+    """What a variant of the breakdown needs to mean something; workloads/driver/variants.py tells whether it is met."""
 
     GPU = auto()
     ONE_DEVICE = auto()  # no strategy that spreads a batch
@@ -50,7 +50,7 @@ class Need(Enum):
     PIPELINE = auto()  # the input is a tf.data pipeline
     STAGES = auto()  # the input is a pipeline, or a loader written in Python
     NATIVE_INPUT = auto()  # the input is not written in Python
-    TRAINING = auto()  # several steps on one batch differ, otherwise compilers make one of them
+    TRAINING = auto()  # the call trains
     OTHER_BATCHES = auto()  # the batch is not fixed by the model
 
 
@@ -66,6 +66,7 @@ class Kind:
         is_speed: whether its speed is a result.
         own_script: whether a reading is a run of its own script; others are made of the baseline's call.
         changed: whether it is the baseline with a change.
+        ablation: whether it is the baseline without something, as a test.
         breakdown: whether it serves the step-time breakdown, in which kinds are measured in the order of KINDS.
         again: whether it is read again, backward: what the breakdown's differences are made of.
         trees: whether boosted trees have it too.
@@ -81,6 +82,7 @@ class Kind:
     is_speed: bool = False
     own_script: bool = False
     changed: bool = False
+    ablation: bool = False
     breakdown: bool = False
     again: bool = False
     trees: bool = False
@@ -118,7 +120,7 @@ class Kind:
 
 def _ablation(name: str, label: str, *removes: Part, needs: Sequence[Need] = ()) -> Kind:
     return Kind(
-        name=name, label=label, changed=True, breakdown=True, again=True, removes=removes,
+        name=name, label=label, changed=True, ablation=True, breakdown=True, again=True, removes=removes,
         needs=frozenset({Need.INPUT, Need.ONE_DEVICE, *needs}),
     )  # fmt: skip
 
@@ -172,7 +174,7 @@ KINDS: Mapping[str, Kind] = {
         _ablation(WITHOUT_EPOCHS, "one long epoch", Part.EPOCHS, needs=[Need.TRAINING, Need.NATIVE_INPUT]),
         _ablation(WITHOUT_LAUNCH, "multiple steps per call", Part.LAUNCH, Part.FRAMEWORK),
         Kind(
-            name=WITHOUT_INPUT, label="fed from memory", changed=True, breakdown=True, again=True,
+            name=WITHOUT_INPUT, label="fed from memory", changed=True, ablation=True, breakdown=True, again=True,
             needs=frozenset({Need.INPUT}), removes=INPUT_PARTS,
         ),
         Kind(
@@ -188,8 +190,8 @@ KINDS: Mapping[str, Kind] = {
 
 # The variants of the breakdown, in the order measured.
 BREAKDOWN = tuple(kind.in_breakdown for kind in KINDS.values() if kind.in_breakdown)
-# Variant -> the parts of the baseline's step that it is without.
-ABLATIONS: Mapping[str, tuple[Part, ...]] = {
+# Ablation -> the parts of the baseline's step that it is without, if it is without whole parts.
+REMOVED_PARTS: Mapping[str, tuple[Part, ...]] = {
     kind.name: kind.removes for kind in KINDS.values() if kind.removes
 }
 
@@ -222,6 +224,12 @@ def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
     kind = kind_of(variant)
     return kind is not None and kind.changed
+
+
+def is_ablation(variant: str) -> bool:
+    """Return whether a variant is the baseline without something, as a test."""
+    kind = kind_of(variant)
+    return kind is not None and kind.ablation
 
 
 def usual(variant: str) -> str:

@@ -33,7 +33,6 @@ from workloads.protocol import (
     WORTH,
 )
 from workloads.variants import (
-    ABLATIONS,
     BASELINE,
     CALLS,
     CUSTOM_LOOP,
@@ -41,6 +40,7 @@ from workloads.variants import (
     INPUT_ONLY,
     INPUT_PARTS,
     MODEL_ONLY,
+    REMOVED_PARTS,
     TUNED,
     WITHOUT_EPOCHS,
     WITHOUT_FRAMEWORK,
@@ -151,7 +151,9 @@ def _confirmed(case: Case, parts: Sequence[Part]) -> bool:
     The part of epochs is itself measured by its ablation.
     """
     variants = (
-        variant for variant, removed in ABLATIONS.items() if removed == parts and variant != WITHOUT_EPOCHS
+        variant
+        for variant, removed in REMOVED_PARTS.items()
+        if removed == parts and variant != WITHOUT_EPOCHS
     )
     gains = (case.ratio(RatioKind.OVER_BASELINE, variant) for variant in variants)
     return any(gain.median >= speedup_without(MIN_SHARE) for gain in gains if gain and gain.n > 1)
@@ -320,7 +322,7 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
         return None
     if finding.cause is Cause.EPOCHS and finding.stages:
         return _without_callbacks(case, time)
-    for variant, parts in ABLATIONS.items():
+    for variant, parts in REMOVED_PARTS.items():
         if finding.cause is Cause.KERAS_LOOP and variant == WITHOUT_FRAMEWORK:
             continue  # it is without callbacks and eager code only
         gain = case.ratio(RatioKind.OVER_BASELINE, variant)

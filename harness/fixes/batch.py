@@ -1,4 +1,6 @@
-"""A step's fixed costs are shared by more samples, and the device has more parallel work.
+"""The remedy `larger-batch`.
+
+A step's fixed costs are shared by more samples, and the device has more parallel work.
 
 Safety: changes training: fewer updates per epoch. Raise the learning rate and compare the accuracy. The answers of
 predict and evaluate stay, but come later.

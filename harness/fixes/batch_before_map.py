@@ -1,4 +1,6 @@
-"""Tf.data calls a map's function once per element, which for small elements takes longer than the arithmetic.
+"""The remedy `batch-before-map`.
+
+Tf.data calls a map's function once per element, which for small elements takes longer than the arithmetic.
 
 Safety: only functions made of element-wise operations, which give the same numbers for a batch.
 """

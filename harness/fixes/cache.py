@@ -1,4 +1,6 @@
-"""What lies before the cache runs in the first epoch only.
+"""The remedy `cache`.
+
+What lies before the cache runs in the first epoch only.
 
 Safety: random changes of samples stay behind the cache, so training sees the same distribution: what a map uses is
 followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the

@@ -1,4 +1,6 @@
-"""A callback on batches makes Keras wait for the step's results, and its own work stops training.
+"""The remedy `callbacks-per-epoch`.
+
+A callback on batches makes Keras wait for the step's results, and its own work stops training.
 
 Safety: the same numbers; fewer checkpoints and log entries.
 """

@@ -1,4 +1,6 @@
-"""With cuDNN all time steps of LSTM and GRU are one kernel; without it, each is a loop of small kernels.
+"""The remedy `cudnn-kernel`.
+
+With cuDNN all time steps of LSTM and GRU are one kernel; without it, each is a loop of small kernels.
 
 The kernel has tanh and sigmoid, biases, the reset gate after the product, and no recurrent dropout.
 

@@ -1,4 +1,6 @@
-"""Eager training runs every operation from Python.
+"""The remedy `compiled`.
+
+Eager training runs every operation from Python.
 
 Safety: the same numbers; print and breakpoints inside train_step run while tracing only.
 """

@@ -1,4 +1,6 @@
-"""Keras calls the loader from Python once per batch, and copies what it returns into a tensor.
+"""The remedy `loader-as-dataset`.
+
+Keras calls the loader from Python once per batch, and copies what it returns into a tensor.
 
 Safety: the same batches, in another random order. tf.data copies the arrays, so it is tried only if they fit into half
 of the free memory.

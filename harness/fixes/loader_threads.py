@@ -1,4 +1,6 @@
-"""Keras calls a loader in one thread by default; reading and decoding release Python's lock.
+"""The remedy `loader-threads`.
+
+Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 
 Safety: the same batches; random changes of samples are drawn in another order.
 """

@@ -1,4 +1,6 @@
-"""For a small model, to launch each step from Python and to copy each batch takes longer than the step.
+"""The remedy `many-steps`.
+
+For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
 Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is
 wrapped, and `save` saves its `network`, not compiled.

@@ -1,4 +1,6 @@
-"""Without it tf.data calls the function for one sample after the other, on one CPU.
+"""The remedy `parallel-map`.
+
+Without it tf.data calls the function for one sample after the other, on one CPU.
 
 Safety: tf.data keeps the order of samples, so numbers are the same.
 """

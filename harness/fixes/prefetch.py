@@ -1,4 +1,6 @@
-"""Without it Keras waits for each batch to be made before its step can begin.
+"""The remedy `prefetch`.
+
+Without it Keras waits for each batch to be made before its step can begin.
 
 Safety: the same batches in the same order.
 """

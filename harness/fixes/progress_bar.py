@@ -1,4 +1,6 @@
-"""The bar reads the loss back after every step, so that the device waits for Python.
+"""The remedy `no-progress-bar`.
+
+The bar reads the loss back after every step, so that the device waits for Python.
 
 Safety: the same numbers.
 """

@@ -1,4 +1,6 @@
-"""Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
+"""The remedy `steps-per-execution`.
+
+Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 
 Safety: the same numbers; callbacks on batches run once per call.
 """

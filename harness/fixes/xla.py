@@ -1,4 +1,6 @@
-"""XLA fuses operations into fewer kernels, which launches less and reads memory less often.
+"""The remedy `xla`.
+
+XLA fuses operations into fewer kernels, which launches less and reads memory less often.
 
 Safety: rounding differs, as between two devices; the first step takes longer.
 """

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from workloads.driver.ladder import report
+from workloads.driver.measuring import report
 from workloads.driver.processes import work_watched
 from workloads.driver.results import ResultsFile
 from workloads.driver.trial import Task, Trial, Work

@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.driver import answers, devices
-from workloads.driver.ladder import report
 from workloads.driver.links import Cuda, UnavailableError, Work, all_reduce, peers
+from workloads.driver.measuring import report
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.trial import Task

@@ -27,18 +27,20 @@ from workloads.driver import (
     answers,
     devices,
     draining,
+    edits,
     generation,
     inference,
-    ladder,
+    measuring,
     script,
     step_variants,
     training,
 )
 from workloads.driver.call import Call
+from workloads.driver.edits import changes
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
-from workloads.driver.ladder import Needless, changes, measure_each, report
+from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
 from workloads.driver.results import Results
@@ -46,7 +48,7 @@ from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
-from workloads.driver.variants import skipped
+from workloads.driver.variants import needless
 from workloads.protocol import BUILD, FLOPS, EventWriter, NoGpuError, Script, Spec, distributes
 from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
 
@@ -257,7 +259,7 @@ class ScriptRun:
         kind = kind_of(variant)
         if kind is None or not kind.again or self._spec.steps or self._results.read(variant) != 1:
             return False
-        takes_s = self._results.first_step_s.get(variant, 0.0) if kind.removes else 0.0
+        takes_s = self._results.first_step_s.get(variant, 0.0) if kind.ablation else 0.0
         return takes_s < _LONGEST_AGAIN_S
 
     def _prove(self) -> None:
@@ -303,7 +305,7 @@ class ScriptRun:
     def _measure_part(self, call: Call, variant: str) -> None:
         """Measure a variant of the breakdown, which is made of the call; raise Needless if it is not informative."""
         job = replace(self._job(variant), taken=call)
-        if reason := skipped(job, variant):
+        if reason := needless(job, variant):
             raise Needless(reason)
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._results.params, changes=[])
@@ -374,7 +376,7 @@ class ScriptRun:
         brief = self._task.short or not measures_speed(variant)
         return Meter(
             variant,
-            spec=ladder.brief(spec) if brief else spec,
+            spec=measuring.brief(spec) if brief else spec,
             events=self._events,
             synchronise=devices.synchronise,
             brief=brief,
@@ -404,7 +406,7 @@ def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
             step_variants.several_per_call(job)
         case name if variants.THREADS.has(name):
             draining.drain(job)
-        case name if name in variants.ABLATIONS:
+        case name if variants.is_ablation(name):
             training.ablation(job)
         case unknown:
             raise ValueError(f"{unknown} is no variant of the breakdown")
@@ -413,8 +415,8 @@ def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
 def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     """Return the script that a task runs."""
     given = spec.scripts.get(task.script, spec.scripts[BASELINE])
-    fixes = ladder.at_sites(spec.fixes, results.sites)
-    return replace(given, text=ladder.applied(given.text, [fixes[name] for name in task.fixes]))
+    fixes = edits.at_sites(spec.fixes, results.sites)
+    return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
 
 
 def _places_of_fit(tree: ast.AST) -> int:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from workloads.cells import place
-from workloads.driver.ladder import at_sites
+from workloads.driver.edits import at_sites
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile

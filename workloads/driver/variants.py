@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 LONGEST_GPU_STEP_S = 0.1
 
 
-def skipped(job: Job, variant: str) -> str:
+def needless(job: Job, variant: str) -> str:
     """Return why a variant of the breakdown is not measured here; "" if it is."""
     if not applies(job, variant):
         return "not informative for this workload and device"
-    return _uninformative(job, variant)
+    return _by_earlier_results(job, variant)
 
 
 def applies(job: Job, variant: str) -> bool:
@@ -64,11 +64,11 @@ def _met(job: Job) -> set[Need]:
         Need.TRAINING: call.trains,
         Need.OTHER_BATCHES: not call.new_tokens,
     }
-    return {need for need, is_met in met.items() if is_met}
+    return {need for need in Need if met[need]}
 
 
-def _uninformative(job: Job, variant: str) -> str:
-    """Return why earlier results make a variant uninformative."""
+def _by_earlier_results(job: Job, variant: str) -> str:
+    """Return why earlier results make a variant needless; "" if they do not."""
     results = job.results
     base, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
     times = (

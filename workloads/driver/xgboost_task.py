@@ -22,7 +22,8 @@ import xgboost as xgb
 
 from workloads.cells import difference
 from workloads.driver import script
-from workloads.driver.ladder import changes, measure_each, report
+from workloads.driver.edits import changes
+from workloads.driver.measuring import measure_each, report
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError, named
