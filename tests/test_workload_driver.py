@@ -19,7 +19,7 @@ from harness.run.catalogue import folder_sha256
 from harness.run.events import read_log
 from tests.conftest import ROOT
 from tests.folders import write_files
-from workloads.driver import edits, script
+from workloads.driver import edits, measuring, script
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.remedies import candidates, worth_trying
 from workloads.driver.results import Results
@@ -475,7 +475,7 @@ def test_failed_variants_are_left_out_and_fail_a_trial_without_a_baseline(tmp_pa
 
 def test_a_needless_variant_takes_no_time(tmp_path, monkeypatch):
     collected: list[str] = []
-    monkeypatch.setattr(ladder.gc, "collect", lambda: collected.append(ran[-1]))
+    monkeypatch.setattr(measuring.gc, "collect", lambda: collected.append(ran[-1]))
     ran: list[str] = []
 
     def measure(name: str) -> None:
