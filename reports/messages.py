@@ -96,7 +96,7 @@ def removed(finding: Finding) -> str:
 def _part_name(finding: Finding) -> str:
     first = next(iter(finding.parts), None)
     if first is Part.EPOCHS:
-        return "time between epochs"
+        return f"time between {'calls' if 'predicts' in finding.facts else 'epochs'}"
     return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
 
 

@@ -134,20 +134,43 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 1000", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nX:", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(bytes(1 << 20)), "more than 64 MiB"),
-        ("200 OK\r\nContent-Length: 20", lambda: [b'{"ApiVersion":"abc"}'], "invalid literal"),
+        (
+            "200 OK\r\nContent-Length: 20",
+            lambda: [b'{"ApiVersion":"abc"}'],
+            "cannot be read: ValueError: invalid literal",
+        ),
+        ("200 OK\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: KeyError: 'ApiVersion'"),
+        ("200 OK\r\nContent-Length: 4", lambda: [b"null"], "cannot be read: TypeError"),
+        ("200 OK\r\nContent-Length: 6", lambda: [b"<html>"], "is not JSON"),
+        ("503 Busy\r\nContent-Length: 6", lambda: [b"<html>"], "a web page"),
+        ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
         (
             "403 Forbidden\r\nContent-Length: 32",
             lambda: [b'{"message": "denied by plugin."}'],
             "denied by plugin.",
         ),
     ],
-    ids=["drips", "drips a header", "large", "strange", "forbids"],
+    ids=[
+        "drips",
+        "drips a header",
+        "large",
+        "strange",
+        "empty",
+        "null",
+        "page",
+        "busy page",
+        "old",
+        "forbids",
+    ],
 )
 def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     timeout_s = 0.3 if body is dripping else CONNECT_S
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
-        connect_first({socket: "Docker"}, timeout_s)
+        connect_first({socket: "Docker", socket.with_name("none"): "Podman"}, timeout_s)
     assert reason in raised.value.message
+    told = ("cannot be read", "JSON", "web page", "too old")
+    assert ("check what answers" in raised.value.hint) is any(part in reason for part in told)
+    assert ".." not in raised.value.message
 
 
 MACHINE = {
@@ -185,6 +208,7 @@ MISSING = ("404 Not Found", '{"message": "no such image"}')
     [
         *((existing, {"/images/": (OK, text)}) for text in ("{", '{"a":' * 100_000)),
         (existing, {"/images/": ("404 Not Found", "[]")}),
+        (existing, {"/images/": (OK, "null")}),
         (custom, {"/images/create": (OK, "7"), "/images/": MISSING}),
         (DockerEngine.remove_stale, {"/containers/json": (OK, '[{"Id": "a"}]')}),
         (start, {"/containers/create": (OK, '{"id": "a"}')}),

@@ -1,6 +1,7 @@
 import io
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,9 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
         (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
+        (ended(1), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
+        (ended(1), EventLog(problem="no events"), None, Status.FAILED, "exited with code 1"),
+        (replace(ended(137), removed=True), EventLog(), None, Status.FAILED, "Somebody removed the container"),
         (ended(0), EventLog(started=True), None, Status.BAD_EVENTS, "end before the trial does. See log.txt"),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from harness.analysis import analyse
 from harness.model.analysis import Cause, Finding
 from harness.model.run import Metric, Run
 from reports.causes import explanation, fix
+from reports.messages import limit
 from tests.builders import BUSY_GPU, GpuLoad, VariantSpeed, run, taking
 from workloads.protocol import (
     BATCH_BYTES,
@@ -80,6 +81,7 @@ def test_time_between_calls_of_predict_is_not_that_of_training(params: dict[str,
     assert finding.cause is Cause.EPOCHS
     assert advice in fix(finding)
     assert ("validation" in explanation(finding)) is not bool(params)
+    assert ("between calls" in limit(finding, None)) is bool(params)
 
 
 def test_without_callbacks_the_loop_of_keras_stays() -> None:

@@ -265,6 +265,18 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
         ('raise ValueError("No. \'x\' sizes: 8\\n\'y\' sizes: 9")', "'x' sizes: 8, 'y' sizes: 9", ""),
         ("from argparse import *\np = ArgumentParser()\np.add_argument('x')\np.parse_args()", "required: x", "=VALUE"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
+        ("import pickle, io\npickle.load(io.BytesIO())", "train.py:2: EOFError: Ran out of input.", "input.@"),
+        ("import os\nr, w = os.pipe()\nos.close(r)\nos.write(w, b'x')", "BrokenPipeError", "Broken pipe.@"),
+        ("import os\nr, w = os.pipe()\nos.get_terminal_size(w)", "train.py:3: OSError", "no terminal"),
+        ("raise RuntimeError(\"can't start new thread\")", "RuntimeError", "Processes and threads are limited"),
+        ("import os\nraise BlockingIOError(11, os.strerror(11))", "BlockingIOError", "start fewer"),
+        ("raise PermissionError(13, 'Permission denied', '/etc/shadow')", "'/etc/shadow'", "no rights of root"),
+        (
+            "from multiprocessing.connection import answer_challenge\n"
+            "class Gone:\n    def recv_bytes(self, most):\n        raise ConnectionResetError(104, 'reset')\n"
+            "answer_challenge(Gone(), b'')",
+            "ConnectionResetError", "reset.@",
+        ),
         ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),
         ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
@@ -293,7 +305,7 @@ def test_a_failure_is_one_sentence_and_what_to_try(
         with pytest.raises(ScriptError) as caught:
             run(text)
     assert message in str(caught.value)
-    assert advice in str(caught.value)
+    assert advice in f"{caught.value}@"  # the end
     assert "\n" not in str(caught.value)
 
 

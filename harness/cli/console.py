@@ -24,6 +24,7 @@ from rich.text import Text
 
 from harness.errors import TfbenchError
 from harness.progress import LoggedTask, Task
+from harness.untrusted import printable
 
 # A terminal that is narrower, or COLUMNS=0, hides everything.
 _MIN_WIDTH, _WIDTH = 20, 80
@@ -130,10 +131,10 @@ class Terminal:
 
     def line(self, text: str) -> None:
         """Print a permanent line."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=True)
 
 
 def show_error(error: TfbenchError) -> None:
-    """Print the message and hint of an error on standard error."""
-    err().print(Text.assemble(("tfbench: ", "bold red"), error.message), soft_wrap=True)
-    err().print(Text.assemble(("Try: ", "bold"), error.hint), soft_wrap=True)
+    """Print the message and hint of an error on standard error, without the escapes of names and engines in them."""
+    err().print(Text.assemble(("tfbench: ", "bold red"), printable(error.message)), soft_wrap=True)
+    err().print(Text.assemble(("Try: ", "bold"), printable(error.hint)), soft_wrap=True)

@@ -85,10 +85,15 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How a container ended; a negative `code` is the signal that killed a local process."""
+    """How a container ended; a negative `code` is the signal that killed a local process.
+
+    Attributes:
+        removed: somebody else removed the container, with its log.
+    """
 
     code: int
     out_of_memory: bool
+    removed: bool = False
 
 
 class Container(Protocol):

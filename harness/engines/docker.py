@@ -164,10 +164,12 @@ class DockerContainer:
         with self._call("get the container's exit status"):
             if self._lost is not None:
                 raise self._lost
-            killed = False
-            with suppress(NotFound):  # removed by another process
+            killed = removed = False
+            try:
                 killed = self._state().get("OOMKilled", False)
-        return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0)
+            except NotFound:
+                removed = True
+        return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0, removed=removed)
 
     def seen(self, text: str) -> str:
         """Return a text with container paths as the process sees them: as they are."""

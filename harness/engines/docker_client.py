@@ -18,9 +18,9 @@ from typing import Any
 import docker
 import psutil
 from docker.context import ContextAPI
-from docker.errors import APIError, DockerException, NotFound, StreamParseError
+from docker.errors import APIError, DockerException, InvalidVersion, NotFound, StreamParseError
 from requests import PreparedRequest, Response
-from requests.exceptions import ReadTimeout, RequestException, Timeout
+from requests.exceptions import JSONDecodeError, ReadTimeout, RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
 from harness.errors import EngineError
@@ -43,6 +43,7 @@ ELSEWHERE_HINT = (
     "Telemetry is read locally: run tfbench on that machine, or use `tfbench fleet` for several machines. To use "
     "this machine's engine, unset DOCKER_HOST and DOCKER_CONTEXT."
 )
+_STRANGE = "Update it, or check what answers at its socket."
 _NO_PYTHON = (
     "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces that. Leave it "
     "out, or add /usr/local/bin:/usr/bin:/bin to it."
@@ -129,15 +130,23 @@ def engine_call(action: str) -> Iterator[None]:
             else "See its log (journalctl -u docker), or run `tfbench doctor`.",
         ) from error
     except UNREADABLE as error:
-        raise EngineError(
-            f"The container engine could not {action}: its answer cannot be read: {type(error).__name__}: {error}",
-            hint="Update it, or check what answers at its socket.",
-        ) from error
+        raise _unreadable(action, error) from error
     except LOST as error:
         raise EngineError(
             f"Lost the connection to the container engine; could not {action}: {error}",
             hint="Restart the engine (`make engine`), then continue with --resume.",
         ) from error
+    except Exception as error:
+        if type(error) is not Exception:  # what the docker package raises for an image that is no object
+            raise
+        raise _unreadable(action, error) from error
+
+
+def _unreadable(action: str, error: Exception) -> EngineError:
+    return EngineError(
+        f"The container engine could not {action}: its answer cannot be read: {type(error).__name__}: {error}",
+        hint=_STRANGE,
+    )
 
 
 @contextmanager
@@ -222,7 +231,7 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
     Raises:
         EngineError: none responds; the message gives the reason for each.
     """
-    failures = []
+    failures, hint = [], HINT
     for socket, name in sockets.items():
         try:
             if not socket.exists():
@@ -234,11 +243,29 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
                 hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
             ) from error
         except (DockerException, RequestException, OSError, ValueError) as error:
-            failures.append(f"{name} at {_UNIX}{socket}: {_reason(error)}")
+            if strange := _strange(error):
+                hint = _STRANGE
+            failures.append(f"{name} at {_UNIX}{socket}: {strange or _reason(error)}")
         else:
             client.api.timeout = REQUEST_S
             return client
-    raise EngineError(f"No container engine is available. Tried {'; '.join(failures)}.", hint=HINT)
+    reasons = "; ".join(failures).rstrip(".")
+    raise EngineError(f"No container engine is available. Tried {reasons}.", hint=hint)
+
+
+def _strange(error: Exception) -> str:
+    """Return why an answer about the version cannot be used; "" if there was none, or the engine refused."""
+    cause = error.__cause__ or error
+    if isinstance(cause, InvalidVersion):
+        return f"it is too old: {cause}"
+    if isinstance(cause, JSONDecodeError):
+        return "its answer is not JSON, so it may be another program's"
+    if isinstance(cause, APIError) and str(cause.explanation).lstrip().startswith("<"):
+        return f"it answered with a web page, so it may be another program's (status {cause.status_code})"
+    if type(cause) is DockerException or isinstance(cause, (LookupError, TypeError, ValueError)):
+        known = not isinstance(cause, RequestException)
+        return f"its answer cannot be read: {type(cause).__name__}: {cause}" if known else ""
+    return ""
 
 
 def _reason(error: Exception) -> str:

@@ -103,7 +103,11 @@ def _failed(end: End) -> tuple[Status, str] | None:
         return Status.OUT_OF_MEMORY, f"The workload ran out of memory. {text} {advice}"
     if text:
         return Status.FAILED, f"{text} See log.txt for the traceback."
-    if exit_.code == 0:
+    if exit_.removed:
+        return Status.FAILED, "Somebody removed the container during the trial. Let it run, and use --resume."
+    if exit_.code == 0 or (
+        exit_.code < FIRST_SIGNAL and end.log.problem.startswith("line ")
+    ):  # the driver reads them too
         return None
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
     name = {int(known): f" ({known.name})" for known in signal.Signals}.get(number, "")

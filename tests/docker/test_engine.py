@@ -141,7 +141,7 @@ def test_kill_and_remove_are_idempotent(engine, make_spec):
         engine.client.api.inspect_container(container.id)
     container = engine.start(make_spec("sleep", "1000"))
     engine.client.api.remove_container(container.id, force=True)  # by another process
-    assert wait_for(container).code == 137
+    assert wait_for(container) == Exit(code=137, out_of_memory=False, removed=True)
     container.remove()
 
 

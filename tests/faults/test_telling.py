@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cli.rendering import write_outputs
-from harness.errors import EngineError, Interrupted, TfbenchError
+from harness.errors import EngineError, Interrupted, TfbenchError, UsageError
 from harness.model.run import Status
 from harness.run.store import read_run
 from tests.builders import cpu_run
@@ -116,6 +116,15 @@ def test_password_of_an_address_is_not_printed(
     assert printed.code == EngineError.exit_code
     assert "another machine" in printed.err
     assert "word" not in printed.err.replace("words", "")
+
+
+def test_escapes_in_names_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    script = tmp_path / "\x1b[31mred\x1b]0;title\x07\u202e.py"
+    script.write_text("x = 1\n")
+    printed = tfbench("bench", str(script), "--out", str(tmp_path / "\x1b[2Jout"))
+    assert printed.code == UsageError.exit_code
+    assert "red" in printed.err
+    assert not {"\x1b", "\x07", "\u202e"}.intersection(printed.err)
 
 
 def test_errors_contain_no_secrets() -> None:

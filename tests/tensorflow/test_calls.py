@@ -366,6 +366,27 @@ def test_a_fit_in_a_loop_is_told(drive):
     assert "without what comes between calls" in told["message"]
 
 
+OTHERS = """
+class Scaler:
+    def fit(self, x): return self
+try:
+    from sklearn.preprocessing import StandardScaler
+except ImportError:
+    class StandardScaler(Scaler): pass
+scaler = StandardScaler()
+for _ in range(2):
+    scaler.fit(x)
+Scaler().fit(x)
+"""
+
+
+def test_only_models_are_counted_as_calling_fit(drive):
+    text = HEAD + OTHERS + "m = made()\nm.fit(x[:96], y[:96], 8)\n"
+    assert drive(text).of("warning") == []
+    (told,) = drive(text + "m.fit(x[:96], y[:96], 8)").of("warning")
+    assert "calls fit in 2 places" in told["message"]
+
+
 def test_a_floatx_is_that_of_the_model(drive):
     done = drive(HEAD + "keras.config.set_floatx('float64')\nmade().fit(x[:96], y[:96], 8)")
     assert done.of("variant")[0]["params"]["precision"] == "float64"

@@ -67,9 +67,20 @@ def _of_machine(error: Exception, text: str) -> str:
             f"Keras takes arrays, tf.data.Dataset, PyDataset and generators, but not `{kind}`: give it "
             f"`(batch for batch in {kind}(...))`, which is a generator."
         )
-    if isinstance(error, EOFError):
+    if isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error)):
         return "A script cannot ask for input here: pass values with --arg or --param."
-    if "URL fetch failure" in text or "urlopen error" in text or isinstance(error, ConnectionError):
+    if isinstance(error, OSError) and error.errno == errno.ENOTTY:
+        return (
+            "A script has no terminal here: shutil.get_terminal_size() has a default, and --arg or --env pass what it "
+            "would ask for."
+        )
+    if "can't start new thread" in text or (isinstance(error, OSError) and error.errno == errno.EAGAIN):
+        return (
+            f"Processes and threads are limited{_most_processes()}: start fewer, or wait for those that end."
+        )
+    # Pipes to its own processes break too.
+    connects = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
+    if "URL fetch failure" in text or "urlopen error" in text or (connects and not _talks_to_children(error)):
         return _NO_NETWORK
     if program := _missing_program(error):
         return (
@@ -100,6 +111,11 @@ def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
         return (
             "It is a path in the container: neither the script nor a library has made it." if missing else ""
         )
+    if isinstance(error, PermissionError):
+        return (
+            "A script has no rights of root here. Write beside it or to /tmp; what --mount names can be read only, if "
+            "its files let others read them."
+        )
     if isinstance(error, OSError) and error.filename and Path(str(error.filename)).is_absolute():
         return f"Containers see the script's folder only: add --mount {error.filename}."
     if isinstance(error, FileNotFoundError) and (link := _dangling(error.filename, folders)):
@@ -117,6 +133,25 @@ def _dangling(name: Any, folders: Collection[Path]) -> Path | None:
     path = Path(os.fsdecode(name)) if isinstance(name, (str, bytes)) else Path()
     parts = [folder / part for folder in folders for part in (*reversed(path.parents), path)]
     return next((part for part in parts if part.is_symlink() and not part.exists()), None)
+
+
+def _most_processes() -> str:
+    """Return the limit of the container's processes and threads as the end of a phrase; "" if none can be read."""
+    for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup/pids"):
+        with suppress(OSError, ValueError):
+            return f" to {int(Path(folder, 'pids.max').read_text(encoding='ascii')):,}"
+    return ""
+
+
+def _raised_in(error: Exception) -> list[str]:
+    """Return the names of the files that an error passed through."""
+    return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def _talks_to_children(error: Exception) -> bool:
+    """Return whether an error comes from a connection to a process that the script has started itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any("multiprocessing" in Path(frame.filename).parts for frame in frames)
 
 
 def _free(folder: str) -> int:

@@ -339,11 +339,13 @@ class ScriptRun:
     def _warn(self, call: Call) -> None:
         """Warn of other calls, and of what the script has set too late."""
         tree, name, number = ast.parse(self._text.text), Path(self._text.path).name, self._spec.call
-        if (places := _places_of_fit(tree)) > 1:
+        calls = _calls_of_fit(tree)
+        if (places := len(calls)) > 1:
             self._events.warning(
                 f"{name} calls fit in {places} places; call {number} was measured. Choose another with --call."
             )
-        if any(_places_of_fit(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))):
+        loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
+        if any(node in calls for loop in loops for node in ast.walk(loop)):
             self._events.warning(
                 f"{name} calls fit in a loop; call {number} was measured, without what comes between calls."
             )
@@ -419,14 +421,57 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
 
 
-def _places_of_fit(tree: ast.AST) -> int:
-    return sum(
-        isinstance(node, ast.Call)
+def _calls_of_fit(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls of a method fit that may be that of a model of Keras."""
+    own, others = (
+        set[str](),
+        set[str](),
+    )  # names of what makes objects that have another fit, and of these objects
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                own |= {
+                    (each.asname or each.name).partition(".")[0] for each in names if _fits_others(each.name)
+                }
+            case ast.ImportFrom(module=str(module), names=names):
+                own |= {
+                    each.asname or each.name
+                    for each in names
+                    if _fits_others(module) or each.name == "ImageDataGenerator"
+                }
+            case ast.ClassDef(name=name, bases=[]):
+                own.add(name)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=targets, value=ast.Call() as made) if _first_name(made) in own:
+                others |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "fit"
         and ast.unparse(node.func.value) != "super()"
-        for node in ast.walk(tree)
-    )
+        and _first_name(node.func.value) not in own | others
+    ]
+
+
+def _fits_others(module: str) -> bool:
+    return module.partition(".")[0] in {
+        "sklearn",
+        "imblearn",
+        "xgboost",
+        "lightgbm",
+        "catboost",
+        "statsmodels",
+    }
+
+
+def _first_name(node: ast.expr) -> str:
+    """Return the name that an expression of attributes and calls begins with; "" for others."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _children_s() -> float:
