@@ -33,11 +33,13 @@ from harness.run.scripts import script_text
 from harness.system.shared_files import Content
 from workloads.variants import BASELINE
 
-# Prints the samples per second of the script's fit, from after WARM_UP_S for MEASURE_S.
+# How long the script's fit is warmed up, and then measured.
+SECONDS = 4.0
+# Prints the samples per second of the script's fit.
 CLOCK = """
 import runpy, sys, time
 import keras, numpy as np, tensorflow as tf
-WARM_UP_S, MEASURE_S = 4.0, 4.0
+WARM_UP_S = MEASURE_S = {seconds}
 for name in {datasets!r}:
     arrays = [np.load(f"/data/{{name}}/{{part}}.npy") for part in ("x_train", "y_train", "x_test", "y_test")]
     if name.startswith("cifar"):
@@ -112,11 +114,13 @@ def bare_speed(
     script: str,
     files: Mapping[str, str],
     data: Mapping[str, Path],
+    seconds: float = SECONDS,
 ) -> float | None:
     """Run a script in a container without tfbench; return its samples per second, None if it failed."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        wrapper = CLOCK.format(datasets=[name for name in data if (data[name] / "x_train.npy").exists()])
+        datasets = [name for name in data if (data[name] / "x_train.npy").exists()]
+        wrapper = CLOCK.format(datasets=datasets, seconds=seconds)
         for name, text in {**files, "script.py": script, "clock.py": wrapper}.items():
             Path(folder, name).write_text(text, encoding="utf-8")
         mounts = (

@@ -201,8 +201,8 @@ def home(tmp_path: Path) -> Path:
     ):
         with place.open("wb") as file:
             file.truncate(LARGE)
-    for number in range(60):
-        (home / f"part-{number}").write_bytes(b"x" * (1 << 20))
+    for number in range(12):
+        (home / f"part-{number}").write_bytes(b"x" * (5 << 20))
     for name, target in (
         ("logs", "../elsewhere/logs"), ("absolute", str(user / "elsewhere/deep")), ("one", "../elsewhere/one.txt"),
         ("to-small", "small.csv"), ("to-large", "large.bin"), ("to-data", "data"), ("self", "self"), ("up", ".."),

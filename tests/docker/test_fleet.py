@@ -13,7 +13,7 @@ from harness.model.run import Status
 from harness.run.store import read_run
 from harness.system.shared_files import LOCK_ENV
 from tests.commands import output_of
-from tests.endtoend import Tfbench, script, wait_until
+from tests.endtoend import TREES_SCRIPT, Tfbench, script, wait_until
 from tests.folders import write_files
 
 # Detect dead nodes within a few seconds; Ray's default is about half a minute.
@@ -90,7 +90,7 @@ def running(path: Path) -> list[str]:
 
 @pytest.mark.docker
 def test_fleet_is_resumed_after_loss_of_a_node_and_the_driver(nodes: Nodes, tmp_path: Path) -> None:
-    file = script(tmp_path / "files", "good")
+    file = script(tmp_path / "files", "good", text=TREES_SCRIPT)
     done = "trials/good.cpu.0/trial.json"
     options = (file, "--variants", "baseline", "--trials", "2", "--nodes", "all")
     with fleet(nodes, tmp_path, *options) as first:

@@ -9,7 +9,7 @@ from workloads.variants import BASELINE, TUNED
 pytestmark = pytest.mark.tensorflow
 
 ENTRY = next(each for each in built_in() if each.workload.name == "gpt2")
-SIZES = {"LAYERS": 2, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 64, "VOCABULARY": 1000, "BATCH_SIZE": 2}
+SIZES = {"LAYERS": 2, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 48, "VOCABULARY": 500, "BATCH_SIZE": 2}
 
 TAKE = """
 import json
@@ -108,7 +108,7 @@ print(json.dumps(counts))
 
 def test_floating_point_operations(execute):
     """6 a weight and token; 12 a layer, width and pair of tokens: of all pairs for Keras, of the blocks for tuned."""
-    layers, width, length, classes, block = 3, 128, 256, 1000, 64
+    layers, width, length, classes, block = 2, 128, 192, 1000, 64
     sizes = {"LAYERS": layers, "WIDTH": width, "SEQUENCE": length, "VOCABULARY": classes, "BLOCK": block}
     published, tuned = (each / 2 for each in execute(take(**sizes) + COUNTED))
     weights = layers * 12 * width**2

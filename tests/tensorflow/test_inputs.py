@@ -202,7 +202,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_samples_include_short_batches(drive, end):
     text, samples_per_step = ENDS[end]
-    done = drive(text, variants=[BASELINE, INPUT_ONLY], windows=1, steps=60)
+    done = drive(text, variants=[BASELINE, INPUT_ONLY], windows=1, steps=20)
     for window in done.of("window"):
         # A window may begin and end within an epoch.
         assert window["samples"] == pytest.approx(samples_per_step * window["steps"], abs=512)
@@ -244,10 +244,6 @@ def test_a_whole_training_is_counted_exactly(drive, text, steps, samples):
     # Keras also counts the calls that find an input of unknown length at its end.
     if "Keras ran steps" in text and "filter" not in text:
         assert f"Keras ran steps: {steps}\n" in done.log
-
-
-def test_a_whole_training_on_an_endless_pipeline_requires_its_steps(drive):
-    assert "Give steps_per_epoch" in drive(piped("range(400).repeat()"), full=True, code=1).message
 
 
 def test_every_step_of_an_endless_generator_counts(drive):

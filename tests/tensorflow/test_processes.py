@@ -68,9 +68,8 @@ def test_variants_of_the_breakdown_that_die_leave_the_others(drive):
     text = HEAD + (
         "import os\n"
         "def generate():\n"
-        "    for _ in range(10**6):\n"
-        "        if os.path.exists('trained'):\n            os.abort()\n"
-        "        yield x[:8], y[:8]\n"
+        "    if os.path.exists('trained'):\n        os.abort()\n"
+        "    for _ in range(10**6):\n        yield x[:8], y[:8]\n"
         "data = tf.data.Dataset.from_generator(generate, output_signature=(\n"
         "    tf.TensorSpec((8, 4), tf.float32), tf.TensorSpec((8,), tf.int32)))\n"
         "class Ends(keras.callbacks.Callback):\n"
