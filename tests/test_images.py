@@ -13,7 +13,7 @@ import yaml
 
 from harness.errors import ImageError, UsageError
 from harness.images.builder import ImageBuilder, image_contents
-from harness.images.extra import check_packages
+from harness.images.extra import check_packages, extra_lock
 from harness.images.local_environment import ensure_environment, library_variables
 from harness.images.recipes import TARGETS, Recipes
 from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock, sbom
@@ -405,3 +405,14 @@ def test_added_libraries_are_resolved_beside_the_pins_and_pinned_by_hash(
 def test_what_is_no_library(name: str) -> None:
     with pytest.raises(UsageError, match="not the name of a library"):
         check_packages([name])
+
+
+def test_an_index_that_answers_with_a_page_is_told(tmp_path, monkeypatch):
+    page = tmp_path / "index" / "absent" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("<html>Log in to the proxy</html>")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
+    with pytest.raises(ImageError, match="finds no wheel of absent") as error:
+        extra_lock(("absent",), (), tmp_path / "cache", "3.12", Silent())
+    assert "whether pip reaches its index" in error.value.hint

@@ -17,6 +17,7 @@ import pytest
 
 from harness.run.catalogue import folder_sha256
 from harness.run.events import read_log
+from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.driver import edits, measuring, script
@@ -307,6 +308,22 @@ def test_a_failure_is_one_sentence_and_what_to_try(
     assert message in str(caught.value)
     assert advice in f"{caught.value}@"  # the end
     assert "\n" not in str(caught.value)
+
+
+def test_links_to_files_of_the_kernel_stay_links(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "home").mkdir()
+    for name, target in {"kernel": "/proc", "pages": "/proc/self/pagemap", "devices": "/sys"}.items():
+        (tmp_path / "home" / name).symlink_to(target)
+    text = "import os\nseen['links'] = [name for name in sorted(os.listdir()) if os.path.islink(name)]\n"
+    assert run(text, links=None)["links"] == ["devices", "kernel", "pages"]
+
+
+def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
+    code = (
+        "import tempfile\nfrom workloads.driver.processes import Processes\ntempfile.tempdir = '/nowhere'\n"
+        "print(Processes(['x'], lambda: 0, 0).run(lambda end: None, ''))"
+    )
+    assert output_of(sys.executable, "-c", code).strip() == "None"
 
 
 TRAINING = {"epochs": 1}

@@ -134,5 +134,6 @@ def _error(names: Sequence[str], log: str) -> ImageError:
     )
     return ImageError(
         f"{', '.join(names)} cannot be added to the image: {reason}.",
-        hint="Check the name and the version, or build an image FROM ours and pass it with --image cpu=NAME.",
+        hint="Check the name and the version, and with `pip download NAME` whether pip reaches its index (a proxy may "
+        "answer instead); or build an image FROM ours and pass it with --image cpu=NAME.",
     )

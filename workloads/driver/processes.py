@@ -105,7 +105,8 @@ class Processes:
         return death
 
     def _run(self, work: Callable[[End], None], task: str) -> Death | None:
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as trace:
+        # In memory, because a script may fill its disk.
+        with os.fdopen(os.memfd_create("trace"), "w+", encoding="utf-8", errors="replace") as trace:
             before, kills, files = self._progress(), _oom_kills(), _private_files()
             if self._forks:
                 pid = _fork(work, trace.fileno())

@@ -159,7 +159,7 @@ def _scratch(script: Script) -> Path:
 
 
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
-    """Make folders with links to files, so that scripts can write beside files; return the links.
+    """Make folders with links to files, so that scripts can write beside files; return those to the user's files.
 
     Links between neighbours lead to their copies, and a link to a folder elsewhere is a folder. Folders beyond `most`
     links, those that cannot be read, and those around the script are linked as a whole.
@@ -187,8 +187,10 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                     if path.startswith(f"{root}{os.sep}"):
                         link.symlink_to(os.path.relpath(target / os.path.relpath(path, root), mirror))
                         continue
-                    inside = path not in followed and not f"{root}{os.sep}".startswith(
-                        f"{path.rstrip(os.sep)}{os.sep}"
+                    inside = (
+                        path not in followed
+                        and not _of_kernel(path)
+                        and not f"{root}{os.sep}".startswith(f"{path.rstrip(os.sep)}{os.sep}")
                     )
                     through = followed | {path}
                 if entry.is_dir() and entry.name in _NOT_READ:
@@ -198,8 +200,14 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                     pending.append((Path(path), link, through))
                 else:
                     link.symlink_to(path)
-                    links.append(link)
+                    if not _of_kernel(path):
+                        links.append(link)
     return links
+
+
+def _of_kernel(path: str) -> bool:
+    """Return whether a path is in a file system whose files have no size, and may have no end."""
+    return Path(path).parts[1:2] in (("proc",), ("sys",))
 
 
 def _copy_small(links: Sequence[Path]) -> None:
