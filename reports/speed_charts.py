@@ -47,9 +47,8 @@ from workloads.variants import (
     INPUT_ONLY,
     MODEL_ONLY,
     TUNED,
-    changes_baseline,
-    is_ablation,
     measures_speed,
+    runs_script,
     variant_name,
 )
 
@@ -105,7 +104,7 @@ def _speed_record(case: CaseResult, variant: str, device: str) -> dict[str, Any]
 def _shown(variant: str, *, ceilings: bool) -> bool:
     if variant in (INPUT_ONLY, MODEL_ONLY):
         return ceilings
-    return variant in (BASELINE, TUNED) or (changes_baseline(variant) and not is_ablation(variant))
+    return runs_script(variant)
 
 
 def trials_figure(analysis: Analysis) -> Figure | None:

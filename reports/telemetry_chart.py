@@ -132,7 +132,7 @@ def telemetry_figure(
     if not drawn:
         return None
     phases = _phases(trial)
-    extent = max((trial.ended_ns - trial.started_ns) / 1e9, *(float(line.t_s[-1]) for line in drawn))
+    extent = max(trial.duration_s, *(float(line.t_s[-1]) for line in drawn))
     groups = [list(group) for _, group in itertools.groupby(drawn, key=lambda line: line.panel)]
     scale = alt.Scale(domain=[0, round(extent, 2)], nice=False)
     seconds = alt.Axis(title="seconds since the container started", grid=False, tickCount=12)

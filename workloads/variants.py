@@ -196,53 +196,48 @@ REMOVED_PARTS: Mapping[str, tuple[Part, ...]] = {
 }
 
 
-def kind_of(variant: str) -> Kind | None:
-    """Return the kind of a variant; None for what is measured of a machine, and for unknown names."""
+# What is measured of a machine, and unknown names.
+OTHER = Kind(name="other", label="{}")
+
+
+def kind_of(variant: str) -> Kind:
+    """Return the kind of a variant; OTHER for what is measured of a machine, and for unknown names."""
     kind = KINDS.get(variant) or KINDS.get(variant.partition(":")[0])
-    return kind if kind and kind.has(variant) else None
+    return kind if kind and kind.has(variant) else OTHER
 
 
 def variant_name(variant: str) -> str:
     """Return what reports call a variant; names that are no variant's stay."""
     kind = kind_of(variant)
-    return kind.label.format(kind.argument(variant)) if kind else variant
+    return variant if kind is OTHER else kind.label.format(kind.argument(variant))
 
 
 def measures_speed(variant: str) -> bool:
     """Return whether a variant's speed is a result; other variants serve the step-time breakdown."""
-    kind = kind_of(variant)
-    return kind is not None and kind.is_speed
+    return kind_of(variant).is_speed
 
 
 def runs_script(variant: str) -> bool:
     """Return whether a reading of a variant is a run of its own script; others are made of the baseline's call."""
-    kind = kind_of(variant)
-    return kind is not None and kind.own_script
+    return kind_of(variant).own_script
 
 
 def changes_baseline(variant: str) -> bool:
     """Return whether a variant is a changed baseline: a step of the ladder, a remedy or an ablation."""
-    kind = kind_of(variant)
-    return kind is not None and kind.changed
-
-
-def is_ablation(variant: str) -> bool:
-    """Return whether a variant is the baseline without something, as a test."""
-    kind = kind_of(variant)
-    return kind is not None and kind.ablation
+    return kind_of(variant).changed
 
 
 def usual(variant: str) -> str:
     """Return the breakdown's variant that differs only in the number; if there is none, the variant itself."""
     kind = kind_of(variant)
-    number = kind.argument(variant) if kind and kind.usual else ""
+    number = kind.argument(variant) if kind.usual else ""
     valid = number.isascii() and number.isdigit() and number[:1] != "0" and len(number) <= len("9999")
-    return kind.in_breakdown if kind and valid else variant
+    return kind.in_breakdown if valid else variant
 
 
 def standing_for(measured: Iterable[str]) -> set[str]:
     """Return the variants that stand for others, of which some were measured."""
-    found = {kind.name for variant in measured if (kind := kind_of(variant))}
+    found = {kind_of(variant).name for variant in measured}
     return {kind.name for kind in KINDS.values() if kind.stands_for in found}
 
 

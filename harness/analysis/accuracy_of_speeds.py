@@ -69,5 +69,5 @@ def _further_s(run: Run, case: Case) -> float:
     if width <= RELIABLE_WIDTH or not trials:
         return 0.0
     needed = math.ceil(len(trials) * (width / RELIABLE_WIDTH) ** 2)
-    shortest_s = min((trial.ended_ns - trial.started_ns) / 1e9 for trial in trials)
+    shortest_s = min(trial.duration_s for trial in trials)
     return (needed - len(trials)) * shortest_s

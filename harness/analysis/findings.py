@@ -9,7 +9,7 @@ from harness.analysis.case import Case
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import impossible, not_learning
 from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
-from harness.fixes import REMEDIES, precision, rule_of
+from harness.fixes import precision, rule_of
 from harness.fixes.rule import Safety
 from harness.model.analysis import (
     Ablation,
@@ -378,26 +378,25 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     return max(0.0, removed - kept)
 
 
-def _keeps_training(variant: str, gain: Estimate) -> bool:
-    """Return whether a remedy gains without changing how the model learns."""
-    return gain.median >= WORTH and REMEDIES[FIX.argument(variant)].safety is not Safety.TRAINING
-
-
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
     """Return the remedy for a cause with the largest gain, else tuned; None if neither was measured."""
     aims = finding.cause.aims
-    gains = {
-        variant: gain
+    found = [
+        (rule, variant, gain)
         for variant in case.variants
         if (rule := rule_of(variant))
         and rule.aim in aims
         and (gain := case.ratio(RatioKind.OVER_BASELINE, variant)) is not None
-    }
-    if gains:
+    ]
+    if found:
         # What changes training is named first only if nothing else gains.
-        best = max(
-            gains, key=lambda variant: (_keeps_training(variant, gains[variant]), gains[variant].median)
+        _, best, gain = max(
+            found,
+            key=lambda each: (
+                each[2].median >= WORTH and each[0].safety is not Safety.TRAINING,
+                each[2].median,
+            ),
         )
-        return Remedy(variant=best, gain=gains[best], alone=True)
+        return Remedy(variant=best, gain=gain, alone=True)
     tuned = case.ratio(RatioKind.OVER_BASELINE, TUNED) if aims else None
     return None if tuned is None else Remedy(variant=TUNED, gain=tuned, alone=False)

@@ -271,6 +271,11 @@ class Trial:
         return next(result, "")
 
     @property
+    def duration_s(self) -> float:
+        """How long it took, in seconds."""
+        return (self.ended_ns - self.started_ns) / 1e9
+
+    @property
     def failed(self) -> bool:
         """Whether it did not succeed. In a sweep, running out of memory is a result, not a failure."""
         return self.status is not Status.OK and not (self.status is Status.OUT_OF_MEMORY and self.point)
@@ -378,7 +383,7 @@ class Run:
     @property
     def duration_s(self) -> float:
         """Total duration of the trials in seconds."""
-        return sum(trial.ended_ns - trial.started_ns for trial in self.trials) / 1e9
+        return sum(trial.duration_s for trial in self.trials)
 
     @property
     def smoke(self) -> bool:

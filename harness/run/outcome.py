@@ -105,9 +105,9 @@ def _failed(end: End) -> tuple[Status, str] | None:
         return Status.FAILED, f"{text} See log.txt for the traceback."
     if exit_.removed:
         return Status.FAILED, "Somebody removed the container during the trial. Let it run, and use --resume."
-    if exit_.code == 0 or (
-        exit_.code < FIRST_SIGNAL and end.log.problem.startswith("line ")
-    ):  # the driver reads them too
+    # The driver reads the events, too, and exits if a line of them is invalid.
+    spoilt = exit_.code < FIRST_SIGNAL and end.log.problem.startswith("line ")
+    if exit_.code == 0 or spoilt:
         return None
     number = exit_.code - FIRST_SIGNAL if exit_.code > FIRST_SIGNAL else -exit_.code
     name = {int(known): f" ({known.name})" for known in signal.Signals}.get(number, "")

@@ -211,17 +211,12 @@ def _trial_variants(workload: Workload, variants: Sequence[str], device: str, in
     available = tuple(
         variant
         for variant in variants
-        if (is_gpu(device) or not _needs_gpu(variant))
+        if (is_gpu(device) or Need.GPU not in kind_of(variant).needs)
         and rungs.get(variant, "") in ("", kind)
         and not (together and one_device_only(workload, variant))
     )
     speeds = tuple(variant for variant in available if measures_speed(variant))
     return available if index == 0 or not speeds else speeds
-
-
-def _needs_gpu(variant: str) -> bool:
-    kind = kind_of(variant)
-    return kind is not None and Need.GPU in kind.needs
 
 
 def one_device_only(workload: Workload, variant: str) -> str:

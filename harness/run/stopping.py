@@ -105,7 +105,7 @@ class Stopping:
     def add(self, planned: PlannedTrial, trial: Trial) -> None:
         """Record a trial that has ended, with any outcome."""
         key = _key(planned)
-        took_s = (trial.ended_ns - trial.started_ns) / 1e9
+        took_s = trial.duration_s
         self._spent_s += took_s
         measured = {window.variant for window in trial.windows}
         shown = [variant for variant in measured if measures_speed(variant)] or sorted(measured)[:1]

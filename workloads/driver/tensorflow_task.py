@@ -59,6 +59,9 @@ _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryall
 # More than a program such as git takes, and less than the import of TensorFlow.
 _BUSY_S = 1.0
 
+# Packages whose objects have a fit of their own.
+_FITS_OTHERS = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost", "statsmodels"}
+
 # An ablation that takes longer to compile is not read again.
 _LONGEST_AGAIN_S = 1.5
 
@@ -257,7 +260,7 @@ class ScriptRun:
     def _worth_again(self, variant: str) -> bool:
         """Return whether a variant of the breakdown is read again, which must not mean to compile for long."""
         kind = kind_of(variant)
-        if kind is None or not kind.again or self._spec.steps or self._results.read(variant) != 1:
+        if not kind.again or self._spec.steps or self._results.read(variant) != 1:
             return False
         takes_s = self._results.first_step_s.get(variant, 0.0) if kind.ablation else 0.0
         return takes_s < _LONGEST_AGAIN_S
@@ -408,7 +411,7 @@ def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
             step_variants.several_per_call(job)
         case name if variants.THREADS.has(name):
             draining.drain(job)
-        case name if variants.is_ablation(name):
+        case name if variants.kind_of(name).ablation:
             training.ablation(job)
         case unknown:
             raise ValueError(f"{unknown} is no variant of the breakdown")
@@ -423,10 +426,8 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
 
 def _calls_of_fit(tree: ast.AST) -> list[ast.Call]:
     """Return the calls of a method fit that may be that of a model of Keras."""
-    own, others = (
-        set[str](),
-        set[str](),
-    )  # names of what makes objects that have another fit, and of these objects
+    # Names of what makes objects that have another fit, and of these objects.
+    own, others = set[str](), set[str]()
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -457,14 +458,7 @@ def _calls_of_fit(tree: ast.AST) -> list[ast.Call]:
 
 
 def _fits_others(module: str) -> bool:
-    return module.partition(".")[0] in {
-        "sklearn",
-        "imblearn",
-        "xgboost",
-        "lightgbm",
-        "catboost",
-        "statsmodels",
-    }
+    return module.partition(".")[0] in _FITS_OTHERS
 
 
 def _first_name(node: ast.expr) -> str:

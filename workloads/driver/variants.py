@@ -46,7 +46,7 @@ def applies(job: Job, variant: str) -> bool:
         ValueError: it is no variant of the breakdown.
     """
     kind = kind_of(variant)
-    if kind is None or not kind.breakdown:
+    if not kind.breakdown:
         raise ValueError(f"{variant} is no variant of the breakdown")
     return kind.needs <= _met(job)
 
