@@ -2,7 +2,7 @@
 
     python -m benchmarks.truth [--case NAME ...] [--suite gpu] [--replay]
 
-Each case is a script that `tfbench bench` runs in a container, with short windows. Finished runs are
+Each case is a script that runs as by `tfbench bench` in a container. Finished runs are
 kept in --folder and evaluated again; remove a case's folder to repeat it. --replay evaluates the recorded
 runs in benchmarks/truth/recordings and runs nothing.
 """
@@ -38,6 +38,8 @@ def main(
     replay: Annotated[bool, typer.Option("--replay", help="evaluate the recorded runs, run nothing")] = False,
     engine: Annotated[str, typer.Option(help="docker or local")] = "docker",
     gpus: Annotated[str, typer.Option(help="GPU, as in tfbench bench")] = "0",
+    cpus: Annotated[str, typer.Option(help="CPUs, as in tfbench bench")] = "",
+    images: Annotated[list[str] | None, typer.Option("--image", help="as in tfbench bench")] = None,
     pack: Annotated[Path | None, typer.Option(help="archive (.tar.xz) to write the runs to")] = None,
 ) -> None:
     """Run or replay the cases and print the tables; exit with 5 if a case failed to run."""
@@ -50,7 +52,10 @@ def main(
     with tempfile.TemporaryDirectory() as temporary:
         default = Path("build/truth", suite_name.removesuffix(ABLATIONS))
         runs = unpack(suite_name, Path(temporary)) if replay else (folder or default) / "runs"
-        settings = Settings(folder=runs, engine=engine, gpus=gpus)
+        settings = Settings(
+            folder=runs, engine=engine, gpus=gpus, cpus=cpus,
+            images=dict(each.split("=", 1) for each in images or ()),
+        )  # fmt: skip
         pending = [case for case in cases if not finished_run(case.name, settings)]
         succeeded = [_run(case, settings) for case in pending if case.recording or not replay]
         judged = judge_all(cases, settings)

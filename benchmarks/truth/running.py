@@ -1,16 +1,16 @@
-"""Run a case like `tfbench bench`, with short windows, and keep its run folder."""
+"""Run a case as `tfbench bench SCRIPT` does by default, less the machine's own figures, and keep its run folder."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.truth.case import Case
 from benchmarks.truth.planting import PlantingEngine
 from benchmarks.truth.standin_cases import plant
-from harness.defaults import PROFILES
 from harness.errors import TrialError
 from harness.model.run import Status
 from harness.options import Options
@@ -30,19 +30,15 @@ class Settings:
 
     Attributes:
         folder: parent of the run folders, one per case.
-        engine, gpus: as for `tfbench bench`.
+        engine, gpus, images: as for `tfbench bench`.
+        cpus: CPUs for cases that are not pinned to others.
     """
 
     folder: Path
     engine: str = "docker"
     gpus: str = "0"
-
-
-# A short quick profile: all variants that the analysis needs, in one trial.
-PROFILE = replace(
-    PROFILES["quick"], name="truth", trials=1, max_trials=1, windows=3, window_s=0.5, warmup_s=1.5,
-    analysis_windows=3, analysis_window_s=0.4, analysis_warmup_s=1.0, stall_s=120.0, limit_s=300.0,
-)  # fmt: skip
+    images: Mapping[str, str] = field(default_factory=dict)
+    cpus: str = ""
 
 
 def finished_run(name: str, settings: Settings) -> Path | None:
@@ -64,10 +60,10 @@ def prepared_case(case: Case, settings: Settings) -> Prepared:
     """
     options = Options(
         engine=settings.engine, device=case.device, gpus=settings.gpus, workloads=(str(script_of(case)),),
-        params={name: str(value) for name, value in case.params.items()}, trials=1, machine=False,
-        out=settings.folder, cpus=case.environment.cpus, cpu_quota=case.environment.cpu_quota,
+        params={name: str(value) for name, value in case.params.items()}, machine=False, images=settings.images,
+        out=settings.folder, cpus=case.environment.cpus or settings.cpus, cpu_quota=case.environment.cpu_quota,
     )  # fmt: skip
-    prepared = prepare(replace(resolve(options), profile=PROFILE), paths_here(), Silent())
+    prepared = prepare(resolve(options), paths_here(), Silent())
     return replace(
         prepared,
         engine=PlantingEngine(prepared.engine, case.environment),
@@ -87,8 +83,8 @@ def run_case(case: Case, settings: Settings) -> Path:
         with tempfile.TemporaryDirectory() as folder:
             plant(recording(case.recording, Path(folder)), path, case.telemetry)
         return path
-    (record,) = execute(prepared_case(case, settings), Silent())
-    if record.status is not Status.OK:
-        (path / "stops.json").unlink(missing_ok=True)
-        raise TrialError(f"{case.name} failed: {record.message}", hint=f"See {path}/trials/*/log.txt.")
+    for record in execute(prepared_case(case, settings), Silent()):
+        if record.status is not Status.OK:
+            (path / "stops.json").unlink(missing_ok=True)
+            raise TrialError(f"{case.name} failed: {record.message}", hint=f"See {path}/trials/*/log.txt.")
     return path

@@ -160,14 +160,20 @@ class Trial:
             if not candidates(fixes, self._file.read()):
                 self._compare([(each,) for each in worth if (fixes[each].aim is Aim.BATCH) == larger])
         if TUNED not in self._spec.scripts:
-            # Tuned will be made of them.
-            self._compare(self._contenders(self._file.read()))
+            # Tuned will be made of them. The two best together are read in the same minute.
+            gained = candidates(self._spec.fixes, self._file.read())
+            both = [self._combined(*gained[:2])] if len(gained) > 1 and joins(gained[1], gained[:1]) else []
+            self._compare([*self._contenders(self._file.read()), *both])
 
     def _contenders(self, results: Results) -> list[Fixes]:
         """Return the remedies that may be the best, by what they gain alone."""
         gained = candidates(self._spec.fixes, results)
         best = max(map(results.gain, gained), default=0.0)
         return [(each,) for each in gained if results.gain(each) >= _CONTENDS * best]
+
+    def _combined(self, *names: str) -> Fixes:
+        """Return a combination of remedies; it is the same one in any order."""
+        return tuple(sorted(names, key=list(self._spec.fixes).index))
 
     def _compare(self, compared: Sequence[Fixes]) -> None:
         """Read combinations of remedies, with the baseline after every few and after the last."""
@@ -193,8 +199,8 @@ class Trial:
         """
         kept: Fixes = ()
         for name in candidates(self._spec.fixes, self._file.read()):
-            tried = (*kept, name)
-            if kept and joins(name, kept):
+            tried = self._combined(*kept, name)
+            if kept and joins(name, kept) and not self._file.results.read(together(tried)):
                 self._compare([tried])
             results = self._file.read()
             if not kept or results.gain(together(tried)) >= WORTH * results.gain(together(kept)):
