@@ -261,6 +261,10 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.SLOW_PERIOD: (
             f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
         ),
+        CaveatKind.OTHER_PROGRAMS: (
+            f"{counted(round(sum(caveat.value for caveat in group)), 'reading')} beside other programs do not count: "
+            "the same was read without them, too."
+        ),
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.NETWORK: "The containers had network access: what they download may differ in another run.",
         CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",

@@ -47,7 +47,7 @@ def run_of(*trials: Trial) -> Run:
 
 
 def speeds(run: Run, variant: str) -> list[float]:
-    return [round(each.throughput, 3) for each in measures(run).get(Key(NAME, "cpu", variant), ())]
+    return [round(each.throughput, 3) for each in measures(run, {}).get(Key(NAME, "cpu", variant), ())]
 
 
 FIRST = trial_of(0, (BASELINE, 100), (COMBINED, 150), (BASELINE, 100), (COMBINED, 160), (BASELINE, 100),
@@ -139,3 +139,10 @@ def test_a_single_reading_has_an_interval_beside_others_by_what_is_usual():
     assert np.log(two.high / two.low) < np.log(one.high / one.low) / np.sqrt(2)
     found = speed_ratio(group([150.0]), group([100.0]))
     assert (found.median, found.low, found.high, found.n) == pytest.approx((1.5, 1.5, 1.5, 1))
+
+
+def test_a_gain_of_single_readings_has_no_interval():
+    """Speeds whose ratio has another rounding than the exponential of its logarithm."""
+    run = run_of(trial_of(0, (BASELINE, 40.7), ("opt:other", 101.3)))
+    gain = analyse(run).cases[0].gain("opt:other")
+    assert gain is not None and not gain.known

@@ -14,7 +14,7 @@ from workloads.driver.processes import End
 from workloads.driver.results import Results, ResultsFile
 from workloads.driver.trial import Task, Trial
 from workloads.protocol import Aim, Edit, EventWriter, Fix, Script, Spec, read_events
-from workloads.variants import BASELINE, FIXES, TUNED, together
+from workloads.variants import BASELINE, FIXES, MODEL_ONLY, TUNED, together
 
 A, B, C = "fix:a", "fix:b", "fix:c"
 AB = together((A, B))
@@ -38,7 +38,13 @@ class Planned:
         before = self._path.read_text(encoding="utf-8")
         name = together(task.fixes) if task.fixes else BASELINE
         plan = self._plan.get(name, (1.0,))
-        (variant,) = task.variants
+        (variant, *parts) = task.variants
+        for part in parts:
+            events.write("reading", variant=part)
+            events.write(
+                "window", variant=part, index=0, start_ns=0, end_ns=round(1e9 / self._plan[part][0]), steps=10,
+                samples=320, wait_ns=-1,
+            )  # fmt: skip
         events.write("reading", variant=variant)
         # Tuned is the same script under another name.
         number = sum(results.begun_count(each) for each in {name, variant}) - 1
@@ -181,6 +187,12 @@ def test_only_remedies_of_the_measured_calls_are_read(compose):
     events = compose({A: [5.0]}, fixes={A: elsewhere})
     assert readings(events) == [BASELINE]
     assert tuned(events) == ()
+
+
+@pytest.mark.parametrize(("model", "count"), [(0.8, 2), (0.95, 1), (1.3, 1)])
+def test_a_baseline_that_is_faster_than_its_model_is_read_again(compose, model, count):
+    events = compose({MODEL_ONLY: [model]}, variants=(BASELINE, MODEL_ONLY))
+    assert readings(events).count(BASELINE) == count
 
 
 def test_tasks_are_the_same_in_a_fresh_interpreter():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.trial_measures import steady_means
+from harness.analysis.telemetry_means import steady_means
 from harness.model.analysis import Analysis, Cause, CaveatKind, Reading
 from harness.model.platform import HealthCheck, Level
 from harness.model.run import Run, Trial

@@ -7,7 +7,7 @@ import pytest
 from harness.analysis import analyse
 from harness.analysis.summaries import CPU_COUNTER
 from harness.analysis.sweeps import sweeps
-from harness.analysis.trial_measures import counter_increases, steady_means
+from harness.analysis.telemetry_means import counter_increases, steady_means
 from harness.model.analysis import CaveatKind, Reading, Sweep, SweepPoint, VariantResult
 from harness.model.run import Metric, Run, Series, Status, Trial, Window
 from reports.messages import banners

@@ -10,6 +10,7 @@ from harness.analysis.accuracy_of_speeds import precision
 from harness.analysis.answers import answer_items
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import Case, cases
+from harness.analysis.disturbance import disturbed
 from harness.analysis.findings import findings
 from harness.analysis.generation import generation
 from harness.analysis.health_checks import health_items
@@ -37,7 +38,8 @@ def analyse(run: Run) -> Analysis:
 
     Interrupted, failed and empty runs are accepted; the result has whatever could be computed.
     """
-    measured = measures(run)
+    beside = disturbed(run)
+    measured = measures(run, beside)
     spreads = Spreads(measured)
     variants = variant_results(run, measured, spreads)
     measured_machine = capabilities(run)
@@ -48,7 +50,7 @@ def analyse(run: Run) -> Analysis:
         run=run,
         cases=results,
         published=() if run_sweeps else published_comparisons(run, run_cases),
-        caveats=caveats(run, results),
+        caveats=caveats(run, results, beside),
         sweeps=run_sweeps,
         health=(*answer_items(run), *health_items(run.health, len(run.manifest.gpus), run.trials)),
         capabilities=measured_machine,

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from harness.analysis.case import Case
 from harness.analysis.generation import needed_bandwidth
-from harness.analysis.trial_measures import steady_means
+from harness.analysis.telemetry_means import steady_means
 from harness.analysis.trust import PCIE_LANE_BYTES_PER_S
 from harness.intervals import estimate
 from harness.model.analysis import Capability, Endurance, PeakUse, Reading

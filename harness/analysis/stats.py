@@ -175,6 +175,8 @@ def _unpaired(top: Sequence[float], bottom: Sequence[float], usual: Spread) -> E
 def _around(found: Estimate, top: Sequence[float], bottom: Sequence[float]) -> Estimate:
     """Return an interval around the ratio of medians, which are displayed."""
     point = float(np.median(top) / np.median(bottom))
+    if not found.known:
+        return replace(found, median=point, low=point, high=point)
     return replace(found, median=point, low=min(found.low, point), high=max(found.high, point))
 
 

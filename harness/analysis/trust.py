@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.analysis.case import Case
+from harness.analysis.disturbance import Disturbed, uncounted
 from harness.analysis.trial_measures import slow_trials
 from harness.analysis.utilisation import host_shares
 from harness.model.analysis import CaseResult, Cause, Caveat, CaveatKind, Estimate, Finding, StepTime
@@ -69,6 +70,8 @@ def not_learning(case: Case) -> Iterator[Finding]:
 PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Tolerance for noise: a variant must be faster than its ceiling by more than this.
 TOLERANCE = 0.10
+# One process can be off by more: a measurement is impossible if so many of both sides say so.
+MIN_READINGS = 2
 
 # Where other programs, steal or a quota took more of a variant's time, variants differ for that reason.
 MOST_TAKEN = 0.2
@@ -88,6 +91,8 @@ def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
     for variant, ceiling in _CEILINGS:
         lower, upper = case.variants.get(variant), case.variants.get(ceiling)
         if lower is None or upper is None:
+            continue
+        if min(lower.readings, upper.readings) < MIN_READINGS:
             continue
         others = CALLS.among(case.variants) if ceiling == MODEL_ONLY else []
         slowest = min(_speeds(case, variant))
@@ -139,9 +144,13 @@ def link_rate(case: Case) -> float | None:
 MAX_MISSED_TICKS = 0.01
 
 
-def caveats(run: Run, cases: Sequence[CaseResult]) -> tuple[Caveat, ...]:
-    """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks."""
-    groups = (_setup(run), _trials(run), _telemetry(run), _clocks(cases))
+def caveats(run: Run, cases: Sequence[CaseResult], beside: Disturbed) -> tuple[Caveat, ...]:
+    """Return the caveats of a run without duplicates, warnings before notes; the machine's are health checks.
+
+    Args:
+        beside: the readings beside other programs.
+    """
+    groups = (_setup(run), _trials(run, beside), _telemetry(run), _clocks(cases))
     distinct = dict.fromkeys(caveat for group in groups for caveat in group)
     return tuple(sorted(distinct, key=lambda caveat: caveat.is_note))
 
@@ -164,7 +173,7 @@ def _setup(run: Run) -> Iterator[Caveat]:
             yield Caveat(kind=kind, workload=trial.workload, device=trial.device, text=text)
 
 
-def _trials(run: Run) -> Iterator[Caveat]:
+def _trials(run: Run, beside: Disturbed) -> Iterator[Caveat]:
     failed = Counter(
         (trial.workload, trial.device, f"{trial.status.predicate}. {trial.message}".strip())
         for trial in run.trials
@@ -188,6 +197,8 @@ def _trials(run: Run) -> Iterator[Caveat]:
         place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)
         if trial.id in slow:
             yield replace(place, value=1 - slow[trial.id])
+        if left_out := uncounted(trial, beside.get(trial.id, ())):
+            yield replace(place, kind=CaveatKind.OTHER_PROGRAMS, value=float(len(left_out)))
         if any(
             not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
             for window in trial.windows

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.trial_measures import core_mean
+from harness.analysis.disturbance import MIN_FREE_CPUS
+from harness.analysis.telemetry_means import core_mean
 from harness.intervals import estimate
 from harness.model.analysis import Cause, Clocks, Estimate, Finding, Pipeline, Stage
 from harness.model.metrics import GPU_UTILISATION
 from workloads.variants import BASELINE, CALLS, INPUT_ONLY, MODEL_ONLY, STAGE, THREADS, Part
 
-# CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices).
-MIN_FREE_CPUS = 0.15
 # Less than 5 % of the CPUs is the host's own housekeeping; xprof would not call it a loss.
 MIN_OTHERS = 0.05
 # A pipeline with more CPU use or speedup than this, compared with one thread, is parallel.

@@ -611,6 +611,7 @@ class CaveatKind(StrEnum):
     FAILED_TRIALS = "failed trials"
     SKIPPED = "skipped"
     SLOW_PERIOD = "slow period"
+    OTHER_PROGRAMS = "other programs"
     DATA = "data"
     NETWORK = "network"
     MISSED_TICKS = "missed ticks"
