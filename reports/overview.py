@@ -249,12 +249,6 @@ def grew_most(alike: Sequence[CaseResult], case: CaseResult, variant: str) -> st
     return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
 
 
-def first_change(overview: Sequence[Row]) -> tuple[Row, Step] | None:
-    """Return the row with the largest gain that holds, and its change; None if no change helps."""
-    found = [(row, row.best) for row in overview if row.best]
-    return max(found, key=lambda change: change[1].gain.median, default=None)
-
-
 def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:
     """Return the verdict; "" if nothing was measured, or only whether everything works."""
     if analysis.run.smoke:

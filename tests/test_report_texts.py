@@ -37,7 +37,7 @@ from reports.messages import (
     repeat,
     trust,
 )
-from reports.overview import Row, Step, first_change, operating_point, rows, verdict
+from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.variants import BASELINE, TUNED, Part
@@ -152,8 +152,6 @@ def test_the_best_change_is_the_largest_gain_that_is_clear() -> None:
     row = row_with(large, clear, small, tuned)
     assert row.best is clear and row.others == (tuned,) and row.path == ()
     assert row_with(large, small).best is None
-    assert first_change([row_with(large, small)]) is None
-    assert first_change([row, row_with(tuned)]) == (row, clear)
     # A gain without an interval is all that is known.
     once = change(TUNED, Estimate.exact(9.0, "ratio"))
     assert row_with(clear, once).best is once
