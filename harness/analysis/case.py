@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.stats import Spreads
+from harness.analysis.ratios import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
 from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult

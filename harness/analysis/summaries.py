@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from harness.analysis.ratios import Spreads, speed_ratios, units
 from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.analysis.stats import Spreads, speed_ratios, units
 from harness.analysis.trial_measures import Measure, Measures, by_trial, steady_means
 from harness.analysis.trust import learned, required_accuracy
 from harness.intervals import Spread, estimate

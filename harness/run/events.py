@@ -68,7 +68,7 @@ class EventLog:
 
     Attributes:
         left_out: planned variant that could not be measured -> reason.
-        needless: planned variants that the driver skipped as uninformative.
+        needless: planned variants that the driver skipped.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
         readings: variant -> how many of its readings have begun.

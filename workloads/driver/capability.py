@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import answers, devices
-from workloads.driver.links import Cuda, UnavailableError, Work, all_reduce, peers
+from workloads.driver import devices, repeatability
+from workloads.driver.gpu_exchange import Cuda, UnavailableError, Work, all_reduce, peers
 from workloads.driver.measuring import report
 from workloads.driver.processes import End
 from workloads.driver.results import Results
@@ -402,11 +402,11 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
         )  # fmt: skip
         events.metric(name, RATE, value)
     if SOAK not in task.variants:
-        answers.check(names, "", events)
+        repeatability.check(names, "", events)
 
 
 def soak(
-    names: Sequence[str], seconds: float, events: EventWriter, compared: answers.Answers | None = None
+    names: Sequence[str], seconds: float, events: EventWriter, compared: repeatability.Answers | None = None
 ) -> None:
     """Multiply matrices on all devices without pause and write a window for each second or so.
 
@@ -430,7 +430,7 @@ def soak(
     events.metric(SOAK, WORK, work)
     steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
     gpus = [name for name in names if name.startswith("GPU")]
-    compared = compared or answers.Answers(gpus, SOAK, events)
+    compared = compared or repeatability.Answers(gpus, SOAK, events)
     compared.check()  # cold, and outside of the windows as all later ones
     began_ns = checked_ns = time.monotonic_ns()
     start_ns, index = began_ns, 0

@@ -24,13 +24,13 @@ import tensorflow as tf
 from workloads import variants
 from workloads.cells import difference
 from workloads.driver import (
-    answers,
     devices,
     draining,
     edits,
     generation,
     inference,
     measuring,
+    repeatability,
     script,
     step_variants,
     training,
@@ -297,7 +297,7 @@ class ScriptRun:
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
         if measures_speed(job.variant) and not self._task.short:
-            answers.check(self._names, job.variant, self._events)
+            repeatability.check(self._names, job.variant, self._events)
         if self._evaluates and not call.new_tokens:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
@@ -306,7 +306,7 @@ class ScriptRun:
         return result
 
     def _measure_part(self, call: Call, variant: str) -> None:
-        """Measure a variant of the breakdown, which is made of the call; raise Needless if it is not informative."""
+        """Measure a variant of the breakdown, which is made of the call; raise Needless if it tells nothing."""
         job = replace(self._job(variant), taken=call)
         if reason := needless(job, variant):
             raise Needless(reason)
