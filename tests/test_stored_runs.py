@@ -22,6 +22,7 @@ from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
 from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
+from tests.errors import user_error
 from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import comparable, write_run
 from tests.report_pages import RUNS, javascript
@@ -92,9 +93,8 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     for text in ("<p>one</p>", "<p>two</p>"):
         assert write_atomic(path, text).read_text(encoding="utf-8") == text
     (tmp_path / "report.html.partial").symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="The disk is full") as caught:
+    with user_error(StoreError, "The disk is full", hint="finished trials are kept"):
         write_atomic(path, "<p>" * 100)
-    assert "finished trials are kept" in caught.value.hint
     assert path.read_text(encoding="utf-8") == "<p>two</p>"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -110,9 +110,8 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
 def test_run_folder_that_cannot_be_created(tmp_path, path, message):
     (tmp_path / "there").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=message) as caught:
+    with user_error(StoreError, message, hint="--out"):
         RunFolder(tmp_path / path).create(RUN)
-    assert "--out" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -135,9 +134,8 @@ def test_invalid_run_folder(folder, name, content, message):
         os.mkfifo(path)  # reading it must not block
     else:
         path.write_text(content, encoding="utf-8")
-    with pytest.raises(StoreError, match=message) as caught:
+    with user_error(StoreError, message):
         read_run(folder.path)
-    assert caught.value.hint
 
 
 DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
