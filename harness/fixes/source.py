@@ -198,6 +198,10 @@ class Source:
         _, end = self._span(call)
         return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
 
+    def keyword_at(self, calls: Iterable[ast.Call], name: str, value: str) -> list[Edit]:
+        """Return the edits that give calls a keyword argument, which apply as those of `at`."""
+        return [edit for call in calls for edit in self.at(call, self.with_keyword(call, name, value))]
+
     @staticmethod
     def at(call: ast.Call, edits: Iterable[Edit]) -> list[Edit]:
         """Return edits that apply only if the call is the one that is measured, or compiled its model."""
