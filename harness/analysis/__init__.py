@@ -11,9 +11,9 @@ from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import Case, cases
 from harness.analysis.findings import findings
 from harness.analysis.generation import generation
+from harness.analysis.gpu_copies import pairs
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
-from harness.analysis.links import pairs
 from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
 from harness.analysis.ratios import Spreads
