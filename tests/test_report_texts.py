@@ -128,7 +128,7 @@ def test_what_a_step_gains_without_a_cause_is_predicted_or_tested() -> None:
     missed = replace(ablation, predicted=between(9.0, 8.0, 10.0, unit="ratio"))
     assert "8.00× to 10.0×" in removed(replace(item, ablation=missed))
     assert removed(replace(item, gain=None)) == ""
-    line = further(item, None)
+    line = further(item)
     assert all(text in line for text in ("launch", plain("50"), fix(item), "2.00×"))
     useless = Remedy(variant="fix:xla", gain=of(1.01, "ratio"), alone=True)
     assert fix(replace(item, remedy=useless)) == fix(item)
