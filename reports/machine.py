@@ -17,11 +17,10 @@ from reports import numbers
 from reports.text import device_name, devices_of
 from workloads.protocol import (
     ALL_REDUCE,
-    ALL_REDUCE_PREFIX,
     ALL_REDUCE_SIZES,
     CORE_SUFFIX,
     NODE_PREFIX,
-    number_of,
+    all_reduce_mib,
 )
 from workloads.variants import variant_name
 
@@ -320,13 +319,8 @@ _CAPABILITIES = {
 
 
 def _sum_size(name: str) -> str:
-    mib = sum_mib(name)
+    mib = all_reduce_mib(name)
     return f"{mib >> 10}{numbers.SPACE}GiB" if mib >= 1024 else f"{mib}{numbers.SPACE}MiB"
-
-
-def sum_mib(name: str) -> int:
-    """Return the MiB of a sum of an all-reduce."""
-    return number_of(name, ALL_REDUCE_PREFIX) if name != ALL_REDUCE else 256
 
 
 def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
@@ -336,7 +330,7 @@ def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
         if capability_.name == ALL_REDUCE or capability_.name in ALL_REDUCE_SIZES:
             found.setdefault(capability_.device, []).append(capability_)
     return {
-        device: sorted(own, key=lambda capability_: sum_mib(capability_.name))
+        device: sorted(own, key=lambda capability_: all_reduce_mib(capability_.name))
         for device, own in found.items()
         if len(own) > 1
     }

@@ -41,7 +41,7 @@ from reports.charts import (
 from reports.overview import grew_most
 from reports.step_time_charts import is_input_shown
 from reports.text import device_name, devices_of, titles_of
-from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.protocol import SERVER, SINGLE_STREAM, all_reduce_mib
 from workloads.variants import (
     BASELINE,
     INPUT_ONLY,
@@ -464,10 +464,10 @@ def all_reduce_figure(analysis: Analysis) -> Figure | None:
     )
     for device, measured in machine.all_reduces(analysis).items():
         name = device_name(device)
-        sizes = [machine.sum_mib(capability.name) for capability in measured]
+        sizes = [all_reduce_mib(capability.name) for capability in measured]
         records = [
             {
-                "mib": machine.sum_mib(capability.name),
+                "mib": all_reduce_mib(capability.name),
                 "speed": capability.value.median / 1e9,
                 "size": machine.capability_name(capability.name),
                 "text": numbers.rate(capability.value.median, capability.value.unit),

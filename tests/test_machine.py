@@ -51,6 +51,7 @@ from workloads.protocol import (
     RATE,
     SOAK,
     Spec,
+    all_reduce_mib,
     peer,
 )
 from workloads.variants import BASELINE
@@ -188,7 +189,7 @@ def test_the_page_marks_slow_pairs_in_the_matrix():
 def test_the_all_reduce_is_a_curve_by_size():
     analysis = analyse(special_runs.several_gpus_run(NVLINKS))
     ((_, sizes),) = machine.all_reduces(analysis).items()
-    assert [machine.sum_mib(each.name) for each in sizes] == [1, 4, 16, 64, 256, 1024]
+    assert [all_reduce_mib(each.name) for each in sizes] == [1, 4, 16, 64, 256, 1024]
     assert len(figures_of(analysis)["figure-all-reduce"].table.rows) == 6
     assert "all-reduce" not in " ".join(text for _, text in machine.abilities(analysis)), "said once"
     alone = replace(analysis, capabilities=tuple(each for each in sizes if each.name == "all-reduce"))

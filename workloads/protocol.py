@@ -499,9 +499,9 @@ def distributes(text: str) -> bool:
     return "Strategy(" in text or "DataParallel(" in text
 
 
-def number_of(variant: str, *prefixes: str) -> int:
-    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
-    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
+def all_reduce_mib(capability: str) -> int:
+    """Return the MiB of each sum of an all-reduce: "all-reduce:64" -> 64."""
+    return 256 if capability == ALL_REDUCE else int(capability.removeprefix(ALL_REDUCE_PREFIX))
 
 
 def check(event: Mapping[str, Any]) -> None:

@@ -83,8 +83,10 @@ def clocks(case: Case, variant: str) -> Clocks | None:
 def clock_findings(case: Case) -> Iterator[Finding]:
     """Yield a finding for each cause that lowered the clock of the baseline; its share is the time lost."""
     found = clocks(case, BASELINE)
-    for cause, time in found.slowed.items() if found else ():
-        lost = 0.0 if found is None or found.share is None else time * (1.0 - found.share)
+    if found is None:
+        return
+    for cause, time in found.slowed.items():
+        lost = 0.0 if found.share is None else time * (1.0 - found.share)
         yield case.finding(cause, Estimate.exact(lost, "share"), Part.COMPUTE, facts={"time": time})
 
 
@@ -132,8 +134,8 @@ def _steal_share(case: Case, variant: str) -> float | None:
     which it needs a CPU.
     """
     steal, busy = case.host(variant, "host", "cpu_steal_pct"), case.host(variant, "host", "cpu_util_pct")
-    if steal is None or not steal:
-        return None if steal is None else 0.0
+    if not steal:
+        return steal
     # Stolen time is included in busy time.
     demand = max(busy or 0.0, steal)
     return _limited_by_waiting(case, variant, steal / demand)
