@@ -87,7 +87,8 @@ def _outcomes(versus: Versus) -> str:
         names = [f"{subject(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in matching]
         if len(versus.runs) > 2:
             names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in matching))
-        parts += [f"{outcome.value}: {some(names)}"] if names else []
+        if names:
+            parts.append(f"{outcome.value}: {some(names)}")
     counts, total = Counter(each.outcome for each, _ in compared), counted(len(compared), "comparison")
     if counts[Outcome.UNKNOWN] == len(compared):
         return "Single trials cannot show a difference."

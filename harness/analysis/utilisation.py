@@ -73,7 +73,8 @@ def clocks(case: Case, variant: str) -> Clocks | None:
     times: dict[Cause, float] = {}
     for cause, metrics in _CLOCK_REASONS.items():
         active = [values for metric in metrics if (values := case.gpu_values(variant, metric))]
-        times |= {cause: min(1.0, max(map(max, active)))} if active else {}
+        if active:
+            times[cause] = min(1.0, max(map(max, active)))
     if not pairs and not times:
         return None
     mhz, most = min(pairs, key=lambda pair: pair[0] / pair[1], default=(None, None))
@@ -114,7 +115,8 @@ def _quota_share(case: Case, variant: str) -> float | None:
     for name, summary in case.variants.items() if variant == BASELINE else ():
         if name == MODEL_ONLY or CALLS.has(name):
             other = _throttled_share(case, name)
-            min_step_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
+            if other is not None:
+                min_step_s.append(summary.step_time.median * (1.0 - other))
     return max(0.0, 1.0 - max(min_step_s) / step_s)
 
 

@@ -139,7 +139,8 @@ class EventLog:
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
-                self.warnings += [event["message"]] if len(self.warnings) < MAX_WARNINGS else []
+                if len(self.warnings) < MAX_WARNINGS:
+                    self.warnings.append(event["message"])
             case "left-out":
                 self.left_out[event["variant"]] = event["reason"]
             case "needless":
