@@ -132,8 +132,10 @@ def failures(versus: Versus, gate: Gate) -> list[str]:
 
 def missing(versus: Versus, gate: Gate | None) -> list[tuple[str, str]]:
     """Return the label of each run that lacks speeds of the baseline, and these speeds."""
+    if gate is None:
+        return []
     result: dict[str, list[str]] = {}
-    for run, key in gate.missing if gate else ():
+    for run, key in gate.missing:
         result.setdefault(versus.runs[run].label, []).append(" ".join(key))
     return [(label, ", ".join(keys)) for label, keys in result.items()]
 

@@ -112,8 +112,8 @@ def _quota_share(case: Case, variant: str) -> float | None:
         return None
     step_s = case.variants[variant].step_time.median
     min_step_s = [step_s * (1.0 - throttled)]
-    for name, summary in case.variants.items() if variant == BASELINE else ():
-        if name == MODEL_ONLY or CALLS.has(name):
+    for name, summary in case.variants.items():
+        if variant == BASELINE and (name == MODEL_ONLY or CALLS.has(name)):
             other = _throttled_share(case, name)
             if other is not None:
                 min_step_s.append(summary.step_time.median * (1.0 - other))

@@ -162,7 +162,9 @@ class Source:
             for node in ast.walk(self.tree)
             if not isinstance(node, ast.keyword)
         )
-        for node in ast.walk(self.tree) if bound == 1 else ():
+        if bound != 1:
+            return None
+        for node in ast.walk(self.tree):
             match node:
                 case ast.FunctionDef(name=found) if found == name:
                     return node
