@@ -124,9 +124,8 @@ class TestOutcomes:
         (result,) = accepted(two, [parse_limit("capability.bf16 >= 650 TFLOP/s")])
         assert result.outcome is MISSED
         assert {each.device: each.outcome for each in result.checks} == {"gpu0": MET, "gpu1": MISSED}
-        assert acceptance.sentence([result]) == (
-            "Missed: GPU 1, BF16: 361 of 650\u202fTFLOP/s. Met: 0 of 1 limit."
-        )
+        said = acceptance.sentence([result])
+        assert all(each in said for each in ("GPU 1", "361 of 650", "0 of 1")) and "GPU 0" not in said
 
     def test_what_has_no_noise_is_decided_by_one_reading_and_nothing_else_is(self) -> None:
         soaked = analyse(special_runs.soaked_run(np.concatenate([np.full(40, 700.0), np.full(80, 600.0)])))
@@ -351,10 +350,7 @@ def judged_run() -> Analysis:
 class TestReport:
     def test_the_first_screen_and_the_table_say_it(self) -> None:
         text = render_markdown(judged_run())
-        assert "Missed: GPU 0, host to GPU, pinned: 55.2 of 60.0\u202fGB/s; " in text
-        assert "Met: 2 of 5 limits." in text
-        assert "reseat the card or try another slot" in text
-        assert "a run that measures it needs --soak 10m" in text
+        assert all(each in text for each in ("55.2 of 60.0", "2 of 5 limits", "another slot", "--soak 10m"))
         assert acceptance.level(judged_run().acceptance) == "alert"
 
     @pytest.mark.parametrize(

@@ -237,10 +237,8 @@ def test_comparisons_say_what_the_machines_explain() -> None:
     )
     same, explained = versus(runs), versus([runs[0], replace(runs[1], speeds=slower)])
     _, gpu = sorted(compare_page.machine_notes(same))
-    assert gpu.startswith("b, GPU 0: the machine is 0.80× a; its speeds, 1.00×")
-    assert (
-        "which explains its speeds, 0.80× in the median." in sorted(compare_page.machine_notes(explained))[1]
-    )
+    assert gpu.index("GPU 0") < gpu.index("0.80×") < gpu.index("1.00×") and "explains" not in gpu
+    assert "explains its speeds, 0.80×" in sorted(compare_page.machine_notes(explained))[1]
     rows = {name: cells for name, *cells in compare_page.machine_rows(same, (0, 1))}
     assert rows["GPU 0 FP16"][1].endswith("(0.80×)")
     assert "reading the data" not in " ".join(rows)

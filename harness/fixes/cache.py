@@ -70,7 +70,7 @@ def _random(source: Source, call: ast.Call) -> bool:
         seen.add(id(node))
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True
-        parts = [*ast.walk(node)]
+        parts = list(ast.walk(node))
         bound = {each.arg for each in parts if isinstance(each, ast.arg)}
         bound |= {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
         free = {each.id: source.meanings(each.id) for each in parts if isinstance(each, ast.Name)}
