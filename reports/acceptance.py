@@ -123,9 +123,7 @@ def action(limit: Limit, check: LimitCheck) -> str:
     if check.advice is None:
         return ""
     if check.check is not None:
-        return (
-            f"{machine.device(check.check.device)}, {check.check.check.value}: {machine.health(check.check)}"
-        )
+        return f"{machine.checked_device(check.check.device)}, {check.check.check.value}: {machine.health_text(check.check)}"
     return _ADVICE[check.advice]
 
 
@@ -160,7 +158,7 @@ def named(analysis: Analysis) -> Iterator[tuple[str, str, str, str]]:
     for value in values(analysis):
         estimate = value.estimate
         ends = _ends(estimate) if estimate.n > 1 else numbers.MISSING
-        yield value.name, machine.device(value.device), quantity(estimate.median, estimate.unit), ends
+        yield value.name, machine.checked_device(value.device), quantity(estimate.median, estimate.unit), ends
 
 
 def rows(results: Sequence[LimitResult]) -> Iterator[tuple[LimitResult, LimitCheck]]:

@@ -445,9 +445,9 @@ def _bar(capability: Capability, sheet: float) -> dict[str, Any]:
     return {
         "row": machine.capability_name(capability.name),
         "share": capability.value.median / sheet,
-        "text": machine.capability(capability),
+        "text": machine.capability_text(capability),
         "interval": ends if capability.value.known else numbers.ONE,
-        "at": machine.load(capability) or numbers.MISSING,
+        "at": machine.load_text(capability) or numbers.MISSING,
         "colour": device_colour(capability.device),
     }
 

@@ -85,9 +85,9 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
     if copies := machine.copies_line(analysis):
         yield "GPUs", copies
     for device, measured in machine.all_reduces(analysis).items():
-        yield machine.device(device), machine.all_reduce_line(measured)
+        yield machine.checked_device(device), machine.all_reduce_line(measured)
     for endurance in analysis.endurance:
-        yield f"Endurance {machine.device(endurance.device)}", machine.sustained(endurance)
+        yield f"Endurance {machine.checked_device(endurance.device)}", machine.sustained(endurance)
     for row in overview:
         number = row.published
         if number is not None:

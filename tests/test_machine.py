@@ -205,7 +205,7 @@ def test_equal_answers_are_healthy_and_without_any_nothing_is_said():
     equal = answers({"gpu0": [(1, 7)], "gpu1": [(1, 7)]})
     assert {each.level for each in equal.values()} == {Level.OK}
     assert (equal["gpu0"].facts["checked"], equal["gpu0"].facts["seconds"]) == (61, 0.61)
-    assert "610\u202fms" in machine.health(equal["gpu0"]), "the cost is stated"
+    assert "610\u202fms" in machine.health_text(equal["gpu0"]), "the cost is stated"
     assert not any(
         each.check is HealthCheck.ANSWERS for each in analyse(special_runs.measured_machine_run()).health
     )
@@ -218,7 +218,7 @@ def test_an_answer_that_differs_fails_with_its_time_clock_and_temperature():
     assert facts["of_others"] == 0 and facts["differing"] == 1
     assert 29 < facts["s"] < 40
     assert {"mhz", "temperature_c"} <= facts.keys()
-    assert "MHz" in machine.health(found["gpu1"]) and "product" in machine.health(found["gpu1"])
+    assert "MHz" in machine.health_text(found["gpu1"]) and "product" in machine.health_text(found["gpu1"])
 
 
 def test_the_gpu_that_answers_unlike_most_fails_and_of_two_both_do():
