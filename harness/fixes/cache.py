@@ -43,17 +43,13 @@ def edits(source: Source) -> Sequence[Edit]:
 
 def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
     """Return the calls of a chain from its end to its source, through variables."""
-    result, node = [], call
-    seen: set[int] = set()
-    while isinstance(node, ast.Call) and id(node) not in seen:
-        seen.add(id(node))
+    result: list[ast.Call] = []
+    node: ast.expr | None = call
+    while isinstance(node, ast.Call) and node not in result:
         result.append(node)
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(inner, ast.Name):
-            inner = source.value_of(inner.id)
-        if not isinstance(inner, ast.Call):
-            break
-        node = inner
+        node = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(node, ast.Name):
+            node = source.value_of(node.id)
     return result
 
 
