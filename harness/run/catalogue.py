@@ -183,7 +183,7 @@ def _files(folder: Path) -> Iterator[Path]:
     pending = [folder]
     while pending:
         try:
-            entries = [*os.scandir(pending.pop())]
+            entries = list(os.scandir(pending.pop()))
         except OSError:
             continue
         if {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:  # a run of this script
