@@ -27,7 +27,7 @@ from scipy.stats import binomtest
 from benchmarks.tables import markdown
 from harness.analysis import analyse
 from harness.analysis.extract import COMPARED, extract
-from harness.analysis.stats import LEVEL, LogDifference, gap, sample
+from harness.analysis.ratios import LEVEL, LogDifference, gap, sample
 from harness.analysis.versus import gate, versus
 from harness.defaults import PROFILES, Profile
 from harness.intervals import half_width, t_quantile, usual_spread

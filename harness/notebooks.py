@@ -150,7 +150,7 @@ def plain_cell(source: str) -> list[str]:
     lines = source.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first].startswith("%%"):
-        return lines if _is_python(source) else [*_plain_lines(lines)]
+        return lines if _is_python(source) else list(_plain_lines(lines))
     name, _, rest = lines[first][2:].strip().partition(" ")
     before, body = lines[:first], lines[first + 1 :]
     if name in _BODIES:

@@ -102,7 +102,10 @@ def _workloads(_flag: str, values: Sequence[str]) -> tuple[str, ...]:
         )
     names: list[str] = []
     for value in values:
-        names += [str(Path(value).absolute())] if value.endswith(SCRIPTS) else split([value])
+        if value.endswith(SCRIPTS):
+            names.append(str(Path(value).absolute()))
+        else:
+            names += split([value])
     return tuple(names)
 
 

@@ -149,14 +149,11 @@ def variable_of(arguments: Sequence[str], position: int) -> str:
 
 def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that no other text may contain: what is not recorded, unless it is too short for that."""
-    private = [*_private_variables(environment), *_private_arguments(arguments)]
+    private = [item for item in environment.items() if recorded_value(*item) == HIDDEN]
+    private += _private_arguments(arguments)
     private += [("password", found[1]) for _, value in private if (found := _PASSWORD.search(value))]
     shortest = {name: _SHORTEST if names_secret(name) else _SHORTEST_OTHER for name, _ in private}
     return tuple(sorted({value for name, value in private if len(value) >= shortest[name]}))
-
-
-def _private_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return (item for item in environment.items() if recorded_value(*item) == HIDDEN)
 
 
 def _private_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -169,22 +166,22 @@ def _private_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 def recorded_command(words: Sequence[str]) -> list[str]:
     """Return a command line as a run records it."""
     options = {"--env": "", "--arg": ""}
-    taken: dict[str, list[tuple[int, str]]] = {name: [] for name in options}
+    values: dict[str, list[tuple[int, str]]] = {name: [] for name in options}
     result, before = [], ""
     for position, word in enumerate(words):
         name, sign, value = word.partition("=")
         result.append(without_secrets(word))
         if before in options:
-            taken[before].append((position, word))
+            values[before].append((position, word))
         elif name in options and sign:
-            taken[name].append((position, value))
+            values[name].append((position, value))
         before = "" if before in options else word
-    pairs = [(position, *value.partition("=")) for position, value in taken["--env"]]
+    pairs = [(position, *value.partition("=")) for position, value in values["--env"]]
     private = [value for _, name, _, value in pairs if recorded_value(name, value) == HIDDEN]
     long = [value for value in private if len(value) >= _SHORTEST_OTHER]
     shown = {position: f"{name}={recorded_value(name, value)}" for position, name, _, value in pairs}
-    arguments = recorded_arguments([value for _, value in taken["--arg"]], long)
-    shown |= {position: text for (position, _), text in zip(taken["--arg"], arguments, strict=True)}
+    arguments = recorded_arguments([value for _, value in values["--arg"]], long)
+    shown |= {position: text for (position, _), text in zip(values["--arg"], arguments, strict=True)}
     for position, text in shown.items():
         option = next((f"{name}=" for name in options if words[position].startswith(f"{name}=")), "")
         result[position] = option + text

@@ -27,13 +27,10 @@ def sentence(results: Sequence[LimitResult]) -> str:
         return ""
     outcomes = [result.outcome for result in results]
     met = f"{outcomes.count(LimitOutcome.MET)} of {counted(len(results), 'limit')}"
-    if LimitOutcome.MISSED in outcomes:
-        return f"Missed: {_listed(results, LimitOutcome.MISSED)}. Met: {met}."
-    if LimitOutcome.UNDECIDED in outcomes:
-        return f"Undecided: {_listed(results, LimitOutcome.UNDECIDED)}. Met: {met}."
-    if LimitOutcome.NOT_MEASURED in outcomes:
-        return f"Not measured: {_listed(results, LimitOutcome.NOT_MEASURED)}. Met: {met}."
-    return f"Accepted: {met}."
+    worst = next(outcome for outcome in LimitOutcome if outcome in outcomes)
+    if worst is LimitOutcome.MET:
+        return f"Accepted: {met}."
+    return f"{worst.value.capitalize()}: {_listed(results, worst)}. Met: {met}."
 
 
 def level(results: Sequence[LimitResult]) -> str:
@@ -123,9 +120,8 @@ def action(limit: Limit, check: LimitCheck) -> str:
     if check.advice is None:
         return ""
     if check.check is not None:
-        return (
-            f"{machine.device(check.check.device)}, {check.check.check.value}: {machine.health(check.check)}"
-        )
+        item = check.check
+        return f"{machine.checked_device(item.device)}, {item.check.value}: {machine.health_text(item)}"
     return _ADVICE[check.advice]
 
 
@@ -160,7 +156,7 @@ def named(analysis: Analysis) -> Iterator[tuple[str, str, str, str]]:
     for value in values(analysis):
         estimate = value.estimate
         ends = _ends(estimate) if estimate.n > 1 else numbers.MISSING
-        yield value.name, machine.device(value.device), quantity(estimate.median, estimate.unit), ends
+        yield value.name, machine.checked_device(value.device), quantity(estimate.median, estimate.unit), ends
 
 
 def rows(results: Sequence[LimitResult]) -> Iterator[tuple[LimitResult, LimitCheck]]:

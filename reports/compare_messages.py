@@ -87,7 +87,8 @@ def _outcomes(versus: Versus) -> str:
         names = [f"{subject(versus, each)} ({numbers.ratio(ratio.median)})" for each, ratio in matching]
         if len(versus.runs) > 2:
             names = list(dict.fromkeys(versus.runs[each.run].label for each, _ in matching))
-        parts += [f"{outcome.value}: {some(names)}"] if names else []
+        if names:
+            parts.append(f"{outcome.value}: {some(names)}")
     counts, total = Counter(each.outcome for each, _ in compared), counted(len(compared), "comparison")
     if counts[Outcome.UNKNOWN] == len(compared):
         return "Single trials cannot show a difference."
@@ -131,8 +132,10 @@ def failures(versus: Versus, gate: Gate) -> list[str]:
 
 def missing(versus: Versus, gate: Gate | None) -> list[tuple[str, str]]:
     """Return the label of each run that lacks speeds of the baseline, and these speeds."""
+    if gate is None:
+        return []
     result: dict[str, list[str]] = {}
-    for run, key in gate.missing if gate else ():
+    for run, key in gate.missing:
         result.setdefault(versus.runs[run].label, []).append(" ".join(key))
     return [(label, ", ".join(keys)) for label, keys in result.items()]
 

@@ -100,7 +100,8 @@ def _caveats(runs: Sequence[Extract]) -> list[tuple[str, list[str]]]:
     for run in runs:
         texts = [text for text, _ in caveat_lines(run.caveats, notes=False)]
         texts += [
-            f"{machine.device(item.device)}, {item.check}: {machine.health(item)}." for item in run.health
+            f"{machine.checked_device(item.device)}, {item.check}: {machine.health_text(item)}."
+            for item in run.health
         ]
         for text in texts:
             result.setdefault(text, []).append(run.label)

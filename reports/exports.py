@@ -28,8 +28,8 @@ from harness.model.analysis import (
     VariantResult,
 )
 from harness.model.comparison import Gate, Outcome, Result, Versus
-from reports import acceptance, compare_messages, machine, numbers
-from reports.compare_messages import reference_name
+from reports import acceptance, machine, numbers
+from reports.compare_messages import reference_name, subject
 from reports.text import harmless, printable_xml
 from workloads.protocol import MACHINE
 from workloads.variants import BASELINE, Part
@@ -328,7 +328,7 @@ def _junit_text(suite: ET.Element) -> str:
 def _add_result(suite: ET.Element, versus: Versus, gate: Gate, result: Result) -> None:
     assert result.ratio is not None
     limit, label = numbers.percent(versus.limit), versus.runs[result.run].label
-    ratio, reference = numbers.ratio_estimate(result.ratio), compare_messages.reference_name(versus)
+    ratio, reference = numbers.ratio_estimate(result.ratio), reference_name(versus)
     text = f"{ratio} of {reference}: {result.outcome.value}"
     tag = ""
     if result in gate.failed:
@@ -337,7 +337,7 @@ def _add_result(suite: ET.Element, versus: Versus, gate: Gate, result: Result) -
         tag, text = "skipped", f"{text}, which cannot show a difference"
     elif result in gate.open or result.outcome is Outcome.UNDECIDED:
         tag, text = "skipped", f"{text}; a difference of {limit} is neither shown nor excluded"
-    _add_case(suite, tag, label, compare_messages.subject(versus, result), text)
+    _add_case(suite, tag, label, subject(versus, result), text)
 
 
 def _add_case(suite: ET.Element, tag: str, label: str, name: str, text: str) -> None:

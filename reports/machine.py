@@ -17,11 +17,10 @@ from reports import numbers
 from reports.text import device_name, devices_of
 from workloads.protocol import (
     ALL_REDUCE,
-    ALL_REDUCE_PREFIX,
     ALL_REDUCE_SIZES,
     CORE_SUFFIX,
     NODE_PREFIX,
-    number_of,
+    all_reduce_mib,
 )
 from workloads.variants import variant_name
 
@@ -42,7 +41,7 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         where = "" if worst[0].device == HOST else f"{device_name(worst[0].device)}, "
         more = f"; {counted(len(worst) - 1, 'other finding')}" if len(worst) > 1 else ""
         what = "failing" if worst[0].level is Level.FAIL else "needs attention"
-        yield f"{what} ({where}{health(worst[0])}{more})"
+        yield f"{what} ({where}{health_text(worst[0])}{more})"
     elif analysis.health:
         yield "healthy, but other processes were using its CPUs" if _contended(analysis) else "healthy"
     yield from map(odd_one, analysis.outliers)
@@ -53,8 +52,8 @@ def _verdict(analysis: Analysis) -> Iterator[str]:
         yield "no others of its kind known"
     # One link for all: another one would be a finding.
     links = (item for item in analysis.health if item.check is HealthCheck.PCIE and item.level is Level.OK)
-    yield from dict.fromkeys(map(health, links))
-    if slow := clock(analysis):
+    yield from dict.fromkeys(map(health_text, links))
+    if slow := lowest_clock(analysis):
         yield slow
 
 
@@ -121,7 +120,7 @@ def _contended(analysis: Analysis) -> bool:
     return bool(causes & {Cause.OTHER_PROGRAMS, Cause.STEAL})
 
 
-def clock(analysis: Analysis) -> str:
+def lowest_clock(analysis: Analysis) -> str:
     """Return the lowest mean clock of a variant that something lowered: at which load, of which GPU, and by what."""
     slowed = [
         (each.clocks.share, each.clocks, cause, case, variant)
@@ -135,8 +134,8 @@ def clock(analysis: Analysis) -> str:
     mhz = f"{numbers.number(clocks.mhz, 4)} of {numbers.number(clocks.max_mhz, 4)}{numbers.SPACE}MHz"
     name = device_name(case.device)
     gpu = f"the slowest of {name}" if len(positions(case.device)) > 1 else name
-    load_ = f"{case.workload} ({variant_name(variant)})"
-    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {load_}"
+    where = f"{case.workload} ({variant_name(variant)})"
+    return f"{cause.value} lowered the clock of {gpu} to {mhz} in {where}"
 
 
 def _able(analysis: Analysis) -> Iterator[str]:
@@ -166,18 +165,18 @@ def _half(measured: Sequence[Capability]) -> str:
     """Return what GPUs of one model reach in FP16 products, each alone, with the load at which they did."""
     first = measured[0]
     if len(measured) == 1:
-        at = f", meanwhile {load(first)}" if load(first) else ""
-        return f"{device_name(first.device)} {capability(first)} in FP16 products{at}"
-    ordered = sorted(measured, key=lambda capability_: capability_.value.median)
+        at = f", meanwhile {load_text(first)}" if load_text(first) else ""
+        return f"{device_name(first.device)} {capability_text(first)} in FP16 products{at}"
+    ordered = sorted(measured, key=lambda capability: capability.value.median)
     speeds = dict.fromkeys(
-        _rate(capability_).partition(numbers.SPACE)[0] for capability_ in (ordered[0], ordered[-1])
+        _rate(capability).partition(numbers.SPACE)[0] for capability in (ordered[0], ordered[-1])
     )
-    shares = dict.fromkeys(_share(capability_).strip(" ()") for capability_ in (ordered[0], ordered[-1]))
+    shares = dict.fromkeys(_share(capability).strip(" ()") for capability in (ordered[0], ordered[-1]))
     loads = [
         " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(found), max(found)))) + unit
         for found, unit in (
-            ([capability_.mhz for capability_ in measured if capability_.mhz], f"{numbers.SPACE}MHz"),
-            ([capability_.power_w for capability_ in measured if capability_.power_w], f"{numbers.SPACE}W"),
+            ([capability.mhz for capability in measured if capability.mhz], f"{numbers.SPACE}MHz"),
+            ([capability.power_w for capability in measured if capability.power_w], f"{numbers.SPACE}W"),
         )
         if found
     ]
@@ -187,29 +186,29 @@ def _half(measured: Sequence[Capability]) -> str:
     return f"{len(measured)} GPUs {speed} of {sheet} each ({share}) in FP16 products, one at a time{at}"
 
 
-def capability(one: Capability) -> str:
+def capability_text(capability: Capability) -> str:
     """Return a measured capability next to its data sheet: "723 of 990 TFLOP/s (73 %)"."""
-    value = _rate(one)
-    if one.sheet is None:
+    value = _rate(capability)
+    if capability.sheet is None:
         return value
-    sheet = numbers.rate(one.sheet, one.value.unit)
+    sheet = numbers.rate(capability.sheet, capability.value.unit)
     number, _, unit = value.partition(numbers.SPACE)
     measured = number if sheet.endswith(f"{numbers.SPACE}{unit}") else value
-    return f"{measured} of {sheet}{_share(one)}"
+    return f"{measured} of {sheet}{_share(capability)}"
 
 
-def _rate(one: Capability) -> str:
-    return numbers.rate(one.value.median, one.value.unit)
+def _rate(capability: Capability) -> str:
+    return numbers.rate(capability.value.median, capability.value.unit)
 
 
-def _share(one: Capability) -> str:
-    return f" ({numbers.percent(one.value.median / one.sheet)})" if one.sheet else ""
+def _share(capability: Capability) -> str:
+    return f" ({numbers.percent(capability.value.median / capability.sheet)})" if capability.sheet else ""
 
 
-def load(one: Capability) -> str:
+def load_text(capability: Capability) -> str:
     """Return the mean clock and power of the one GPU while a capability was measured; "" if unknown."""
-    clock = f"{numbers.number(one.mhz, 4)}{numbers.SPACE}MHz" if one.mhz else ""
-    power = f"{one.power_w:.0f}{numbers.SPACE}W" if one.power_w else ""
+    clock = f"{numbers.number(capability.mhz, 4)}{numbers.SPACE}MHz" if capability.mhz else ""
+    power = f"{capability.power_w:.0f}{numbers.SPACE}W" if capability.power_w else ""
     return ", ".join(filter(None, (clock, power)))
 
 
@@ -226,11 +225,11 @@ def capability_name(name: str) -> str:
 def abilities(analysis: Analysis, *, drawn: bool = True) -> Iterator[tuple[str, str]]:
     """Yield each device and all that it can do in one line; without what the chart draws if not `drawn`."""
     curves = all_reduces(analysis)
-    for device_, name in devices_of(analysis).items():
+    for device, name in devices_of(analysis).items():
         own = [
             capability
             for capability in analysis.capabilities
-            if capability.device == device_ and not (device_ in curves and capability.name == ALL_REDUCE)
+            if capability.device == device and not (device in curves and capability.name == ALL_REDUCE)
         ]
         if line := abilities_line([capability for capability in own if drawn or not capability.sheet]):
             yield name, line
@@ -293,16 +292,16 @@ def bandwidth(each: PeakUse) -> str:
 def abilities_line(measured: Sequence[Capability]) -> str:
     """Return capabilities in one line, with shares of the data sheet; "" for none."""
     # all_reduces has the sizes.
-    measured = [capability_ for capability_ in measured if capability_.name not in ALL_REDUCE_SIZES]
+    measured = [capability for capability in measured if capability.name not in ALL_REDUCE_SIZES]
     texts = {
-        capability_.name: f"{capability_name(capability_.name)} {_rate(capability_)}{_share(capability_)}"
-        for capability_ in measured
+        capability.name: f"{capability_name(capability.name)} {_rate(capability)}{_share(capability)}"
+        for capability in measured
     }
-    for capability_ in measured:
-        both = texts.get(kind := capability_.name.removesuffix(CORE_SUFFIX))
-        if kind != capability_.name and both:
-            texts[kind] = f"{both} ({_rate(capability_)} on one core)"
-            del texts[capability_.name]
+    for capability in measured:
+        both = texts.get(kind := capability.name.removesuffix(CORE_SUFFIX))
+        if kind != capability.name and both:
+            texts[kind] = f"{both} ({_rate(capability)} on one core)"
+            del texts[capability.name]
     return "; ".join(texts.values())
 
 
@@ -320,23 +319,18 @@ _CAPABILITIES = {
 
 
 def _sum_size(name: str) -> str:
-    mib = sum_mib(name)
+    mib = all_reduce_mib(name)
     return f"{mib >> 10}{numbers.SPACE}GiB" if mib >= 1024 else f"{mib}{numbers.SPACE}MiB"
-
-
-def sum_mib(name: str) -> int:
-    """Return the MiB of a sum of an all-reduce."""
-    return number_of(name, ALL_REDUCE_PREFIX) if name != ALL_REDUCE else 256
 
 
 def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
     """Return the all-reduces of each group of GPUs that has several sizes, smallest first."""
     found: dict[str, list[Capability]] = {}
-    for capability_ in analysis.capabilities:
-        if capability_.name == ALL_REDUCE or capability_.name in ALL_REDUCE_SIZES:
-            found.setdefault(capability_.device, []).append(capability_)
+    for capability in analysis.capabilities:
+        if capability.name == ALL_REDUCE or capability.name in ALL_REDUCE_SIZES:
+            found.setdefault(capability.device, []).append(capability)
     return {
-        device: sorted(own, key=lambda capability_: sum_mib(capability_.name))
+        device: sorted(own, key=lambda capability: all_reduce_mib(capability.name))
         for device, own in found.items()
         if len(own) > 1
     }
@@ -344,7 +338,7 @@ def all_reduces(analysis: Analysis) -> dict[str, list[Capability]]:
 
 def all_reduce_line(measured: Sequence[Capability]) -> str:
     """Return the bus bandwidth of an all-reduce by size: "12.0 GB/s for 1 MiB, 269 GB/s for 256 MiB"."""
-    sizes = ", ".join(f"{_rate(capability_)} for {_sum_size(capability_.name)}" for capability_ in measured)
+    sizes = ", ".join(f"{_rate(capability)} for {_sum_size(capability.name)}" for capability in measured)
     return f"all-reduce (bus bandwidth as NCCL counts it): {sizes}"
 
 
@@ -363,7 +357,8 @@ def odd_pairs(analysis: Analysis) -> str:
         what = f"copies to and from {device_name(common.pop())} reach {_speeds(odd)}"
     else:
         more = f" ({counted(len(odd) - 1, 'other pair')} slow too)" if len(odd) > 1 else ""
-        what = f"copies from {device(slowest.source)} to {device(slowest.target)} reach {_speeds([slowest])}{more}"
+        source, target = checked_device(slowest.source), checked_device(slowest.target)
+        what = f"copies from {source} to {target} reach {_speeds([slowest])}{more}"
     return f"{what}, {numbers.percent(slowest.ratio)} of what other pairs reach"
 
 
@@ -408,9 +403,10 @@ def matrix(analysis: Analysis) -> Matrix | None:
         return (numbers.number(pair.value.median / 1e9), pair.odd) if pair else (numbers.MISSING, False)
 
     return Matrix(
-        header=("GB/s from, to", *(f"n:{device(name)}" for name in names)),
+        header=("GB/s from, to", *(f"n:{checked_device(name)}" for name in names)),
         rows=tuple(
-            (device(source), tuple(cell(source, target) for target in names)) for source in (*nodes, *names)
+            (checked_device(source), tuple(cell(source, target) for target in names))
+            for source in (*nodes, *names)
         ),
     )
 
@@ -428,8 +424,8 @@ def topology(analysis: Analysis) -> Iterator[str]:
         links = (f"{link}{count}" for link, count in counts.items())
         yield f"NVML reports {', '.join(links)}"
     else:
-        health_, first = analysis.run.health, between[0]
-        missing = health_.before.missing.get(first.source, {}) if health_ else {}
+        health, first = analysis.run.health, between[0]
+        missing = health.before.missing.get(first.source, {}) if health else {}
         why = missing.get(link_to(first.target), "").rstrip(".")
         yield "NVML does not report what connects them" + (f": {why}" if why else "")
     for direct, text in ((True, "peer access"), (False, "no peer access, so CUDA copies through the host")):
@@ -449,7 +445,7 @@ def topology(analysis: Analysis) -> Iterator[str]:
             yield f"{counted(len(faster), 'pair')} of {len(between)} faster than PCIe can carry ({most})"
 
 
-def health(item: HealthItem) -> str:
+def health_text(item: HealthItem) -> str:
     """Return what a check found in a few words, and for a problem what to do."""
     if item.level is Level.UNREADABLE:
         return (item.text or "not reported here").rstrip(".")
@@ -458,7 +454,7 @@ def health(item: HealthItem) -> str:
     return f"{observed}: {remedy}" if remedy else observed
 
 
-def device(name: str) -> str:
+def checked_device(name: str) -> str:
     """Return the name of a checked device."""
     return "host" if name == HOST else device_name(name)
 

@@ -100,7 +100,7 @@ def _part_name(finding: Finding) -> str:
     return SHORT_PARTS.get(first, first.value) if first else finding.cause.value
 
 
-def further(finding: Finding, time: StepTime | None) -> str:
+def further(finding: Finding) -> str:
     """Return a further finding of a workload in one line."""
     share = numbers.percent(finding.share.median) if finding.share else ""
     name = _part_name(finding)

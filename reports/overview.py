@@ -59,11 +59,6 @@ class Step:
     fixes: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
 
-    @property
-    def holds(self) -> bool:
-        """Whether its gain is worth it, and its interval, if there is one, is above 1."""
-        return numbers.is_gain(self.gain)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -120,7 +115,7 @@ class Row:
     @property
     def holding(self) -> tuple[Step, ...]:
         """The changes whose gain is worth it and clear, the largest first."""
-        held = () if self.contradicted else tuple(step for step in self.changes if step.holds)
+        held = () if self.contradicted else tuple(step for step in self.changes if numbers.is_gain(step.gain))
         return tuple(sorted(held, key=lambda step: -step.gain.median))
 
     @property
@@ -247,12 +242,6 @@ def grew_most(alike: Sequence[CaseResult], case: CaseResult, variant: str) -> st
     }
     part = max(added, key=lambda name: added[name])
     return f"{part.value} +{numbers.duration(added[part])}" if added[part] > 0 else ""
-
-
-def first_change(overview: Sequence[Row]) -> tuple[Row, Step] | None:
-    """Return the row with the largest gain that holds, and its change; None if no change helps."""
-    found = [(row, row.best) for row in overview if row.best]
-    return max(found, key=lambda change: change[1].gain.median, default=None)
 
 
 def verdict(analysis: Analysis, overview: Sequence[Row]) -> str:

@@ -41,7 +41,7 @@ from reports.charts import (
 from reports.overview import grew_most
 from reports.step_time_charts import is_input_shown
 from reports.text import device_name, devices_of, titles_of
-from workloads.protocol import SERVER, SINGLE_STREAM
+from workloads.protocol import SERVER, SINGLE_STREAM, all_reduce_mib
 from workloads.variants import (
     BASELINE,
     INPUT_ONLY,
@@ -445,9 +445,9 @@ def _bar(capability: Capability, sheet: float) -> dict[str, Any]:
     return {
         "row": machine.capability_name(capability.name),
         "share": capability.value.median / sheet,
-        "text": machine.capability(capability),
+        "text": machine.capability_text(capability),
         "interval": ends if capability.value.known else numbers.ONE,
-        "at": machine.load(capability) or numbers.MISSING,
+        "at": machine.load_text(capability) or numbers.MISSING,
         "colour": device_colour(capability.device),
     }
 
@@ -464,10 +464,10 @@ def all_reduce_figure(analysis: Analysis) -> Figure | None:
     )
     for device, measured in machine.all_reduces(analysis).items():
         name = device_name(device)
-        sizes = [machine.sum_mib(capability.name) for capability in measured]
+        sizes = [all_reduce_mib(capability.name) for capability in measured]
         records = [
             {
-                "mib": machine.sum_mib(capability.name),
+                "mib": all_reduce_mib(capability.name),
                 "speed": capability.value.median / 1e9,
                 "size": machine.capability_name(capability.name),
                 "text": numbers.rate(capability.value.median, capability.value.unit),

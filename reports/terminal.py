@@ -11,7 +11,7 @@ from rich.text import Text
 from harness.analysis.extract import machine_name
 from harness.model.analysis import Analysis, Sweep
 from reports import acceptance, causes, machine, messages, numbers
-from reports.overview import Row, Step, description, rows, verdict
+from reports.overview import Row, description, rows, verdict
 from reports.speed_charts import sweep_table
 from reports.text import device_name, devices_of, harmless
 from workloads.variants import variant_name
@@ -49,13 +49,9 @@ def _cells(row: Row, device: str) -> dict[str, str]:
         if row.best is None
         else "",
         "tuned efficiency": numbers.percent(row.tuned_scaling.median if row.tuned_scaling else None),
-        "best change": _best(row.best) if row.best else "",
+        "best change": f"{numbers.gain(row.best.gain)} {row.best.name}" if row.best else "",
         "limited by": row.serving or messages.limit(row.case.limit, row.step_time),
     }
-
-
-def _best(step: Step) -> str:
-    return f"{numbers.gain(step.gain)} {step.name}"
 
 
 def _table(cells: Sequence[Mapping[str, str]]) -> Table:
@@ -89,9 +85,9 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
     if copies := machine.copies_line(analysis):
         yield "GPUs", copies
     for device, measured in machine.all_reduces(analysis).items():
-        yield machine.device(device), machine.all_reduce_line(measured)
+        yield machine.checked_device(device), machine.all_reduce_line(measured)
     for endurance in analysis.endurance:
-        yield f"Endurance {machine.device(endurance.device)}", machine.sustained(endurance)
+        yield f"Endurance {machine.checked_device(endurance.device)}", machine.sustained(endurance)
     for row in overview:
         number = row.published
         if number is not None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.stats import Spreads, speed_ratio, units
+from harness.analysis.ratios import Spreads, speed_ratio, units
 from harness.analysis.trial_measures import Measure, measures
 from harness.intervals import Spread
 from harness.model.analysis import Key

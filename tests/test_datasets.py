@@ -31,6 +31,7 @@ from harness.model.workload import Data
 from harness.progress import Silent
 from harness.system.shared_files import file_sha256
 from tests.commands import serve
+from tests.errors import user_error
 from tests.fakes import RecordingProgress
 from workloads.protocol import ARRAYS, FIRST_WORD, RARE, START
 
@@ -111,9 +112,8 @@ class TestReal:
         _, info = prepare(tmp_path / "cache", unreachable, "auto")
         assert info.kind == "procedural"
         assert "Could not download small.tar.gz (ConnectionError)" in info.why
-        with pytest.raises(DataError) as raised:
+        with user_error(DataError, hint=str(truncated)):
             prepare(tmp_path / "cache", unreachable)
-        assert str(truncated) in raised.value.hint
         with serve(partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "home"))) as url:
             table = available(archive, url)
             content = archive.read_bytes()
@@ -192,9 +192,8 @@ def test_seed_determines_content_which_is_cached_and_disjoint(tmp_path: Path, da
     folder, info = generate(tmp_path / "a", data)
     assert (info.kind, info.name, info.why) == ("procedural", data.name, "requested")
     (tmp_path / "file").write_text("a file, not a folder")
-    with pytest.raises(DataError, match="Cannot write data") as raised:
+    with user_error(DataError, "Cannot write data", hint="TFBENCH_CACHE"):
         generate(tmp_path / "file", data)
-    assert "TFBENCH_CACHE" in raised.value.hint
     assert generate(tmp_path / "b", data)[1] == info
     assert generate(tmp_path / "a", data, 2)[1].sha256 != info.sha256
     progress = RecordingProgress()

@@ -90,7 +90,8 @@ def test_every_kind_of_event_is_read(file):
     assert log.left_out["opt:xla"].startswith("InvalidArgumentError: no kernel xx")
     assert log.left_out["opt:xla"].endswith("x Try it.")
     assert len(log.left_out["opt:xla"]) == LONGEST_REASON
-    assert log.warnings == ["tuned: test_loss is nan and is left out.", "slow disk"]
+    not_finite, told = log.warnings
+    assert "test_loss is nan" in not_finite and told == "slow disk"
 
 
 @pytest.mark.parametrize(

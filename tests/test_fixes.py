@@ -1,5 +1,4 @@
 import ast
-from textwrap import dedent
 
 import pytest
 
@@ -19,101 +18,6 @@ def changed(text: str, *names: str) -> str:
     return result
 
 
-def chain(stages: str) -> str:
-    """Return a pipeline after moving its batch."""
-    text = changed(f"{HEAD}{FUNCTIONS}data = {SOURCE}{stages}\n", "batch-before-map")
-    return text.removeprefix(f"{HEAD}{FUNCTIONS}data = {SOURCE}").removesuffix("\n")
-
-
-FUNCTIONS = dedent("""
-    LARGEST = 255.0
-    rescale = keras.layers.Rescaling(1 / 127.5, offset=-1)
-    mean = np.array([1.0, 2.0])
-    def scale(image, label):
-        '''Scale.'''
-        image = tf.cast(image, tf.float32)
-        image /= LARGEST
-        return image * 2 - image, tf.one_hot(label, 10)
-    def weighted(image, label):
-        image = image * tf.cast(label, tf.float32)
-        return image, label
-    def mirrored(image, label):
-        if label > 0:
-            image = tf.reverse(image, [1])
-        return image, label
-    @tf.autograph.experimental.do_not_convert
-    def decorated(image, label):
-        return image / 2, label
-    def twice(image):
-        return image / 255
-    def twice(image):
-        return tf.reduce_sum(image)
-""")
-
-
-@pytest.mark.parametrize(
-    ("first", "maps", "moved", "last"),
-    [
-        ("", ".map(scale)", ".batch(32)", ""),
-        ("", ".map(scale, num_parallel_calls=4)", ".batch(32)", ".prefetch(2)"),
-        ("", ".map(scale)", ".shuffle(9).repeat().batch(32, True)", ""),
-        (".map(decode)", ".map(scale)", ".batch(32)", ""),
-        ("", ".map(scale).map(lambda x, y: (x / 2, y))", ".batch(2)", ""),
-        ("", ".map(lambda x, y: (rescale(x), y))", ".batch(2)", ""),
-        ("", ".map(lambda d: (tf.math.log1p(-d['x']), d['y']))", ".batch(2)", ""),
-        ("", ".map(lambda x, y: {'x': tf.clip_by_value(x, 0, LARGEST)})", ".batch(2)", ""),
-    ],
-)
-def test_batches_are_made_before_element_wise_maps(first: str, maps: str, moved: str, last: str) -> None:
-    assert chain(f"{first}{maps}{moved}{last}") == f"{first}{moved}{maps}{last}"
-
-
-@pytest.mark.parametrize(
-    "stages",
-    [
-        ".map(decode).batch(32)",  # not in the script
-        ".map(weighted).batch(32)",  # broadcasts two shapes
-        ".map(mirrored).batch(32)",
-        ".map(decorated).batch(32)",
-        ".map(twice).batch(32)",  # defined twice
-        ".map(lambda x, y: (x - mean, y)).batch(32)",  # an array, which is broadcast
-        ".map(lambda x, y: (tf.reduce_mean(x), y)).batch(32)",
-        ".map(lambda x, y: (tf.one_hot(y, 10, axis=0), y)).batch(32)",
-        ".map(lambda x, y: (tf.one_hot(y, 10) * y, y)).batch(32)",
-        ".map(lambda x, y: (tf.clip_by_value(x, 0, y), y)).batch(32)",
-        ".map(lambda x, y: (tf.clip_by_value(x, 0, mean), y)).batch(32)",
-        ".map(lambda x, y: (x, 1.0)).batch(32)",  # has no batch of its own
-        ".map(lambda x, y: [x, x]).batch(32)",  # tf.data makes a tensor of a list
-        ".map(lambda x, y, z=2: (x / z, y)).batch(32)",
-        ".map(lambda x, y: (x[0], y)).batch(32)",
-        ".map(lambda x, y: (tf.random.uniform([]) * x, y)).batch(32)",
-        ".map(scale).cache().batch(32)",
-        ".map(scale).filter(bright).batch(32)",
-        ".map(scale).padded_batch(32)",
-        ".batch(32).map(scale)",
-    ],
-)
-def test_batches_stay_behind_maps_that_may_differ_for_them(stages: str) -> None:
-    assert chain(stages) == stages
-    text = f"{HEAD}executor.map(lambda x: x / 2).batch(32)\n(data.map(twice)).batch(32)\n"
-    assert changed(text, "batch-before-map") == text, "only maps of datasets are moved"
-
-
-def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
-    lines = (
-        "dataset",
-        "    .map(lambda x, y: (x / 255, y))  # scale",
-        "    .shuffle(1000)  # all of ( them",
-        "    .batch(32)",
-    )
-    text = "\n".join((HEAD, "model.fit(", *lines, ")\n"))
-    both = changed(text, "batch-before-map", "parallel-map", "prefetch")
-    assert "dataset  # scale\n    .shuffle(1000)  # all of ( them\n    .batch(32)\n    .map(" in both
-    assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)\n)" in both
-    with pytest.raises(ValueError, match="same place"):  # a cache there would keep one order
-        changed(text, "batch-before-map", "cache")
-
-
 @pytest.mark.parametrize(
     ("name", "line", "expected"),
     [
@@ -128,77 +32,22 @@ def test_a_moved_batch_keeps_lines_comments_and_other_remedies() -> None:
         ),
         ("cudnn-kernel", "layers.GRU(8, activation='relu')", 'layers.GRU(8, activation="tanh")'),
         ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
+        (
+            "parallel-map",
+            f"data = {SOURCE}.interleave(f, 4, 1, 2)",
+            f"data = {SOURCE}.interleave(f, 4, 1, 2)",
+        ),
     ],
 )
 def test_arguments_by_position_are_known(name: str, line: str, expected: str) -> None:
     assert changed(f"{HEAD}{line}\n", name) == f"{HEAD}{expected}\n"
 
 
-LOADER = """
-class Slices(keras.utils.{base}):
-    def __init__(self, x, y, size):
-        super().__init__()
-        self.x, self.y, self.size = x, y, size
-
-    def __len__(self):
-        return len(self.x) // self.size
-
-    def __getitem__(self, index):
-        {body}
-"""
-FIT = "train = Slices(x, y, 32)\nmodel.fit(train, epochs=3)\n"
-SLICE = "[index * self.size : (index + 1) * self.size]"
-SLICES = f"return self.x{SLICE}, self.y{SLICE}"
-
-
-def with_loader(body: str = SLICES, fit: str = FIT, base: str = "PyDataset") -> str:
-    """Return a script with a loader, without `import tensorflow`."""
-    return f"import keras\n{LOADER.format(body=body, base=base)}{fit}"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        SLICES,
-        "low = index * self.size; return self.x[low:low + self.size], np.array(self.y[low:low + self.size])",
-        "low = index * self.size\n        high = min(low + self.size, len(self.x))\n"
-        "        return self.x[low:high], self.y[low:high]",
-    ],
-)
-def test_a_loader_that_slices_is_made_a_dataset(body: str) -> None:
-    text = changed(with_loader(body), "loader-as-dataset")
-    assert text.startswith("import keras\nimport tensorflow as tf\n")
-    assert text.endswith(
-        "train = Slices(x, y, 32)\n"
-        "batches = tf.data.Dataset.from_tensor_slices((train.x, train.y)).batch(train.size)\n"
-        "batches = batches.take(len(train)).cache().shuffle(len(train)).prefetch(tf.data.AUTOTUNE)\n"
-        "model.fit(batches, epochs=3)\n"
-    )
-    in_the_call = with_loader(body, "model.fit(Slices(x, y, 32), shuffle=False)\n", "Sequence")
-    text = changed(in_the_call, "loader-as-dataset")
-    assert "loader = Slices(x, y, 32)\n" in text
-    in_order = "\nbatches = batches.take(len(loader)).cache().prefetch(tf.data.AUTOTUNE)\n"
-    assert f"{in_order}model.fit(batches, shuffle" in text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        with_loader(SLICES.replace("self.y", "augment(self.y)")),
-        with_loader(SLICES.replace("(index + 1)", "(index + 2)")),
-        with_loader(SLICES.replace("self.y[index * self.size", "self.y[index * self.half")),
-        with_loader("chosen = np.random.randint(0, 9, 32); return self.x[chosen], self.y[chosen]"),
-        with_loader("if index: index = 0\n        " + SLICES),
-        with_loader(SLICES + "\n\n    def on_epoch_end(self):\n        self.x = shuffled(self.x)"),
-        with_loader(fit=FIT.replace("epochs=3", "steps_per_epoch=9")),
-        with_loader(fit=FIT + "batches = 3\n"),
-        with_loader(fit="train = Slices(x, y, 32) if big else small\nmodel.fit(train)\n"),
-        with_loader(base="Other"),
-        "class Slices:\n    pass\nmodel.fit(Slices())\n",
-    ],
-)
-def test_other_loaders_stay(text: str) -> None:
-    assert changed(text, "loader-as-dataset") == text
+def test_remedies_together_keep_lines_and_comments() -> None:
+    lines = ("dataset", "    .map(lambda x, y: (x / 255, y))  # scale", "    .batch(32)  # all of ( them")
+    both = changed("\n".join((HEAD, "model.fit(", *lines, ")\n")), "parallel-map", "prefetch")
+    assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE)  # scale\n" in both
+    assert "    .batch(32).prefetch(tf.data.AUTOTUNE)  # all of ( them\n)\n" in both
 
 
 def test_the_pipeline_that_is_trained_on_is_cached() -> None:

@@ -21,6 +21,7 @@ from harness.progress import Progress, Silent, Task
 from tests.builders import manifest
 from tests.commands import output_of
 from tests.conftest import ROOT
+from tests.errors import user_error
 from tests.fakes import RecordingProgress
 from tests.wheelhouse import make_checkout, make_wheel, sha256, use_only, write_lock
 
@@ -80,9 +81,8 @@ class TestArm:
     @pytest.mark.parametrize("target", ["cuda", "trees-cuda"])
     def test_cuda_is_refused(self, target):
         arm = Recipes(ROOT / "images", "aarch64")
-        with pytest.raises(ImageError, match=f"no {target} image for aarch64") as raised:
+        with user_error(ImageError, f"no {target} image for aarch64", hint="--device cpu"):
             arm.tag(target, BASE)
-        assert "--device cpu" in raised.value.hint
         assert not arm.supports(target)
         assert f"=tfbench:{target}-none\n" in arm.compose_variables(BASE)
 
@@ -188,9 +188,8 @@ class TestWheels:
         monkeypatch.delenv("PIP_FIND_LINKS")
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
         monkeypatch.setenv("PIP_RETRIES", "1")
-        with pytest.raises(ImageError, match="index is not reachable") as raised:
+        with user_error(ImageError, "index is not reachable", hint="copy the wheels"):
             fetch(lock, tmp_path / "cache")
-        assert "copy the wheels" in raised.value.hint
 
     def test_interrupted_download_keeps_finished_wheels(self, tmp_path, index):
         alpha, slow = (make_wheel(index, name) for name in ("alpha", "slow"))
@@ -396,9 +395,8 @@ def test_added_libraries_are_resolved_beside_the_pins_and_pinned_by_hash(
     exact = Recipes(checkout / "images", packages=["more==1.0"])
     exact.resolve("cpu", cache, Silent())
     assert exact.added("cpu") == ["more==1.0"]
-    with pytest.raises(ImageError, match="no wheel of absent") as error:
+    with user_error(ImageError, "no wheel of absent", hint="--image cpu=NAME"):
         Recipes(checkout / "images", packages=["absent"]).resolve("cpu", cache, Silent())
-    assert "--image cpu=NAME" in error.value.hint
 
 
 @pytest.mark.parametrize("name", ["a b", "-r x", "x @ file:///x.whl", "../x"])
@@ -413,6 +411,5 @@ def test_an_index_that_answers_with_a_page_is_told(tmp_path, monkeypatch):
     page.write_text("<html>Log in to the proxy</html>")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
-    with pytest.raises(ImageError, match="finds no wheel of absent") as error:
+    with user_error(ImageError, "finds no wheel of absent", hint="whether pip reaches its index"):
         extra_lock(("absent",), (), tmp_path / "cache", "3.12", Silent())
-    assert "whether pip reaches its index" in error.value.hint

@@ -31,6 +31,7 @@ from reports.page import render_markdown
 from tests import builders, report_pages, special_runs
 from tests.commands import Printed
 from tests.conftest import ROOT
+from tests.errors import user_error
 from tests.folders import write_run
 from tests.report_pages import recorded
 from tests.test_cli import tfbench_here
@@ -123,9 +124,8 @@ class TestOutcomes:
         (result,) = accepted(two, [parse_limit("capability.bf16 >= 650 TFLOP/s")])
         assert result.outcome is MISSED
         assert {each.device: each.outcome for each in result.checks} == {"gpu0": MET, "gpu1": MISSED}
-        assert acceptance.sentence([result]) == (
-            "Missed: GPU 1, BF16: 361 of 650\u202fTFLOP/s. Met: 0 of 1 limit."
-        )
+        said = acceptance.sentence([result])
+        assert all(each in said for each in ("GPU 1", "361 of 650", "0 of 1")) and "GPU 0" not in said
 
     def test_what_has_no_noise_is_decided_by_one_reading_and_nothing_else_is(self) -> None:
         soaked = analyse(special_runs.soaked_run(np.concatenate([np.full(40, 700.0), np.full(80, 600.0)])))
@@ -238,9 +238,8 @@ def test_a_wrong_limit_is_one_sentence_with_what_to_try(
 def test_other_files_are_no_limits(tmp_path: Path, text: str) -> None:
     path = tmp_path / "limits.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match=r"limits\.toml is not") as caught:
+    with user_error(UsageError, r"limits\.toml is not", hint='limits = ["health = ok"'):
         read_limits(path, ())
-    assert 'limits = ["health = ok"' in caught.value.hint
     path.write_bytes(b" " * (2 << 20))
     with pytest.raises(StoreError, match="larger than 1 MiB"):
         read_limits(path, ())
@@ -351,10 +350,7 @@ def judged_run() -> Analysis:
 class TestReport:
     def test_the_first_screen_and_the_table_say_it(self) -> None:
         text = render_markdown(judged_run())
-        assert "Missed: GPU 0, host to GPU, pinned: 55.2 of 60.0\u202fGB/s; " in text
-        assert "Met: 2 of 5 limits." in text
-        assert "reseat the card or try another slot" in text
-        assert "a run that measures it needs --soak 10m" in text
+        assert all(each in text for each in ("55.2 of 60.0", "2 of 5 limits", "another slot", "--soak 10m"))
         assert acceptance.level(judged_run().acceptance) == "alert"
 
     @pytest.mark.parametrize(

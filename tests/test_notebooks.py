@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, script_of
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
+from tests.errors import user_error
 from workloads.cells import difference, place
 
 PATH = Path("train.ipynb")
@@ -93,9 +94,8 @@ def test_a_difference_is_told_by_cell() -> None:
     ],
 )
 def test_what_is_no_notebook(content: bytes, expected: str) -> None:
-    with pytest.raises(UsageError, match=expected) as error:
+    with user_error(UsageError, expected):
         script_of(content, PATH)
-    assert error.value.hint
 
 
 def test_outputs_are_not_read(tmp_path: Path) -> None:

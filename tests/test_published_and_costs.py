@@ -11,6 +11,7 @@ from harness.model.workload import Published
 from harness.run.resolve import read_prices
 from tests import builders
 from tests.builders import cpu_run, four_gpu_run, gpu_run
+from tests.errors import user_error
 from workloads.protocol import Requests
 from workloads.variants import BASELINE
 
@@ -128,6 +129,5 @@ def test_amounts_are_read_and_mistakes_name_what_to_try(text: str) -> None:
     assert read_prices("cpu=0.2,gpu=0.526") == Prices(cpu=0.2, gpu=0.526)
     several = Prices(each_gpu=3.0, electricity_per_kwh=0.3, currency="EUR")
     assert read_prices("each-gpu=3, electricity=0.3, currency=EUR") == several
-    with pytest.raises(UsageError) as error:
+    with user_error(UsageError):
         read_prices(text)
-    assert error.value.hint

@@ -37,7 +37,7 @@ from reports.messages import (
     repeat,
     trust,
 )
-from reports.overview import Row, Step, first_change, operating_point, rows, verdict
+from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
 from workloads.variants import BASELINE, TUNED, Part
@@ -128,7 +128,7 @@ def test_what_a_step_gains_without_a_cause_is_predicted_or_tested() -> None:
     missed = replace(ablation, predicted=between(9.0, 8.0, 10.0, unit="ratio"))
     assert "8.00× to 10.0×" in removed(replace(item, ablation=missed))
     assert removed(replace(item, gain=None)) == ""
-    line = further(item, None)
+    line = further(item)
     assert all(text in line for text in ("launch", plain("50"), fix(item), "2.00×"))
     useless = Remedy(variant="fix:xla", gain=of(1.01, "ratio"), alone=True)
     assert fix(replace(item, remedy=useless)) == fix(item)
@@ -152,8 +152,6 @@ def test_the_best_change_is_the_largest_gain_that_is_clear() -> None:
     row = row_with(large, clear, small, tuned)
     assert row.best is clear and row.others == (tuned,) and row.path == ()
     assert row_with(large, small).best is None
-    assert first_change([row_with(large, small)]) is None
-    assert first_change([row, row_with(tuned)]) == (row, clear)
     # A gain without an interval is all that is known.
     once = change(TUNED, Estimate.exact(9.0, "ratio"))
     assert row_with(clear, once).best is once

@@ -32,6 +32,7 @@ from tests.builders import image
 from tests.commands import Printed, tfbench
 from tests.conftest import ROOT
 from tests.endtoend import script
+from tests.errors import user_error
 from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
 from tests.wheelhouse import make_wheel, use_only
@@ -88,9 +89,8 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
 def test_scripts_of_the_run_are_found_by_name(tmp_path):
     here = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
     run = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/gone/mine.py"), params={}))
-    with pytest.raises(UsageError, match="of the run does not exist here") as caught:
+    with user_error(UsageError, "of the run does not exist here", hint="rerun REPORT mine.py"):
         rerun_options(run, Options())
-    assert "rerun REPORT mine.py" in caught.value.hint
     options = rerun_options(run, Options(workloads=(str(here),)))
     assert options.workloads == ("cifar100-mlp", str(here))
     assert [entry.workload.name for entry in resolve(options).entries] == ["cifar100-mlp", "mine"]
@@ -267,9 +267,8 @@ def test_containers_get_the_options_and_secrets_are_not_recorded(environment, mo
     assert json.loads(container.environment[PRIVATE])["arguments"] == list(arguments)
     assert {"s3cr3t", "s3cr3t-2", "s3cr3t-3", "http://me:s3cr3t@host"} == set(container.hidden)
     assert "s3cr3t" not in "".join(path.read_text() for path in prepared.folder.path.rglob("*.json"))
-    with pytest.raises(UsageError, match="API_TOKEN, PROXY, MODE, API_KEY, TOKEN, URL") as caught:
+    with user_error(UsageError, "API_TOKEN, PROXY, MODE, API_KEY, TOKEN, URL", hint="export API_TOKEN="):
         session.resume(prepared.folder.path, environment.paths, Silent())
-    assert "export API_TOKEN=" in caught.value.hint
     values = {**given, "API_KEY": "s3cr3t-2", "TOKEN": "s3cr3t-3", "URL": "http://x/s3cr3t"}
     for name, value in values.items():
         monkeypatch.setenv(name, value)

@@ -16,6 +16,7 @@ from harness.run.store import RunFolder, read_run
 from harness.telemetry import Source
 from reports.messages import banners
 from tests.builders import jobs, manifest, small_workload
+from tests.errors import user_error
 from tests.fakes import (
     FakeEngine,
     FakeSource,
@@ -335,9 +336,8 @@ def test_full_disk_ends_the_run_but_keeps_finished_trials(bench, name):
         path.unlink(missing_ok=True)
         path.symlink_to("/dev/full")
 
-    with pytest.raises(StoreError, match="disk is full") as caught:
+    with user_error(StoreError, "disk is full", hint="finished trials are kept"):
         run_all(bench, Script(), Script(on_start=fill))
-    assert "finished trials are kept" in caught.value.hint
     (bench.folder.trial("mlp.cpu.1").path / name).unlink(missing_ok=True)  # reading /dev/full never ends
     assert bench.statuses == [Status.OK, Status.INTERRUPTED]
     assert bench.engine.left_behind == []

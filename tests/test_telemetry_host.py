@@ -22,16 +22,16 @@ SwapTotal:       500 kB
 SwapFree:        400 kB
 """
 PRESSURE = "some avg10=1.0 avg60=0 avg300=0 total=2500000\nfull avg10=0 avg60=0 avg300=0 total=500000\n"
+
+
+def stat(cpus: tuple[str, str, str], switches: int, running: int) -> str:
+    """Return /proc/stat of two CPUs, the first row for both."""
+    rows = "".join(f"{name} {row}\n" for name, row in zip(("cpu ", "cpu0", "cpu1"), cpus, strict=True))
+    return f"{rows}intr 12345 0 1 2\nctxt {switches}\nbtime 1\nprocesses 9\nprocs_running {running}\n"
+
+
 IDLE = {
-    "proc/stat": """cpu  0 0 0 0 0 0 0 0 0 0
-cpu0 0 0 0 0 0 0 0 0 0 0
-cpu1 0 0 0 0 0 0 0 0 0 0
-intr 12345 0 1 2
-ctxt 0
-btime 1
-processes 9
-procs_running 1
-""",
+    "proc/stat": stat(("0 0 0 0 0 0 0 0 0 0",) * 3, switches=0, running=1),
     "proc/diskstats": "",
     "proc/self/net/dev": "",
     "proc/meminfo": MEMINFO,
@@ -42,15 +42,9 @@ procs_running 1
 }  # fmt: skip
 # Half a second later. CPUs: user nice system idle iowait irq softirq steal, in hundredths of a second.
 BUSY = {
-    "proc/stat": """cpu  20 0 5 60 5 0 5 5 0 0
-cpu0 20 0 5 10 5 0 5 5 0 0
-cpu1 0 0 0 50 0 0 0 0 0 0
-intr 12345 0 1 2
-ctxt 1000
-btime 1
-processes 9
-procs_running 3
-""",
+    "proc/stat": stat(
+        ("20 0 5 60 5 0 5 5 0 0", "20 0 5 10 5 0 5 5 0 0", "0 0 0 50 0 0 0 0 0 0"), switches=1000, running=3
+    ),
     "proc/diskstats": """   7       0 loop0 9 0 999999 0 9 0 999999 0 0 0 0
  259       0 nvme0n1 10 0 2048 5 20 0 4096 5 0 0 0 0 0 0 0 0 0
  259       1 nvme0n1p1 10 0 2048 5 20 0 4096 5 0 0 0 0 0 0 0 0 0

@@ -184,11 +184,11 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
         "start_ns": (int,), "end_ns": (int,), "latency_ns": (list,),
     },
     # The checksum of a seeded result, if it is a GPU's first one in this reading or differs from its last; gpu is the
-    # number of the GPU in the trial. See workloads/driver/answers.py.
+    # number of the GPU in the trial. See workloads/driver/repeatability.py.
     "answer": {"variant": (str,), "gpu": (int,), "name": (str,), "t_ns": (int,), "value": (int,)},
     # A planned variant that could not be measured, with the reason.
     "left-out": {"variant": (str,), "reason": (str,)},
-    # A planned variant that is not informative for this workload and device, with the reason.
+    # A planned variant that is needless for this workload and device, with the reason.
     "needless": {"variant": (str,), "reason": (str,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,)},
@@ -464,7 +464,7 @@ class EventWriter:
         )
 
     def needless(self, variant: str, reason: str) -> None:
-        """Write that a planned variant is skipped because it is not informative here, with the reason."""
+        """Write that a planned variant is skipped because it is needless, with the reason."""
         self.write("needless", variant=variant, reason=reason)
 
     def phase(self, name: str, start_ns: int) -> int:
@@ -499,9 +499,9 @@ def distributes(text: str) -> bool:
     return "Strategy(" in text or "DataParallel(" in text
 
 
-def number_of(variant: str, *prefixes: str) -> int:
-    """Return the number in a variant such as "batch:4"; 1 for variants without these prefixes."""
-    return int(variant.partition(":")[2]) if variant.startswith(prefixes) else 1
+def all_reduce_mib(capability: str) -> int:
+    """Return the MiB of each sum of an all-reduce: "all-reduce:64" -> 64."""
+    return 256 if capability == ALL_REDUCE else int(capability.removeprefix(ALL_REDUCE_PREFIX))
 
 
 def check(event: Mapping[str, Any]) -> None:

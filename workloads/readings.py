@@ -119,9 +119,11 @@ def gains(readings: Iterable[tuple[float, float]], references: Iterable[tuple[fl
     [2.0]
     """
     known = sorted(references)
+    if not known:
+        return []
     times = [when for when, _ in known]
     result = []
-    for when, sample_s in readings if known else ():
+    for when, sample_s in readings:
         after = bisect.bisect(times, when)
         (t0, s0), (t1, s1) = known[max(0, after - 1)], known[min(after, len(known) - 1)]
         part = (when - t0) / (t1 - t0) if t1 > t0 else 0.0

@@ -48,7 +48,7 @@ class Need(Enum):
     ONE_DEVICE = auto()  # no strategy that spreads a batch
     INPUT = auto()  # the call has one, instead of requests
     PIPELINE = auto()  # the input is a tf.data pipeline
-    STAGES = auto()  # the input is a pipeline, or a loader written in Python
+    STAGED_INPUT = auto()  # the input is a pipeline, or a loader written in Python
     NATIVE_INPUT = auto()  # the input is not written in Python
     TRAINING = auto()  # the call trains
     OTHER_BATCHES = auto()  # the batch is not fixed by the model
@@ -144,7 +144,7 @@ THREADS = Kind(
     needs=frozenset({Need.INPUT, Need.PIPELINE}),
 )  # fmt: skip
 
-# In the order measured: the driver skips those that earlier ones show to be uninformative. Of two that remove a part,
+# In the order measured: the driver skips those that earlier ones make needless. Of two that remove a part,
 # the first removes fewer others.
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
@@ -178,7 +178,7 @@ KINDS: Mapping[str, Kind] = {
             needs=frozenset({Need.INPUT}), removes=INPUT_PARTS,
         ),
         Kind(
-            name=STAGES, label="stages of the input", breakdown=True, needs=frozenset({Need.INPUT, Need.STAGES}),
+            name=STAGES, label="stages of the input", breakdown=True, needs=frozenset({Need.INPUT, Need.STAGED_INPUT}),
             stands_for=STAGE.name,
         ),
         STAGE,

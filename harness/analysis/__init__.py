@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from harness.analysis.acceptance import accepted
 from harness.analysis.accuracy_of_speeds import precision
-from harness.analysis.answers import answer_items
 from harness.analysis.capabilities import capabilities, endurance, peak_use
 from harness.analysis.case import Case, cases
 from harness.analysis.disturbance import disturbed
 from harness.analysis.findings import findings
 from harness.analysis.generation import generation
+from harness.analysis.gpu_copies import pairs
 from harness.analysis.health_checks import health_items
 from harness.analysis.known import standings
-from harness.analysis.links import pairs
 from harness.analysis.neighbours import outliers
 from harness.analysis.published import published_comparisons
-from harness.analysis.stats import Spreads
+from harness.analysis.ratios import Spreads
+from harness.analysis.repeatability import answer_items
 from harness.analysis.step_time import breakdown
 from harness.analysis.summaries import variant_results, with_costs
 from harness.analysis.sweeps import sweeps

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.stats import units
+from harness.analysis.ratios import units
 from harness.analysis.trial_measures import host_speeds
 from harness.analysis.utilisation import host_shares
 from harness.intervals import own_spread
@@ -30,7 +30,7 @@ def precision(run: Run, cases: Sequence[Case]) -> Precision | None:
     group, trials = case.measures[variant], case.variants[variant].trial_ids
     within = [_variation(measure.window_throughputs) for measure in group]
     probes = host_speeds(run.trials)
-    taken = max(host_shares(case, variant).items(), key=lambda one: one[1], default=None)
+    cause, lost = max(host_shares(case, variant).items(), key=lambda one: one[1], default=(None, 0.0))
     return Precision(
         workload=case.name,
         device=case.device,
@@ -39,8 +39,8 @@ def precision(run: Run, cases: Sequence[Case]) -> Precision | None:
         between=_variation(units(group)) or 0.0,
         within=median(known) if (known := [each for each in within if each is not None]) else None,
         machine=_variation([probes[name] for name in trials if name in probes]),
-        taken_by=taken[0] if taken and taken[1] >= _TAKEN else None,
-        taken=taken[1] if taken else 0.0,
+        taken_by=cause if lost >= _TAKEN else None,
+        taken=lost,
         time_s=run.duration_s + sum(_further_s(run, case) for case in cases),
     )
 

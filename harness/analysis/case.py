@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from harness.analysis.stats import Spreads
+from harness.analysis.ratios import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
 from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult
@@ -161,10 +161,11 @@ class Case:
         limits = [float(len(self.pinned))] if self.pinned else []
         for trial in self.trials[:1]:
             visible = trial.facts.get("cpus_visible")
-            limits += [float(visible)] if isinstance(visible, int) else []
+            if isinstance(visible, int):
+                limits.append(float(visible))
         for variant in self.variants:
-            quota = self.host(variant, "cgroup", "cpu_limit_cpus")
-            limits += [quota] if quota else []
+            if quota := self.host(variant, "cgroup", "cpu_limit_cpus"):
+                limits.append(quota)
         return min(limits, default=None)
 
 

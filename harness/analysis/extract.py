@@ -101,8 +101,10 @@ def machine_name(manifest: Manifest) -> str:
     vcpus = system.get("host_processor_vcpu_count")
     parts = [system.get("host_processor_model_name") or system.get("system_name") or "unknown CPU"]
     used = len(cpu_numbers(options.cpus))
-    parts += [f"{used} of {vcpus} vCPU" if used and str(used) != vcpus else f"{vcpus} vCPU"] if vcpus else []
-    parts += [f"quota of {options.cpu_quota:g} CPUs"] if options.cpu_quota else []
+    if vcpus:
+        parts.append(f"{used} of {vcpus} vCPU" if used and str(used) != vcpus else f"{vcpus} vCPU")
+    if options.cpu_quota:
+        parts.append(f"quota of {options.cpu_quota:g} CPUs")
     names = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]
     return " · ".join((*names, ", ".join(parts)))
 

@@ -275,7 +275,8 @@ def health_items(health: Health | None, gpus: int, trials: Sequence[Trial]) -> t
             HealthItem(device=gpu.name, check=HealthCheck.LOST, level=_level(fails=bool(lost)), text=lost)
         )
         items += _xids(gpu)
-        items += [] if lost else [_item(gpu, check, *rest) for check, rest in _GPU.items()]
+        if not lost:
+            items += [_item(gpu, check, *rest) for check, rest in _GPU.items()]
     host = _Device(health=health, trials=trials, alone=True, name=HOST)
     return (*items, *(_item(host, check, *rest) for check, rest in _HOST.items()))
 

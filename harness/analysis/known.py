@@ -40,7 +40,9 @@ def known_machine(analysis: Analysis) -> KnownMachine:
             kind=kind_of(manifest, device),
             driver=gpu.driver_version if gpu else "",
             power_limit_w=gpu.power_limit_w if gpu else None,
-            values={each.name: _rounded(each.estimate.median) for each in found if each.device == device},
+            values={
+                each.name: float(f"{each.estimate.median:.4g}") for each in found if each.device == device
+            },
             mhz={
                 f"capability.{each.name}": float(round(each.mhz))
                 for each in analysis.capabilities
@@ -56,10 +58,6 @@ def known_machine(analysis: Analysis) -> KnownMachine:
         framework=analysis.run.framework,
         devices=devices,
     )
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 def standings(analysis: Analysis, machines: Sequence[KnownMachine]) -> tuple[Standing, ...]:

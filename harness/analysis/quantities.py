@@ -20,7 +20,7 @@ from harness.model.analysis import (
     VariantResult,
 )
 from harness.model.device import gpu_names, is_gpu, of_gpus, positions
-from harness.model.platform import HealthItem, Level
+from harness.model.platform import Level
 from harness.model.run import PlannedTrial
 from workloads.protocol import (
     ALL_REDUCE_SIZES,
@@ -188,14 +188,9 @@ def _planned_soak(end: str) -> Callable[[PlannedTrial], Iterator[str]]:
 def _health(analysis: Analysis) -> Named:
     worst: dict[str, float] = {}
     for each in analysis.health:
-        worst[each.device] = max(worst.get(each.device, 0.0), severity(each))
+        worst[each.device] = max(worst.get(each.device, 0.0), _SEVERITY[each.level])
     for device, level in worst.items():
         yield "health", device, Estimate.exact(level, "level")
-
-
-def severity(item: HealthItem) -> float:
-    """Return a health check's outcome as a number of HEALTH_LEVELS."""
-    return _SEVERITY[item.level]
 
 
 def _planned(suffix: str) -> Callable[[PlannedTrial], Iterator[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from harness.analysis.stats import Ratios, ratio
+from harness.analysis.ratios import Ratios, ratio
 from harness.analysis.telemetry_means import SECOND_NS
 from harness.intervals import estimate
 from harness.model.analysis import Capacity, Estimate, Key, Latency, RatioKind

@@ -54,7 +54,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.stats import units
+from harness.analysis.ratios import units
 from harness.analysis.telemetry_means import Floats
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from harness.analysis.ratios import Spreads, speed_ratios, units
 from harness.analysis.requests import capacities, latencies, request_ratios
-from harness.analysis.stats import Spreads, speed_ratios, units
 from harness.analysis.telemetry_means import steady_means
 from harness.analysis.trial_measures import Measure, Measures, by_trial
 from harness.analysis.trust import learned, required_accuracy
@@ -200,14 +200,13 @@ def _sources(
 ) -> Iterator[tuple[Sequence[Reading], str]]:
     """Yield (readings in watts that add up to the device's power, label), most accurate first."""
     gpus = gpu_names(device)
-    for source, metric in GPU_POWER if gpus else ():
+    if not gpus:
+        packages = dict.fromkeys(each for telemetry in means for each in telemetry if _is_package(each))
+        yield list(packages), CPU_COUNTER
+        return
+    for source, metric in GPU_POWER:
         label = "instant GPU power" if "instant" in metric else "GPU power"
         yield [Reading(source, gpu, metric) for gpu in gpus], label
-    if not gpus:
-        yield (
-            list(dict.fromkeys(each for telemetry in means for each in telemetry if _is_package(each))),
-            CPU_COUNTER,
-        )
 
 
 def _is_package(reading: Reading) -> bool:

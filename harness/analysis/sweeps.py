@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.stats import ratio
+from harness.analysis.ratios import ratio
 from harness.analysis.trial_measures import Measure, by_trial, measured
 from harness.intervals import estimate
 from harness.model.analysis import Sweep, SweepPoint

@@ -163,7 +163,7 @@ def _ranks(names: Iterable[str]) -> dict[str, int]:
     return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
 
 
-def measures_of(trial: Trial, variant: str, between_s: float = 0.0) -> Iterator[Measure]:
+def measures_of(trial: Trial, variant: str, between_s: float) -> Iterator[Measure]:
     """Yield the measure of each reading of a variant in a trial.
 
     Args:

@@ -184,7 +184,9 @@ def _trials(run: Run, beside: Disturbed) -> Iterator[Caveat]:
             kind=CaveatKind.FAILED_TRIALS, workload=workload, device=device, value=float(count), text=text
         )
     for trial in run.trials:
-        for variant, reason in trial.left_out.items() if trial.skipped else ():
+        if not trial.skipped:
+            continue
+        for variant, reason in trial.left_out.items():
             yield Caveat(
                 kind=CaveatKind.SKIPPED,
                 workload=trial.workload,
@@ -219,7 +221,9 @@ def _telemetry(run: Run) -> Iterator[Caveat]:
 def _clocks(cases: Sequence[CaseResult]) -> Iterator[Caveat]:
     for case in cases:
         for variant, each in case.variants.items():
-            for cause, time in each.clocks.slowed.items() if each.clocks else ():
+            if each.clocks is None:
+                continue
+            for cause, time in each.clocks.slowed.items():
                 yield Caveat(
                     kind=CaveatKind.THROTTLED,
                     workload=case.workload,

@@ -72,7 +72,8 @@ def clocks(case: Case, variant: str) -> Clocks | None:
     times: dict[Cause, float] = {}
     for cause, metrics in _CLOCK_REASONS.items():
         active = [values for metric in metrics if (values := case.gpu_values(variant, metric))]
-        times |= {cause: min(1.0, max(map(max, active)))} if active else {}
+        if active:
+            times[cause] = min(1.0, max(map(max, active)))
     if not pairs and not times:
         return None
     mhz, most = min(pairs, key=lambda pair: pair[0] / pair[1], default=(None, None))
@@ -82,8 +83,10 @@ def clocks(case: Case, variant: str) -> Clocks | None:
 def clock_findings(case: Case) -> Iterator[Finding]:
     """Yield a finding for each cause that lowered the clock of the baseline; its share is the time lost."""
     found = clocks(case, BASELINE)
-    for cause, time in found.slowed.items() if found else ():
-        lost = 0.0 if found is None or found.share is None else time * (1.0 - found.share)
+    if found is None:
+        return
+    for cause, time in found.slowed.items():
+        lost = 0.0 if found.share is None else time * (1.0 - found.share)
         yield case.finding(cause, Estimate.exact(lost, "share"), Part.COMPUTE, facts={"time": time})
 
 
@@ -108,10 +111,11 @@ def _quota_share(case: Case, variant: str) -> float | None:
         return None
     step_s = case.variants[variant].step_time.median
     min_step_s = [step_s * (1.0 - throttled)]
-    for name, summary in case.variants.items() if variant == BASELINE else ():
-        if name == MODEL_ONLY or CALLS.has(name):
+    for name, summary in case.variants.items():
+        if variant == BASELINE and (name == MODEL_ONLY or CALLS.has(name)):
             other = _throttled_share(case, name)
-            min_step_s += [] if other is None else [summary.step_time.median * (1.0 - other)]
+            if other is not None:
+                min_step_s.append(summary.step_time.median * (1.0 - other))
     return max(0.0, 1.0 - max(min_step_s) / step_s)
 
 
@@ -131,8 +135,8 @@ def _steal_share(case: Case, variant: str) -> float | None:
     which it needs a CPU.
     """
     steal, busy = case.host(variant, "host", "cpu_steal_pct"), case.host(variant, "host", "cpu_util_pct")
-    if steal is None or not steal:
-        return None if steal is None else 0.0
+    if not steal:
+        return steal
     # Stolen time is included in busy time.
     demand = max(busy or 0.0, steal)
     return _limited_by_waiting(case, variant, steal / demand)

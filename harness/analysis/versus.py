@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.analysis.extract import batch_field
-from harness.analysis.stats import LEVEL, LogDifference, LogSample, gap, mean_gap, sample
+from harness.analysis.ratios import LEVEL, LogDifference, LogSample, gap, mean_gap, sample
 from harness.intervals import estimate, usual_spread
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import (

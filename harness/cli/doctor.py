@@ -48,14 +48,16 @@ def _worded(check: DoctorCheck) -> DoctorCheck:
 def _health(data: Path) -> Iterator[DoctorCheck]:
     """Yield a check for each health check of the machine that did not pass, or one for all of them."""
     from harness.analysis.health_checks import health_items  # noqa: PLC0415 - see _worded
-    from reports.machine import device, health  # noqa: PLC0415
+    from reports.machine import checked_device, health_text  # noqa: PLC0415
 
     gpus, _ = discover()
     watch = HealthWatch(gpus, "", data)
     items = health_items(watch.end(watch.begin()), len(gpus), ())
     found = [item for item in items if item.level in (Level.FAIL, Level.ATTENTION)]
     for item in found:
-        yield DoctorCheck(f"Health {device(item.device)}", item.level, f"{item.check.value}: {health(item)}")
+        yield DoctorCheck(
+            f"Health {checked_device(item.device)}", item.level, f"{item.check.value}: {health_text(item)}"
+        )
     if not found:
         readable = sum(item.level is Level.OK for item in items)
         yield DoctorCheck(

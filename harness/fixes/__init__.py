@@ -10,12 +10,10 @@ from collections.abc import Mapping
 
 from harness.fixes import (
     batch,
-    batch_before_map,
     cache,
     callbacks,
     cudnn_kernel,
     eager,
-    loader_as_dataset,
     loader_threads,
     many_steps,
     parallel_map,
@@ -32,7 +30,7 @@ from workloads.variants import FIX
 
 # In the order in which they are tried.
 _MODULES = (
-    eager, parallel_map, batch_before_map, prefetch, cache, loader_threads, loader_as_dataset, callbacks, progress_bar,
+    eager, parallel_map, prefetch, cache, loader_threads, callbacks, progress_bar,
     cudnn_kernel, steps_per_execution, many_steps, xla, precision, batch,
 )  # fmt: skip
 REMEDIES: Mapping[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}

@@ -43,17 +43,13 @@ def edits(source: Source) -> Sequence[Edit]:
 
 def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
     """Return the calls of a chain from its end to its source, through variables."""
-    result, node = [], call
-    seen: set[int] = set()
-    while isinstance(node, ast.Call) and id(node) not in seen:
-        seen.add(id(node))
+    result: list[ast.Call] = []
+    node: ast.expr | None = call
+    while isinstance(node, ast.Call) and node not in result:
         result.append(node)
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(inner, ast.Name):
-            inner = source.value_of(inner.id)
-        if not isinstance(inner, ast.Call):
-            break
-        node = inner
+        node = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(node, ast.Name):
+            node = source.value_of(node.id)
     return result
 
 
@@ -70,7 +66,7 @@ def _random(source: Source, call: ast.Call) -> bool:
         seen.add(id(node))
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True
-        parts = [*ast.walk(node)]
+        parts = list(ast.walk(node))
         bound = {each.arg for each in parts if isinstance(each, ast.arg)}
         bound |= {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
         free = {each.id: source.meanings(each.id) for each in parts if isinstance(each, ast.Name)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument
+from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import Aim, Edit
 
 _OPTIONS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
@@ -18,13 +18,12 @@ _OPTIONS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "Te
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each callback that acts on batches."""
-    return [
-        edit
-        for call in source.calls(*_OPTIONS)
-        for name in [_OPTIONS[getattr(call.func, "attr", getattr(call.func, "id", ""))]]
-        if argument(call, name) is not None
-        for edit in source.with_keyword(call, name, '"epoch"')
-    ]
+    result: list[Edit] = []
+    for call in source.calls(*_OPTIONS):
+        option = _OPTIONS[name_of(call)]
+        if argument(call, option) is not None:
+            result += source.with_keyword(call, option, '"epoch"')
+    return result
 
 
 RULE = Rule(

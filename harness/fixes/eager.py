@@ -16,18 +16,13 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each place that asks for eager execution."""
-    compiled = [
-        edit
-        for call in source.compiles()
-        if argument(call, "run_eagerly") is not None
-        for edit in source.at(call, source.with_keyword(call, "run_eagerly", "False"))
-    ]
+    compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
     switches = [
         source.replace(call.args[0], "False")
         for call in source.calls("run_functions_eagerly")
         if call.args and source.words(call.args[0]) == "True"
     ]
-    return [*compiled, *switches]
+    return source.keyword_at(compiles, "run_eagerly", "False") + switches
 
 
 RULE = Rule(

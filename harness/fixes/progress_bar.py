@@ -16,12 +16,12 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each fit that shows a progress bar."""
-    return [
-        edit
+    calls = [
+        call
         for call in source.measured()
         if (shown := argument(call, "verbose")) is None or source.words(shown) in ("1", '"auto"', "'auto'")
-        for edit in source.at(call, source.with_keyword(call, "verbose", "2"))
     ]
+    return source.keyword_at(calls, "verbose", "2")
 
 
 RULE = Rule(

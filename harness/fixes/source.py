@@ -30,6 +30,7 @@ _PARAMETERS = {
     "predict": "x batch_size verbose",
     "compile": "optimizer loss loss_weights metrics weighted_metrics run_eagerly steps_per_execution jit_compile",
     "map": "map_func num_parallel_calls",
+    "interleave": "map_func cycle_length block_length num_parallel_calls",
 }
 
 
@@ -161,7 +162,9 @@ class Source:
             for node in ast.walk(self.tree)
             if not isinstance(node, ast.keyword)
         )
-        for node in ast.walk(self.tree) if bound == 1 else ():
+        if bound != 1:
+            return None
+        for node in ast.walk(self.tree):
             match node:
                 case ast.FunctionDef(name=found) if found == name:
                     return node
@@ -184,19 +187,6 @@ class Source:
         start, end = self._span(node)
         return Edit(start=start, end=end, text=text)
 
-    def move(self, begin: ast.AST, end: ast.AST, to: ast.AST) -> list[Edit]:
-        """Return the edits that put what lies between the ends of two calls directly behind a third node.
-
-        The bracket before it is written again, so that nothing else is put in its place. [] if it is not a chain.
-        """
-        (_, first), (_, last) = self._span(begin), self._span(end)
-        moved = self._bytes[first:last].decode()
-        try:
-            ast.parse(f"(chain{moved})")
-        except SyntaxError:
-            return []
-        return [self.insert_after(to, moved), Edit(start=first - 1, end=last, text=")")]
-
     def with_keyword(self, call: ast.Call, name: str, value: str) -> list[Edit]:
         """Return the edit that gives a call a keyword argument; [] if it has this value."""
         given = argument(call, name)
@@ -209,6 +199,10 @@ class Source:
             return [self.insert_after(max(arguments, key=self._span), f", {name}={value}")]
         _, end = self._span(call)
         return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
+
+    def keyword_at(self, calls: Iterable[ast.Call], name: str, value: str) -> list[Edit]:
+        """Return the edits that give calls a keyword argument, which apply as those of `at`."""
+        return [edit for call in calls for edit in self.at(call, self.with_keyword(call, name, value))]
 
     @staticmethod
     def at(call: ast.Call, edits: Iterable[Edit]) -> list[Edit]:

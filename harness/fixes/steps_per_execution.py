@@ -17,11 +17,7 @@ from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile."""
     steps = str(STEPS_PER_CALL[source.device])
-    return [
-        edit
-        for call in source.compiles()
-        for edit in source.at(call, source.with_keyword(call, "steps_per_execution", steps))
-    ]
+    return source.keyword_at(source.compiles(), "steps_per_execution", steps)
 
 
 RULE = Rule(

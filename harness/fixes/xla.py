@@ -16,11 +16,7 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile."""
-    return [
-        edit
-        for call in source.compiles()
-        for edit in source.at(call, source.with_keyword(call, "jit_compile", "True"))
-    ]
+    return source.keyword_at(source.compiles(), "jit_compile", "True")
 
 
 RULE = Rule(

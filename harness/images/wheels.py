@@ -217,7 +217,7 @@ def pip_error(log: str) -> ImageError:
 
 
 @cache
-def wheel_tags(python_version: str, machine: str = MACHINE) -> frozenset[Tag]:
+def wheel_tags(python_version: str, machine: str) -> frozenset[Tag]:
     """Return the wheel tags compatible with CPython `python_version` ("3.13") on Linux."""
     platforms = [f"{tag}_{machine}" for tag in _TAGS]
     major, minor = (int(part) for part in python_version.split("."))

@@ -48,7 +48,7 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Median of `n` independent values with a 95 % interval from harness.analysis.stats.
+    """Median of `n` independent values with a 95 % interval from harness.analysis.ratios.
 
     A single value has an interval, from the spread of others, or `low` and `high` equal it.
 

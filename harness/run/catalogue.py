@@ -90,11 +90,11 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             known = (entry.workload.name for entry in built_in())
             raise unknown("workload", name, (*known, "all", "the path of a script such as train.py"))
     result = {entry.path.as_posix() + entry.workload.name: entry for entry in chosen}
-    taken: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     for entry in result.values():
-        if taken.setdefault(entry.workload.name, entry) is not entry:
+        if by_name.setdefault(entry.workload.name, entry) is not entry:
             raise UsageError(
-                f"{entry.path} and {taken[entry.workload.name].path} are both named {entry.workload.name}.",
+                f"{entry.path} and {by_name[entry.workload.name].path} are both named {entry.workload.name}.",
                 hint="Rename one of the scripts.",
             )
     return tuple(result.values())
@@ -183,7 +183,7 @@ def _files(folder: Path) -> Iterator[Path]:
     pending = [folder]
     while pending:
         try:
-            entries = [*os.scandir(pending.pop())]
+            entries = list(os.scandir(pending.pop()))
         except OSError:
             continue
         if {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:  # a run of this script

@@ -68,7 +68,7 @@ class EventLog:
 
     Attributes:
         left_out: planned variant that could not be measured -> reason.
-        needless: planned variants that the driver skipped as uninformative.
+        needless: planned variants that the driver skipped.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
         readings: variant -> how many of its readings have begun.
@@ -139,7 +139,8 @@ class EventLog:
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
-                self.warnings += [event["message"]] if len(self.warnings) < MAX_WARNINGS else []
+                if len(self.warnings) < MAX_WARNINGS:
+                    self.warnings.append(event["message"])
             case "left-out":
                 self.left_out[event["variant"]] = event["reason"]
             case "needless":

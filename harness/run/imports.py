@@ -96,12 +96,8 @@ def foreign(root: Path, path: Path, text: str) -> set[str]:
     """Return the packages that a script and its neighbours import, and which are neither theirs nor Python's."""
     texts = (text, *neighbours(root, path, text).values())
     names = {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
-    own = {name for name in names if _is_beside(root, name)}
+    own = {name for name in names if (root / f"{name}.py").is_file() or (root / name).is_dir()}
     return names - own - {"", *sys.stdlib_module_names}
-
-
-def _is_beside(folder: Path, name: str) -> bool:
-    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
 def distributions(root: Path, path: Path, text: str) -> list[str]:

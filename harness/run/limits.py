@@ -14,7 +14,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from statistics import median
@@ -142,7 +142,7 @@ def _vocabulary() -> Iterator[str]:
         yield from (f"scaling.{name}.{count}" for count in (2, 4, 8))
 
 
-def _unknown(name: str, choices: Collection[str] | Iterator[str]) -> UsageError:
+def _unknown(name: str, choices: Iterable[str]) -> UsageError:
     near = get_close_matches(name, list(choices), n=3, cutoff=0.5)
     suggestion = (
         f"Did you mean {', '.join(near[:-1])}{' or ' if near[1:] else ''}{near[-1]}? " if near else ""

@@ -161,12 +161,15 @@ def machine_trials(
     }
     return tuple(
         PlannedTrial(
-            id=f"{MACHINE}.{device}.{index}", workload=MACHINE, device=device, index=index, variants=variants
+            id=f"{MACHINE}.{device}.{index}",
+            workload=MACHINE,
+            device=device,
+            index=index,
+            # The curve of the all-reduce takes a program for each size.
+            variants=tuple(each for each in variants if not index or each not in ALL_REDUCE_SIZES),
         )
         for index in range(profile.trials)
         for device, variants in {**capabilities, **groups}.items()
-        # The curve of the all-reduce takes a program for each size.
-        for variants in [tuple(each for each in variants if not index or each not in ALL_REDUCE_SIZES)]
     )
 
 

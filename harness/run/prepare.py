@@ -360,10 +360,9 @@ def _images(plan: Plan, engine: Engine, paths: Paths, progress: Progress) -> Map
             )
         if isinstance(engine, LocalEngine):
             engine.require_safe({entry.folder for entry in plan.entries}, plan.options.mounts)
-        targets = plan.targets
         return {
             target: ensure_environment(target, paths.checkout, paths.cache, progress, plan.options.packages)
-            for target in targets
+            for target in plan.targets
         }
     for target in custom.keys() - set(plan.targets):
         progress.line(f"--image {target}={custom[target]} is not used: no trial needs this image.")

@@ -124,8 +124,9 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     gpus_here, _ = discover()
     gpus = select_gpus(gpus_here, options.gpus) if gpus_here and run.manifest.gpus else ()
     recipes = Recipes(paths.checkout / "images", packages=options.packages)
-    for image in run.manifest.images if options.packages else ():
-        recipes.resolve(image.target, paths.cache, Silent())
+    if options.packages:
+        for image in run.manifest.images:
+            recipes.resolve(image.target, paths.cache, Silent())
     manifest = replace(
         run.manifest,
         tfbench_version=__version__,

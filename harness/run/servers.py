@@ -67,7 +67,7 @@ class Servers:
 
     def close_all(self) -> None:
         """End all containers."""
-        for session in [*self._containers]:
+        for session in list(self._containers):
             self.close(session)
 
     def _remove(self, session: str, container: Container) -> None:

@@ -86,8 +86,9 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
         environment = {**_DOWNLOADS, **environment}
     if trial.gpus:
         mounts.append(Mount(container=CUDA_CACHE_DIR, host=_cuda_cache(image, paths), read_only=False))
-        # Images configure their library path; the local environment does not.
-        environment |= {} if manifest.engine.isolated else library_variables(Path(image.reference))
+        if not manifest.engine.isolated:
+            # Images configure their library path; the local environment does not.
+            environment |= library_variables(Path(image.reference))
         environment |= {"CUDA_CACHE_PATH": CUDA_CACHE_DIR, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     else:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -184,7 +185,9 @@ def spec_for(
     measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
     if trial.workload == MACHINE:
         seconds = trial.params.get(SOAK, 0.0)
-        measuring |= {"full": False, **({"windows": max(1, round(seconds))} if seconds else {})}
+        measuring["full"] = False
+        if seconds:
+            measuring["windows"] = max(1, round(seconds))
         return Spec(
             scripts={}, variants=trial.variants, device=device, gpus=len(trial.gpus), data=data,
             seed=options.seed, soak_s=seconds, **measuring,

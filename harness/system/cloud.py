@@ -114,7 +114,7 @@ def cloud_facts(
 
 @contextmanager
 def watching_for_end(
-    provider: str, address: str = ADDRESS, every_s: float = NOTICE_EVERY_S, timeout_s: float = TIMEOUT_S
+    provider: str, address: str = ADDRESS, every_s: float = NOTICE_EVERY_S
 ) -> Iterator[Callable[[], str]]:
     """Yield a function that returns how the cloud will end this machine, e.g. "terminate"; "" while it says nothing.
 
@@ -128,7 +128,7 @@ def watching_for_end(
         while provider and not notices and not stop.is_set():
             with (
                 suppress(requests.RequestException, ValueError),
-                _asking(provider, address, timeout_s) as ask,
+                _asking(provider, address, TIMEOUT_S) as ask,
             ):
                 if notice := _notice(provider, ask):
                     notices.append(notice)

@@ -28,7 +28,7 @@ from harness.progress import Progress
 from harness.system.gpus import check_driver, discover, reported
 from harness.system.machine import GIB, cpu_governor
 from harness.system.shared_files import default_path, measuring
-from harness.telemetry import Target
+from harness.telemetry import Source, Target
 from harness.telemetry.sampler import default_sources
 from workloads.protocol import CPU_CAPABILITIES, GPU_CAPABILITIES, RATE, Spec, read_events
 
@@ -182,20 +182,25 @@ def _telemetry(gpus: Sequence[Gpu], *, isolated: bool) -> Iterator[DoctorCheck]:
     # A container's cgroup does not exist yet; the local engine's trials have none.
     skipped = ("cgroup", "process") if isolated else ("cgroup",)
     for source in default_sources():
-        gaps: dict[str, str] = {}
+        if source.name not in skipped and (check := _telemetry_check(source, target)):
+            yield check
 
-        def note(device: str, metric: str, reason: str, gaps: dict[str, str] = gaps) -> None:
-            gaps.setdefault(reason, metric)
 
-        if source.name in skipped:
-            continue
-        readable = any(source.start(target, note).values())
-        list(source.read())
-        source.stop()
-        missing = "; ".join(f"{metric}: {reason}" for reason, metric in gaps.items())
-        if missing or readable:
-            level = Level.ATTENTION if missing else Level.OK
-            yield DoctorCheck(f"Telemetry {source.name}", level, missing or "readable")
+def _telemetry_check(source: Source, target: Target) -> DoctorCheck | None:
+    """Read a source once; return None if this machine has nothing for it to read."""
+    gaps: dict[str, str] = {}
+
+    def note(_device: str, metric: str, reason: str) -> None:
+        gaps.setdefault(reason, metric)
+
+    readable = any(source.start(target, note).values())
+    list(source.read())
+    source.stop()
+    missing = "; ".join(f"{metric}: {reason}" for reason, metric in gaps.items())
+    if not (missing or readable):
+        return None
+    level = Level.ATTENTION if missing else Level.OK
+    return DoctorCheck(f"Telemetry {source.name}", level, missing or "readable")
 
 
 def _no_other_run() -> str:

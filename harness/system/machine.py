@@ -34,12 +34,12 @@ def cpu_governor(root: Path = Path("/")) -> str:
     return text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
-def numa_nodes(cpus: str, root: Path = Path("/")) -> tuple[str, ...]:
+def numa_nodes(cpus: str) -> tuple[str, ...]:
     """Return the NUMA nodes of the CPUs that containers may use, "" for all of this process; () if unknown."""
     used = set(cpu_numbers(cpus) or os.sched_getaffinity(0))
     found = {
         path.parent.name.removeprefix("node"): cpu_numbers(text(path))
-        for path in (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
+        for path in Path("/sys/devices/system/node").glob("node[0-9]*/cpulist")
     }
     return tuple(sorted((node for node, own in found.items() if used.intersection(own)), key=int))
 

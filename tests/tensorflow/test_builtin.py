@@ -141,7 +141,7 @@ models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
     took = Interception(
-        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, goes_on=False, end=end
+        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, continues=False, end=end
     )  # fmt: skip
     with suppress(End), took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})

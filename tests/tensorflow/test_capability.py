@@ -68,14 +68,14 @@ def test_a_flipped_bit_during_a_load_is_an_answer_that_differs(warm, tmp_path):
 import sys
 import numpy as np
 import tensorflow as tf
-from workloads.driver import answers, capability
+from workloads.driver import capability, repeatability
 from workloads.protocol import SOAK, EventWriter
 [cpu] = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
-answers.PRODUCT, answers.STEP = (8, 64, 8), (16, 8, 4)
+repeatability.PRODUCT, repeatability.STEP = (8, 64, 8), (16, 8, 4)
 capability.SOAK_WINDOW_S, capability.SOAK_CHECK_S = 0.02, 0.0
 capability.CPU_SHAPES = ((64, 64, 64),)
-kept, calls = answers.Kept(), []
+kept, calls = repeatability.Kept(), []
 def flipped(name):
     calls.append(name)
     if name == "CPU:1" and calls.count(name) == 2:  # after the first window
@@ -86,7 +86,7 @@ def flipped(name):
     return kept.checksums(name)
 with open("PATH", "w") as file:
     events = EventWriter(file)
-    capability.soak(["CPU:0", "CPU:1"], 0.1, events, answers.Answers(["CPU:0", "CPU:1"], SOAK, events, flipped))
+    capability.soak(["CPU:0", "CPU:1"], 0.1, events, repeatability.Answers(["CPU:0", "CPU:1"], SOAK, events, flipped))
 """.replace("PATH", str(tmp_path / "events.jsonl"))
     status, log = warm("code", code)
     assert status == 0, log
@@ -108,15 +108,15 @@ with open("PATH", "w") as file:
 def test_each_sum_of_a_call_is_over_all_devices(warm):
     code = """
 import tensorflow as tf
-from workloads.driver import capability, links
+from workloads.driver import capability, gpu_exchange
 [cpu] = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, 2 * [tf.config.LogicalDeviceConfiguration()])
-work = links.all_reduce(["CPU:0", "CPU:1"], 1 << 20, sums=4)
+work = gpu_exchange.all_reduce(["CPU:0", "CPU:1"], 1 << 20, sums=4)
 assert [float(result) for result in work[0]()] == 2 * [2.0**4]
 assert work[1] == 4 << 20
 assert 1e6 < capability.rate(work, 0.1)[0] < 1e12
 # GPUs have a program each, which XLA compiles with all sums; here it can only be traced.
-call, amount, _ = links.all_reduce(["GPU:0", "GPU:1"], 256 << 20)
+call, amount, _ = gpu_exchange.all_reduce(["GPU:0", "GPU:1"], 256 << 20)
 graph = call.get_concrete_function().graph
 programs = [each for each in graph.get_operations() if each.type.endswith("PartitionedCall")]
 assert [each.device[-5:] for each in programs] == ["GPU:0", "GPU:1"]
@@ -130,7 +130,7 @@ assert amount == 32 * (256 << 20)
 def test_pairs_are_copied_in_their_direction_with_peer_access(warm):
     code = """
 import ctypes
-from workloads.driver.links import Cuda, PEER_BYTES, Peers, UnavailableError
+from workloads.driver.gpu_exchange import Cuda, PEER_BYTES, Peers, UnavailableError
 class Library:
     def __init__(self, able):
         self.calls, self.able = [], able
@@ -167,7 +167,7 @@ import os
 from pathlib import Path
 from threading import Event, Thread
 from workloads.driver.capability import numa_node, one_core
-from workloads.driver.links import UnavailableError
+from workloads.driver.gpu_exchange import UnavailableError
 end, cpus = Event(), os.sched_getaffinity(0)
 with one_core():
     assert len(os.sched_getaffinity(0)) == 1

@@ -183,12 +183,6 @@ class Call:
             raise ScriptError(EMPTY)
         return first
 
-    @property
-    def batch_bytes(self) -> int:
-        """The size of the first batch."""
-        parts = tf.nest.flatten(self.batch, expand_composites=True)
-        return sum(part.dtype.size * int(tf.size(part)) for part in parts)
-
     @cached_property
     def epoch(self) -> Epoch:
         """One epoch of the input, without iterating over it as far as possible."""

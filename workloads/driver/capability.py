@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from workloads.driver import answers, devices
-from workloads.driver.links import Cuda, UnavailableError, Work, all_reduce, peers
+from workloads.driver import devices, repeatability
+from workloads.driver.gpu_exchange import Cuda, UnavailableError, Work, all_reduce, peers
 from workloads.driver.measuring import report
 from workloads.driver.processes import End
 from workloads.driver.results import Results
 from workloads.driver.trial import Task
 from workloads.protocol import (
     ALL_REDUCE,
-    ALL_REDUCE_PREFIX,
     COPIES,
     CORE_SUFFIX,
     NODE_PREFIX,
@@ -44,7 +43,7 @@ from workloads.protocol import (
     EventWriter,
     NoGpuError,
     Spec,
-    number_of,
+    all_reduce_mib,
     peers_of,
 )
 
@@ -65,7 +64,6 @@ CPU_BYTES, MOST_CPU_BYTES = 32 << 20, 128 << 20
 LAUNCHES = 200
 # One shape: XLA compiles each for seconds.
 FP8_SHAPE = (8192, 8192, 8192)
-ALL_REDUCE_MIB = 256
 # Each pair of GPUs is measured for so long: there are 56 of eight.
 PAIR_S = 0.15
 SOAK_WINDOW_S = 1.0
@@ -349,8 +347,7 @@ def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
     if kind == "read":
         return read(next(iter(spec.data.values()), ""))
     if kind.startswith(ALL_REDUCE):
-        mib = number_of(kind, ALL_REDUCE_PREFIX) if kind != ALL_REDUCE else ALL_REDUCE_MIB
-        return rate(all_reduce(names, mib << 20), seconds)
+        return rate(all_reduce(names, all_reduce_mib(kind) << 20), seconds)
     if kind.startswith(PEER_PREFIX):
         return rate(peers().copy(*peers_of(kind)), min(seconds, PAIR_S))
     if kind in PRECISIONS and threads == 1 and not on_gpu:
@@ -361,7 +358,7 @@ def measure(name: str, names: Sequence[str], spec: Spec) -> tuple[float, int]:
     if kind in COPIES:
         return rate(copy(kind), seconds)
     if kind.startswith(NODE_PREFIX):
-        with numa_node(number_of(kind, NODE_PREFIX)):
+        with numa_node(int(kind.removeprefix(NODE_PREFIX))):
             return rate(copy(NODE_PREFIX.removesuffix(":")), seconds)
     works = {"memory": lambda: cpu_memory(threads), "jpeg": lambda: jpeg(threads)}
     if on_gpu:
@@ -402,11 +399,11 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
         )  # fmt: skip
         events.metric(name, RATE, value)
     if SOAK not in task.variants:
-        answers.check(names, "", events)
+        repeatability.check(names, "", events)
 
 
 def soak(
-    names: Sequence[str], seconds: float, events: EventWriter, compared: answers.Answers | None = None
+    names: Sequence[str], seconds: float, events: EventWriter, compared: repeatability.Answers | None = None
 ) -> None:
     """Multiply matrices on all devices without pause and write a window for each second or so.
 
@@ -430,7 +427,7 @@ def soak(
     events.metric(SOAK, WORK, work)
     steps = max(1, round(SOAK_WINDOW_S / _once((call, work, wait))))
     gpus = [name for name in names if name.startswith("GPU")]
-    compared = compared or answers.Answers(gpus, SOAK, events)
+    compared = compared or repeatability.Answers(gpus, SOAK, events)
     compared.check()  # cold, and outside of the windows as all later ones
     began_ns = checked_ns = time.monotonic_ns()
     start_ns, index = began_ns, 0

@@ -6,6 +6,7 @@ TensorFlow (`_inputs`, `_map_func`, `_generator`).
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -195,9 +196,11 @@ def _inside_library(dataset: Any) -> bool:
 
 
 def _unique(name: str, before: list[Stage]) -> str:
-    taken = {stage.name for stage in before}
-    return next(each for number in range(1, len(taken) + 2)
-                if (each := name if number == 1 else f"{name} ({number})") not in taken)  # fmt: skip
+    names = {stage.name for stage in before}
+    if name not in names:
+        return name
+    numbered = (f"{name} ({number})" for number in itertools.count(2))
+    return next(each for each in numbered if each not in names)
 
 
 def element_rows(element: Any) -> Any:

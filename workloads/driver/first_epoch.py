@@ -22,7 +22,7 @@ def fill_caches(dataset: tf.data.Dataset) -> float | None:
         Seconds that it took; 0 without a cache, None if it would take longer than LONGEST_FILL_S.
     """
     with tf.device("CPU:0"):
-        caches = [*_caches(dataset)]
+        caches = list(_caches(dataset))
         if sum(map(_projected_s, caches)) > LONGEST_FILL_S:
             return None
         began = time.monotonic()

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -272,30 +273,30 @@ class Client:
         )  # fmt: skip
 
 
+@dataclass
 class _Series:
     """Samples that arrive at fixed instants, served in order by several threads.
 
-    Args:
+    Attributes:
         fastest: batch size by number of waiting samples.
         due: when each sample arrives, ascending.
+        served: first sample, number of samples and end of each batch.
     """
 
-    def __init__(
-        self, serve: Serve, pool: Any, fastest: Sequence[int], due: NDArray[np.int64], bound_ns: int
-    ) -> None:
-        self._serve = serve
-        self._pool = pool
-        self._fastest = fastest
-        self._due = due
-        self._bound_ns = bound_ns
-        self._taking, self._taken = threading.Lock(), 0
-        self._late = 0
-        self._served: list[tuple[int, int, int]] = []  # first sample, number of samples, end
+    serve: Serve
+    pool: Any
+    fastest: Sequence[int]
+    due: NDArray[np.int64]
+    bound_ns: int
+    taken: int = 0
+    late: int = 0
+    served: list[tuple[int, int, int]] = field(default_factory=list)
+    taking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def within_bound(self) -> bool:
         """Whether so few samples are late that the 99th percentile meets the bound."""
-        return self._late <= MAX_LATE_SHARE * len(self._due)
+        return self.late <= MAX_LATE_SHARE * len(self.due)
 
     def run(self, in_flight: int) -> list[int]:
         """Serve until the bound is missed; return latencies in nanoseconds, in order of arrival."""
@@ -307,27 +308,27 @@ class _Series:
                     done.result()
         finally:
             gc.unfreeze()
-        _, counts, ends = zip(*sorted(self._served), strict=True)
-        latencies: list[int] = (np.repeat(ends, counts) - self._due[: self._taken]).tolist()
+        _, counts, ends = zip(*sorted(self.served), strict=True)
+        latencies: list[int] = (np.repeat(ends, counts) - self.due[: self.taken]).tolist()
         return latencies
 
     def _work(self) -> None:
         while True:
-            with self._taking:
-                first = self._taken
-                if first == len(self._due) or not self.within_bound:
+            with self.taking:
+                first = self.taken
+                if first == len(self.due) or not self.within_bound:
                     return
-                _wait_until(int(self._due[first]))
-                arrived = int(np.searchsorted(self._due, time.monotonic_ns(), side="right"))
-                size = self._fastest[min(arrived - first, len(self._fastest) - 1)]
-                last = self._taken = min(arrived, first + size)
-            start = first % (len(self._pool) // 2)
-            self._serve(self._pool[start : start + size])
+                _wait_until(int(self.due[first]))
+                arrived = int(np.searchsorted(self.due, time.monotonic_ns(), side="right"))
+                size = self.fastest[min(arrived - first, len(self.fastest) - 1)]
+                last = self.taken = min(arrived, first + size)
+            start = first % (len(self.pool) // 2)
+            self.serve(self.pool[start : start + size])
             end = time.monotonic_ns()
-            with self._taking:
-                self._served.append((first, last - first, end))
-                overdue = int(np.searchsorted(self._due, end - self._bound_ns))
-                self._late += min(max(overdue, first), last) - first
+            with self.taking:
+                self.served.append((first, last - first, end))
+                overdue = int(np.searchsorted(self.due, end - self.bound_ns))
+                self.late += min(max(overdue, first), last) - first
 
 
 def fastest_sizes(medians: Mapping[int, float]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -35,51 +36,38 @@ _NAME = "_tfbench_step"
 MOST_SAMPLES = 10**9
 
 
+@dataclass(kw_only=True)
 class Interception:
     """Hands the wanted call to `take` in the script's own frame, and what follows it to `evaluate`.
 
-    Args:
+    Attributes:
         number: which call of fit is wanted, from 1; earlier ones train for one step.
         predicts: whether a call of predict is wanted instead.
         first: whether the first call of predict or evaluate is wanted if the script does not seem to train.
         replicas: devices that share a batch.
         take: measures a call; its result is returned to the script.
         evaluate: measures accuracy with the arguments of the script's evaluate; None to end the process instead.
-        goes_on: whether the script continues to its end.
+        continues: whether the script runs to its end.
         end: ends the process.
-
-    Attributes:
-        call: the call that was taken.
+        call: the wanted call, once the script has made it.
         other: the first call of predict or evaluate before it, for scripts that do not train.
         trained: whether the script has trained outside of fit.
     """
 
-    def __init__(
-        self,
-        *,
-        number: int,
-        predicts: bool,
-        first: bool,
-        replicas: int,
-        take: Callable[[Call], Any],
-        evaluate: Callable[[Call, dict[str, Any]], None] | None,
-        goes_on: bool,
-        end: End,
-    ) -> None:
-        self._number = number
-        self._predicts = predicts
-        self._first = first
-        self._replicas = replicas
-        self._measure = take
-        self._evaluate = evaluate
-        self._goes_on = goes_on
-        self._end = end
-        self._process = os.getpid()
-        self._busy = threading.Lock()
-        self._fits = 0
-        self.call: Call | None = None
-        self.other: Call | None = None
-        self.trained = False
+    number: int
+    predicts: bool
+    first: bool
+    replicas: int
+    take: Callable[[Call], Any]
+    evaluate: Callable[[Call, dict[str, Any]], None] | None
+    continues: bool
+    end: End
+    call: Call | None = None
+    other: Call | None = None
+    trained: bool = False
+    _process: int = field(init=False, default_factory=os.getpid)
+    _busy: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _fits: int = field(init=False, default=0)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -127,36 +115,36 @@ class Interception:
 
     def _fit(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
-            return FIT(model, **arguments) if self._goes_on else self._end()
+            return FIT(model, **arguments) if self.continues else self.end()
         self._fits += 1
-        if self._predicts or self._fits < self._number:
+        if self.predicts or self._fits < self.number:
             return FIT(model, **brief(arguments, epochs=1, steps=1))
-        return self._take(Call(model, arguments, self._replicas))
+        return self._take(Call(model, arguments, self.replicas))
 
     def _predict(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
-            return PREDICT(model, **arguments) if self._goes_on else self._end()
-        taken = Call(model, arguments)
-        if self._predicts or self._only_infers():
-            return self._take(taken)
-        self.other = self.other or taken
+            return PREDICT(model, **arguments) if self.continues else self.end()
+        call = Call(model, arguments)
+        if self.predicts or self._only_infers():
+            return self._take(call)
+        self.other = self.other or call
         return PREDICT(model, **arguments)
 
     def _only_infers(self) -> bool:
         # Asked once: what names training stays imported.
-        return self._first and self.other is None and not may_train()
+        return self.first and self.other is None and not may_train()
 
     def _evaluated(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is None:
-            taken = Call(model, arguments)
+            call = Call(model, arguments)
             if self._only_infers():
-                return self._take(taken)
-            self.other = self.other or taken
-        if self.call is None or model is not self.call.model or self._goes_on:
+                return self._take(call)
+            self.other = self.other or call
+        if self.call is None or model is not self.call.model or self.continues:
             result = EVALUATE(model, **arguments)
-        if self.call is not None and model is self.call.model and self._evaluate is not None:
-            self._evaluate(self.call, arguments)
-        return result if self._goes_on or self.call is None else self._end()
+        if self.call is not None and model is self.call.model and self.evaluate is not None:
+            self.evaluate(self.call, arguments)
+        return result if self.continues or self.call is None else self.end()
 
     def _take(self, call: Call) -> Any:
         for name, usual in KERAS.items():
@@ -168,8 +156,8 @@ class Interception:
         # What measures may warn where the script alone does not, and the script may make warnings errors.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = self._measure(call)
-        return result if self._goes_on or self._evaluate is not None else self._end()
+            result = self.take(call)
+        return result if self.continues or self.evaluate is not None else self.end()
 
 
 @functools.wraps(_COMPILE)

@@ -22,7 +22,7 @@ class Job:
         results: what the trial has measured so far.
         devices: TensorFlow's names of this process's devices.
         strategy: distribution strategy for several devices, else None.
-        taken: the script's call that variants of the breakdown are made of.
+        measured_call: the script's call that variants of the breakdown are made of.
     """
 
     spec: Spec
@@ -32,7 +32,7 @@ class Job:
     devices: Sequence[str]
     strategy: tf.distribute.Strategy | None = None
     variant: str = BASELINE
-    taken: Call | None = None
+    measured_call: Call | None = None
 
     def of(self, variant: str, meter: Meter) -> Job:
         """Return this job with another variant."""
@@ -41,8 +41,8 @@ class Job:
     @property
     def call(self) -> Call:
         """The script's call."""
-        assert self.taken is not None  # variants of the breakdown are made of it
-        return self.taken
+        assert self.measured_call is not None  # variants of the breakdown are made of it
+        return self.measured_call
 
     @property
     def gpu(self) -> bool:

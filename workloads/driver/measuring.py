@@ -26,7 +26,7 @@ def brief(spec: Spec) -> Spec:
 
 
 class Needless(Exception):  # noqa: N818 - not an error
-    """A variant is not measured because it is not informative here; the message is the reason."""
+    """A variant is not measured because it would tell nothing here; the message is the reason."""
 
 
 def measure_each(variants: Sequence[str], measure: Callable[[str], None], events: EventWriter) -> None:

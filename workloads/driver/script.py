@@ -60,7 +60,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     process, path = os.getpid(), _scratch(script)
     module = _main(path, script, arguments)
     module.__dict__.update({**shell.NAMES, **names})
-    os.execv, os.execve = _replaced({**os.environ}), _replaced({**os.environ})  # type: ignore[assignment]
+    os.execv = os.execve = _replaced()  # type: ignore[assignment]
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     try:
         exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
@@ -112,8 +112,9 @@ def explained(error: Exception, path: Path, place: str = "") -> str:
     return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
 
 
-def _replaced(before: Mapping[str, str]) -> Callable[..., None]:
+def _replaced() -> Callable[..., None]:
     """Return what tells a script that would go on as another program what to do instead."""
+    before = {**os.environ}
 
     def replaced(*args: Any) -> None:
         new = args[2] if len(args) > 2 else os.environ

@@ -24,13 +24,13 @@ import tensorflow as tf
 from workloads import variants
 from workloads.cells import difference
 from workloads.driver import (
-    answers,
     devices,
     draining,
     edits,
     generation,
     inference,
     measuring,
+    repeatability,
     script,
     step_variants,
     training,
@@ -137,19 +137,19 @@ class ScriptRun:
         marked = MarkedSteps(job, self._prove, self._end_marked)
         own_loop = marked.inserted(text.text)
         tf.keras.utils.set_random_seed(spec.seed)
-        taken = Interception(
+        interception = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
             first=spec.requests is None and own_loop == text.text,
             replicas=1 if spreads else len(self._names),
             take=partial(self._take, job),
             evaluate=partial(training.evaluate, job) if self._evaluates else None,
-            goes_on=job.meter.full and self.measured,
+            continues=job.meter.full and self.measured,
             end=self._end,
         )
         self._began = job.meter.clock()
         with (
-            taken.active(),
+            interception.active(),
             mounted(spec.data, spec.mounts),
             plotting(self._without_plots if self._first else lambda _: None),
             self._strategy.scope() if self._strategy else nullcontext(),
@@ -158,17 +158,19 @@ class ScriptRun:
             try:
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names())
             except ScriptError as error:
-                if taken.call is None and not marked.done:
+                if interception.call is None and not marked.done:
                     raise
                 # After the call only its evaluation is wanted.
                 sys.stderr.write(f"After the measured call: {error}\n")
-            if taken.call is None and taken.other is not None and not marked.done and not taken.trained:
-                os.chdir(taken.other.folder)
-                self._take(job, taken.other)
-            elif taken.call is None and not marked.done:
+            other, trained = interception.other, interception.trained
+            found = interception.call is not None or marked.done
+            if not found and other is not None and not trained:
+                os.chdir(other.folder)
+                self._take(job, other)
+            elif not found:
                 elsewhere = _children_s() > _BUSY_S
                 raise ScriptError(
-                    _no_call(Path(text.path).name, spec.call, trained=taken.trained, elsewhere=elsewhere)
+                    _no_call(Path(text.path).name, spec.call, trained=trained, elsewhere=elsewhere)
                 )
             if marked.done and not job.meter.written:
                 raise ScriptError(
@@ -237,13 +239,13 @@ class ScriptRun:
         except BaseException as error:  # callbacks and inputs can raise anything
             self._fail_own(self._explained(error))
         others = [each for each in self._task.variants if each != own]
-        goes_on = self.measured and self._results.read(own) > 0 and own not in self._results.left_out
-        state = call.state() if others and goes_on else ()
+        continues = self.measured and self._results.read(own) > 0 and own not in self._results.left_out
+        state = call.state() if others and continues else ()
         # In a thread of its own, which is in no scope that the script may have entered around its call.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(self._measure_parts, call, others, tf.keras.config.dtype_policy()).result()
         call.set_state(state)
-        if not goes_on:
+        if not continues:
             self._end()
         return result
 
@@ -297,7 +299,7 @@ class ScriptRun:
         for name, size in devices.peak_memory(self._names).items():
             job.metric(name, size)
         if measures_speed(job.variant) and not self._task.short:
-            answers.check(self._names, job.variant, self._events)
+            repeatability.check(self._names, job.variant, self._events)
         if self._evaluates and not call.new_tokens:
             with suppress(Exception):  # Keras cannot trace some steps, such as data-parallel ones
                 job.metric(FLOPS, flops_per_sample(call))
@@ -306,8 +308,8 @@ class ScriptRun:
         return result
 
     def _measure_part(self, call: Call, variant: str) -> None:
-        """Measure a variant of the breakdown, which is made of the call; raise Needless if it is not informative."""
-        job = replace(self._job(variant), taken=call)
+        """Measure a variant of the breakdown, which is made of the call; raise Needless if it tells nothing."""
+        job = replace(self._job(variant), measured_call=call)
         if reason := needless(job, variant):
             raise Needless(reason)
         if variant != STAGES:

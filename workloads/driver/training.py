@@ -305,12 +305,7 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
         end_ns: float = time.monotonic_ns() - ends.ended_ns
         if few:
             end_ns += ends.validation_ns * (batches - few) / few
-        _report_ends(job, end_ns / (steps * call.steps_per_batch))
-
-
-def _report_ends(job: Job, step_ns: float) -> None:
-    """Report the share of a step in the ends of epochs."""
-    job.metric(BETWEEN_EPOCHS, step_ns / 1e9)
+        job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
 
 
 def _validation_batches(call: Call) -> int:
@@ -390,7 +385,7 @@ def _run(
         )
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
-        _report_ends(job, seconds * 1e9 / (call.steps_per_epoch * call.steps_per_batch))
+        job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
     return result, boundaries
 
 
@@ -485,7 +480,7 @@ def ablation(job: Job) -> None:
         _compile_again(model)
         _run(job, call, callbacks, epoch, changes)
         if job.variant == WITHOUT_EPOCHS:
-            _report_ends(job, 0.0)
+            job.metric(BETWEEN_EPOCHS, 0.0)
     finally:
         for name, value in settings.items():
             setattr(model, name, value)

@@ -59,7 +59,7 @@ def _met(job: Job) -> set[Need]:
         Need.ONE_DEVICE: spec.gpus <= 1,
         Need.INPUT: spec.requests is None,
         Need.PIPELINE: call.is_pipeline,
-        Need.STAGES: call.is_pipeline or call.in_python,
+        Need.STAGED_INPUT: call.is_pipeline or call.in_python,
         Need.NATIVE_INPUT: not call.in_python,
         Need.TRAINING: call.trains,
         Need.OTHER_BATCHES: not call.new_tokens,

@@ -52,8 +52,10 @@ def _between(run: Run) -> Iterator[Pair]:
     values: dict[tuple[str, str], list[float]] = {}
     direct: dict[tuple[str, str], bool] = {}
     for trial in run.trials:
+        if trial.workload != MACHINE:
+            continue
         gpus = gpu_names(trial.device)
-        for metric in trial.metrics if trial.workload == MACHINE else ():
+        for metric in trial.metrics:
             if not metric.variant.startswith(PEER_PREFIX):
                 continue
             try:
@@ -94,12 +96,15 @@ def link_between(health: Health | None, source: str, target: str) -> str:
 
 def _pcie(gpus: Sequence[Gpu], pair: Pair) -> float | None:
     """Return the bytes/s that PCIe can carry in one direction between two GPUs; None if unknown."""
-    limits = [
-        PCIE_LANE_BYTES_PER_S[gpu.pcie_gen] * gpu.pcie_width
+    both = [
+        gpus[position]
         for name in (pair.source, pair.target)
         for position in positions(name)
         if position < len(gpus)
-        for gpu in [gpus[position]]
+    ]
+    limits = [
+        PCIE_LANE_BYTES_PER_S[gpu.pcie_gen] * gpu.pcie_width
+        for gpu in both
         if gpu.pcie_gen in PCIE_LANE_BYTES_PER_S and gpu.pcie_width
     ]
     return min(limits) if len(limits) == 2 else None

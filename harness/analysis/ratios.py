@@ -49,7 +49,7 @@ class Spreads:
 def units(group: Sequence[Measure]) -> list[float]:
     """Return the independent speeds of a variant: of trials if there are several, else of readings."""
     trials = by_trial(group)
-    return [*trials.values()] if len(trials) > 1 else [each.throughput for each in group]
+    return list(trials.values()) if len(trials) > 1 else [each.throughput for each in group]
 
 
 ADAPTIVE_WIDENING = 1.35
@@ -151,8 +151,8 @@ def ratio(top: Mapping[int, float], bottom: Mapping[int, float], usual: Spread =
             [top[index] / bottom[index] for index in common], "ratio", usual.times(math.sqrt(2))
         )
         assert paired is not None  # speeds are finite
-        return _around(paired, [*top.values()], [*bottom.values()])
-    return _unpaired([*top.values()], [*bottom.values()], usual)
+        return _around(paired, list(top.values()), list(bottom.values()))
+    return _unpaired(list(top.values()), list(bottom.values()), usual)
 
 
 def speed_ratio(

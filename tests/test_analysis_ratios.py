@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.stats import LogDifference, gap, ratio, sample
+from harness.analysis.ratios import LogDifference, gap, ratio, sample
 from harness.analysis.sweeps import may_be_best
 from harness.intervals import Spread, estimate, half_width, own_spread, t_quantile, usual_spread
 from harness.model.analysis import Estimate
