@@ -11,7 +11,7 @@ are taken as scaled inverse chi-squared (Smyth 2004, "Linear models and empirica
 counts for no more values than the run has other speeds, because few spreads that happen to agree prove little.
 
 Simulated coverage of 95 % intervals, and their width over that of Student's t alone; the standard deviations of
-eight speeds are equal, or differ by a factor of 1.6 (one sigma); repeated in tests/test_analysis_stats.py:
+eight speeds are equal, or differ by a factor of 1.6 (one sigma); repeated in tests/test_analysis_ratios.py:
 
     n                          2            3            5
     equal                  0.94, 0.28   0.95, 0.61   0.95, 0.82
