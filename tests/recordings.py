@@ -32,7 +32,9 @@ MACHINE_RUN = "h200-machine"
 PROCESSES = "h100-processes"
 # Copies between the pairs of four GPUs, the all-reduce by size, FP8, and seeded results under a load.
 PAIRS = "h200-pairs"
-ALL = (*NAMES, SUITE, PROCESSES, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN, PAIRS)
+# A convolutional network on two CPUs, one of which another program used for the first 45 s.
+NEIGHBOUR = "vcpus-neighbour"
+ALL = (*NAMES, SUITE, PROCESSES, TWO_GPUS, SEVERAL, PUBLISHED, MACHINE_RUN, PAIRS, NEIGHBOUR)
 
 
 def unpack(archive: Path, into: Path) -> Path:

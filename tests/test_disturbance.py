@@ -6,9 +6,11 @@ import numpy as np
 
 from harness.analysis import analyse
 from harness.analysis.disturbance import disturbed, uncounted
-from harness.model.analysis import CaveatKind
+from harness.model.analysis import Cause, CaveatKind
 from harness.model.run import Run, Series, Trial
+from harness.run.store import read_run
 from tests.builders import cpu_run
+from tests.recordings import NEIGHBOUR, recording
 from tests.test_analysis_readings import trial_of
 from workloads.variants import BASELINE, CUSTOM_LOOP, FIX, MODEL_ONLY
 
@@ -83,3 +85,11 @@ def test_the_harness_itself_is_no_other_program():
 def test_without_telemetry_nothing_is_left_out():
     assert disturbed(run_of(replace(HALF, telemetry=()))) == {}
     assert disturbed(replace(run_of(HALF), manifest=replace(run_of(HALF).manifest, host_facts={}))) == {}
+
+
+def test_a_neighbour_that_leaves_does_not_change_the_answer(tmp_path):
+    """The recorded run; its first trial was beside the neighbour until after the breakdown."""
+    run = read_run(recording(NEIGHBOUR, tmp_path))
+    (case,) = analyse(run).cases
+    assert case.limit is not None and case.limit.cause is Cause.COMPUTE
+    assert (BASELINE, 0) in disturbed(run)["convnet.cpu.0"]
