@@ -259,11 +259,11 @@ def _caveat(group: Sequence[Caveat]) -> str:
         CaveatKind.FAILED_TRIALS: f"{_trials(round(sum(caveat.value for caveat in group)), group)} {first.text}",
         CaveatKind.SKIPPED: f"Skipped: {first.text}",
         CaveatKind.SLOW_PERIOD: (
-            f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) do not count."
+            f"{counted(count, 'trial')} in slow periods of the host (up to {percent} slower) left out."
         ),
         CaveatKind.OTHER_PROGRAMS: (
-            f"{counted(round(sum(caveat.value for caveat in group)), 'reading')} beside other programs do not count: "
-            "the same was read without them, too."
+            f"{counted(round(sum(caveat.value for caveat in group)), 'reading')} beside other programs left out, "
+            "because the same was also read without them."
         ),
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.NETWORK: "The containers had network access: what they download may differ in another run.",
