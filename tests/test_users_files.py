@@ -324,6 +324,26 @@ def test_a_user_who_is_not_root_has_the_same_protection(reachable: Path) -> None
     assert not Path("/tmp/written").exists() and not Path("/dev/shm/written").exists()
 
 
+def test_a_trials_folder_on_a_file_system_below_tmp() -> None:
+    """It is covered by the trial's own /tmp, where its path is an ordinary folder that cannot be remounted."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as disk:
+        folders = {
+            "tmp": f"{disk}/tmp",
+            "writable": [f"{disk}/out"],
+            "visible": [f"{disk}/home"],
+            "shown": [],
+        }
+        mounted = f'mount -t tmpfs none {disk} && mkdir {disk}/tmp {disk}/out {disk}/home && exec "$@"'
+        code = f"echo 1 > {disk}/out/a; cat {disk}/out/a; echo 2 > {disk}/home/a || echo refused"
+        user = () if os.getuid() == 0 else ("--user", "--map-root-user")
+        told = subprocess.run(
+            ["unshare", *user, "--mount", "sh", "-c", mounted, "sh"]
+            + ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert told.stdout == "1\nrefused\n", told.stderr
+
+
 def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = write_files(
         tmp_path / "home", {"train.py": "", "runs/1/plan.json": "", "runs/1/manifest.json": ""}
