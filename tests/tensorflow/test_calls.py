@@ -43,6 +43,9 @@ PLACES = {
     "CallbackList": "made().fit(x, y, 8, callbacks=keras.callbacks.CallbackList([keras.callbacks.History()]))",
     "evaluate before": "model = made()\nmodel.evaluate(x, y)\nmodel.predict(x)\nmodel.fit(x, y, 8)",
     "warnings as errors": "import warnings\nwarnings.simplefilter('error')\nmade().fit(x, y, 8)",
+    "folder that is gone": (
+        "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    os.chdir(folder)\n"
+        "made().fit(x, y, 8)"),
     "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
 }  # fmt: skip
 

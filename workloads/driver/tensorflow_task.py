@@ -163,7 +163,8 @@ class ScriptRun:
                 # After the call only its evaluation is wanted.
                 sys.stderr.write(f"After the measured call: {error}\n")
             if taken.call is None and taken.other is not None and not marked.done and not taken.trained:
-                os.chdir(taken.other.folder)
+                if taken.other.folder:
+                    os.chdir(taken.other.folder)
                 self._take(job, taken.other)
             elif taken.call is None and not marked.done:
                 elsewhere = _children_s() > _BUSY_S
