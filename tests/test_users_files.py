@@ -336,9 +336,9 @@ def test_a_trials_folder_on_a_file_system_below_tmp() -> None:
         mounted = f'mount -t tmpfs none {disk} && mkdir {disk}/tmp {disk}/out {disk}/home && exec "$@"'
         code = f"echo 1 > {disk}/out/a; cat {disk}/out/a; echo 2 > {disk}/home/a || echo refused"
         user = () if os.getuid() == 0 else ("--user", "--map-root-user")
+        command = ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code]
         told = subprocess.run(
-            ["unshare", *user, "--mount", "sh", "-c", mounted, "sh"]
-            + ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code],
+            ["unshare", *user, "--mount", "sh", "-c", mounted, "sh", *command],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert told.stdout == "1\nrefused\n", told.stderr
