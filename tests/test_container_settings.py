@@ -52,7 +52,7 @@ def test_order_of_endpoints():
     with pytest.raises(EngineError, match="DOCKER_CONTEXT=nope is no context"):
         endpoints({"DOCKER_CONTEXT": "nope"})
     for url in ("ssh://lab", "tcp://127.0.0.1:2375", "http://lab"):
-        with pytest.raises(EngineError, match="another machine") as raised:
+        with pytest.raises(EngineError, match="names no socket of this machine") as raised:
             endpoints({"DOCKER_HOST": url})
         assert "tfbench fleet" in raised.value.hint
 
@@ -142,6 +142,7 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: KeyError: 'ApiVersion'"),
         ("200 OK\r\nContent-Length: 4", lambda: [b"null"], "cannot be read: TypeError"),
         ("200 OK\r\nContent-Length: 6", lambda: [b"<html>"], "is not JSON"),
+        ("is what HTTP has a number for", list, "is not HTTP"),
         ("503 Busy\r\nContent-Length: 6", lambda: [b"<html>"], "a web page"),
         ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
         (
@@ -158,6 +159,7 @@ def dripping() -> Iterator[bytes]:
         "empty",
         "null",
         "page",
+        "no number",
         "busy page",
         "old",
         "forbids",
@@ -168,7 +170,7 @@ def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
         connect_first({socket: "Docker", socket.with_name("none"): "Podman"}, timeout_s)
     assert reason in raised.value.message
-    told = ("cannot be read", "JSON", "web page", "too old")
+    told = ("cannot be read", "JSON", "HTTP", "web page", "too old")
     assert ("check what answers" in raised.value.hint) is any(part in reason for part in told)
     assert ".." not in raised.value.message
 
