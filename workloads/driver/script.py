@@ -68,7 +68,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
             raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-    except Exception as error:
+    except BaseException as error:  # KeyboardInterrupt, and what scripts derive from it
         raise ScriptError(explained(error, path)) from error
     finally:
         if os.getpid() != process:  # a child that the script forked has come to its end
@@ -91,7 +91,7 @@ def named(error: BaseException) -> str:
     )
 
 
-def explained(error: Exception, path: Path, place: str = "") -> str:
+def explained(error: BaseException, path: Path, place: str = "") -> str:
     """Return the script's line, the error, and what to try.
 
     Args:
