@@ -426,6 +426,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
         ("import signal\nsignal.raise_signal(signal.SIGINT)", "train.py:17: KeyboardInterrupt."),
+        ("class Own(Exception):\n    __str__ = None\nraise Own", "train.py:18: Own."),
         ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
         ("made().fit(x[:0], y[:0])", "no samples"),
         ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workloads.protocol import distribution
+from workloads.protocol import distribution, text_of
 
 _WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
@@ -33,7 +33,7 @@ def advice(error: BaseException, folders: Collection[Path] = ()) -> str:
     Args:
         folders: the script's folders.
     """
-    text = str(error)
+    text = text_of(error)
     return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
 
 
