@@ -556,6 +556,11 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "p = m.get_context('fork').Process(target=work)\np.start()\np.join()",
             "trains in processes that it starts",
         ),
+        (
+            "import multiprocessing as m\n"
+            "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
+            "trains in processes that it starts",
+        ),
     ],
 )
 def test_advice_names_what_happened(drive, text, told):

@@ -167,7 +167,7 @@ class ScriptRun:
                     os.chdir(taken.other.folder)
                 self._take(job, taken.other)
             elif taken.call is None and not marked.done:
-                elsewhere = _children_s() > _BUSY_S
+                elsewhere = taken.forked or _children_s() > _BUSY_S
                 raise ScriptError(
                     _no_call(Path(text.path).name, spec.call, trained=taken.trained, elsewhere=elsewhere)
                 )
