@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.defaults import COPIED_BYTES
-from harness.engines import FILE_DIR, WORKLOADS_DIR, Engine, Mount
+from harness.engines import FILE_DIR, OUT_DIR, WORKLOADS_DIR, Engine, Mount
 from harness.engines.container_settings import with_inner
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
@@ -269,6 +269,19 @@ def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, plac
         _, log = run_to_end(LocalEngine(protects=True), spec, 60)
         assert log.startswith("old") and log.endswith("1\n") and "Read-only file system" in log
         assert Path(neighbour.name).read_text() == "old"
+
+
+def test_a_trials_folder_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk/out").mkdir(parents=True)
+    (tmp_path / "runs").symlink_to("disk")
+    spec = container_spec(
+        image=image(sys.executable),
+        command=("sh", "-c", f"echo 1 > {OUT_DIR}/written"),
+        out=tmp_path / "runs/out",
+    )
+    _, log = run_to_end(LocalEngine(protects=True), spec, 60)
+    assert log == ""
+    assert (tmp_path / "disk/out/written").read_text() == "1\n"
 
 
 @pytest.mark.tensorflow
