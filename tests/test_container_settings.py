@@ -261,10 +261,11 @@ def test_options_contain_only_supported_limits():
         spec = replace(SPEC, gpu=GpuAccess(kind=kind, uuids=("GPU-a",), device_nodes=nodes))
         (request,) = host_options(spec, DAEMON, identity, ())["device_requests"]
         assert (request["Driver"], request["DeviceIDs"]) == wanted
-    mount = Mount(container=FILE_DIR, host=Path("/x\udcff"))
-    with pytest.raises(EngineError, match="not UTF-8") as raised:
-        host_options(SPEC, DAEMON, identity, (mount,))
-    assert raised.value.message.isprintable()
+    for name in ("x\udcff", "x\x01"):
+        mount = Mount(container=FILE_DIR, host=Path("/", name))
+        with pytest.raises(EngineError, match="cannot be printed") as raised:
+            host_options(SPEC, DAEMON, identity, (mount,))
+        assert raised.value.message.isprintable()
 
 
 def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_path):
