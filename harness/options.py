@@ -142,6 +142,11 @@ def _paths(_flag: str, values: Sequence[str]) -> tuple[Path, ...]:
 
 def _folder(flag: str, path: Path) -> Path:
     with on_disk(path):  # its parent may be closed
+        if path.is_symlink() and not path.exists():
+            raise UsageError(
+                f"{flag} {path} is a link to {path.readlink()}, which is missing.",
+                hint="Make that folder, or mount its disk, first.",
+            )
         if path.is_dir() or not (path.exists() or path.suffix == ".html"):
             return path
     raise UsageError(

@@ -160,6 +160,12 @@ class TestUsageErrors:
         assert f"--out {out} is a file" in done.err
         assert not (tmp_path / "x.html").exists()
 
+    def test_runs_are_not_written_where_a_link_leads_nowhere(self, tfbench, tmp_path):
+        (tmp_path / "runs").symlink_to("unmounted")
+        done = tfbench("bench", "--out", "runs")
+        assert (done.code, done.out) == (2, "")
+        assert "unmounted, which is missing" in done.err
+
 
 def test_doctor_lists_failures_first(tfbench, monkeypatch):
     module = importlib.import_module("harness.cli.doctor")

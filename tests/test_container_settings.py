@@ -53,7 +53,7 @@ def test_order_of_endpoints():
     with pytest.raises(EngineError, match="DOCKER_CONTEXT=nope is no context"):
         endpoints({"DOCKER_CONTEXT": "nope"})
     for url in ("ssh://lab", "tcp://127.0.0.1:2375", "http://lab"):
-        with user_error(EngineError, "another machine", hint="tfbench fleet"):
+        with user_error(EngineError, "names no socket of this machine", hint="tfbench fleet"):
             endpoints({"DOCKER_HOST": url})
 
 
@@ -142,6 +142,7 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: KeyError: 'ApiVersion'"),
         ("200 OK\r\nContent-Length: 4", lambda: [b"null"], "cannot be read: TypeError"),
         ("200 OK\r\nContent-Length: 6", lambda: [b"<html>"], "is not JSON"),
+        ("is what HTTP has a number for", list, "is not HTTP"),
         ("503 Busy\r\nContent-Length: 6", lambda: [b"<html>"], "a web page"),
         ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
         (
@@ -158,6 +159,7 @@ def dripping() -> Iterator[bytes]:
         "empty",
         "null",
         "page",
+        "no number",
         "busy page",
         "old",
         "forbids",
@@ -168,7 +170,7 @@ def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
         connect_first({socket: "Docker", socket.with_name("none"): "Podman"}, timeout_s)
     assert reason in raised.value.message
-    told = ("cannot be read", "JSON", "web page", "too old")
+    told = ("cannot be read", "JSON", "HTTP", "web page", "too old")
     assert ("check what answers" in raised.value.hint) is any(part in reason for part in told)
     assert ".." not in raised.value.message
 
@@ -259,10 +261,11 @@ def test_options_contain_only_supported_limits():
         spec = replace(SPEC, gpu=GpuAccess(kind=kind, uuids=("GPU-a",), device_nodes=nodes))
         (request,) = host_options(spec, DAEMON, identity, ())["device_requests"]
         assert (request["Driver"], request["DeviceIDs"]) == wanted
-    mount = Mount(container=FILE_DIR, host=Path("/x\udcff"))
-    with pytest.raises(EngineError, match="not UTF-8") as raised:
-        host_options(SPEC, DAEMON, identity, (mount,))
-    assert raised.value.message.isprintable()
+    for name in ("x\udcff", "x\x01"):
+        mount = Mount(container=FILE_DIR, host=Path("/", name))
+        with pytest.raises(EngineError, match="cannot be printed") as raised:
+            host_options(SPEC, DAEMON, identity, (mount,))
+        assert raised.value.message.isprintable()
 
 
 def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -325,6 +326,12 @@ def test_trial_that_fills_its_folder_fails_and_can_be_repeated(bench, fill, limi
     bench.engine = FakeEngine()
     bench.run()
     assert bench.statuses == [Status.OK] * 3
+
+
+def test_trial_whose_folder_is_removed_does_not_wait_until_it_stalls(bench):
+    run_all(bench, Script(), Script(on_start=shutil.rmtree, writes=(), code=None), Script())
+    assert bench.statuses == [Status.OK, Status.FAILED, Status.OK]
+    assert "--stall" not in bench.read().trials[1].message
 
 
 @pytest.mark.parametrize("name", ["log.txt.partial", "trial.json.partial"])

@@ -1,6 +1,7 @@
 """Containers serve several trials; what they write is read where it is, and moved when they are gone."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,6 +123,19 @@ def test_what_a_killed_harness_was_running_is_not_run_again_by_the_next_containe
     bench.run()
     assert bench.engine.started == ["mlp.cpu.0", "mlp.cpu.1", "mlp.cpu.2"]
     assert [len(trial.windows) for trial in bench.read()] == [2, 2, 2]
+
+
+def test_a_containers_user_can_read_its_trial_whatever_the_umask(bench: Bench) -> None:
+    planned = bench.jobs[0].planned
+    before = os.umask(0o077)
+    try:
+        bench.folder.open_trial(planned)
+        bench.folder.announce(planned, bench.jobs[0].spec, str)
+    finally:
+        os.umask(before)
+    session = bench.folder.session(planned.id)
+    for path in (session / NEXT, session / planned.id / "spec.json"):
+        assert path.stat().st_mode & 0o777 == 0o644
 
 
 def test_folders_are_moved_to_their_trials_when_the_container_is_gone(bench: Bench) -> None:

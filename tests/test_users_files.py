@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.defaults import COPIED_BYTES
-from harness.engines import FILE_DIR, WORKLOADS_DIR, Engine, Mount
+from harness.engines import FILE_DIR, OUT_DIR, WORKLOADS_DIR, Engine, Mount
 from harness.engines.container_settings import with_inner
 from harness.engines.docker import DockerEngine
 from harness.engines.local import LocalEngine
@@ -271,6 +271,19 @@ def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, plac
         assert Path(neighbour.name).read_text() == "old"
 
 
+def test_a_trials_folder_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk/out").mkdir(parents=True)
+    (tmp_path / "runs").symlink_to("disk")
+    spec = container_spec(
+        image=image(sys.executable),
+        command=("sh", "-c", f"echo 1 > {OUT_DIR}/written"),
+        out=tmp_path / "runs/out",
+    )
+    _, log = run_to_end(LocalEngine(protects=True), spec, 60)
+    assert log == ""
+    assert (tmp_path / "disk/out/written").read_text() == "1\n"
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("protects", [True, False])
 def test_local_engine(home: Path, temporary: Path, tf_python: Path, protects: bool) -> None:
@@ -322,6 +335,26 @@ def test_a_user_who_is_not_root_has_the_same_protection(reachable: Path) -> None
     assert (reachable / "out/written").read_text() == "1\n"
     assert (reachable / "tmp/written").read_text() == "2\n"
     assert not Path("/tmp/written").exists() and not Path("/dev/shm/written").exists()
+
+
+def test_a_trials_folder_on_a_file_system_below_tmp() -> None:
+    """It is covered by the trial's own /tmp, where its path is an ordinary folder that cannot be remounted."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as disk:
+        folders = {
+            "tmp": f"{disk}/tmp",
+            "writable": [f"{disk}/out"],
+            "visible": [f"{disk}/home"],
+            "shown": [],
+        }
+        mounted = f'mount -t tmpfs none {disk} && mkdir {disk}/tmp {disk}/out {disk}/home && exec "$@"'
+        code = f"echo 1 > {disk}/out/a; cat {disk}/out/a; echo 2 > {disk}/home/a || echo refused"
+        user = () if os.getuid() == 0 else ("--user", "--map-root-user")
+        command = ["/usr/bin/python3", "-I", "-S", "-c", SOURCE, json.dumps(folders), "/bin/sh", "-c", code]
+        told = subprocess.run(
+            ["unshare", *user, "--mount", "sh", "-c", mounted, "sh", *command],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert told.stdout == "1\nrefused\n", told.stderr
 
 
 def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

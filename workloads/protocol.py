@@ -375,6 +375,14 @@ class ProtocolError(ValueError):
     """An event does not follow EVENTS."""
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error; "" if its class, which may be a script's, fails to tell it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def reason_of(message: str) -> str:
     """Return the line of an error message that tells the reason."""
     lines = [

@@ -154,7 +154,7 @@ def _api_mount(mount: Mount) -> ApiMount:
     source = str(mount.host.absolute())
     if (name := printable(source)) != source:
         raise EngineError(
-            f"Container engines cannot mount {name}: its name has characters that are not UTF-8 text.",
+            f"Container engines cannot mount {name}: its name has characters that cannot be printed.",
             hint="Rename the folder, or choose another one with --out or TFBENCH_CACHE.",
         )
     return ApiMount(target=mount.container, source=source, type="bind", read_only=mount.read_only)

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -193,14 +193,14 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
         environment: environment variables; DOCKER_HOST, DOCKER_CONTEXT and XDG_RUNTIME_DIR are used.
 
     Raises:
-        EngineError: they refer to another machine, or there is no such context.
+        EngineError: they name no socket of this machine, or there is no such context.
     """
     host, context = environment.get("DOCKER_HOST", ""), environment.get("DOCKER_CONTEXT", "")
     source = "DOCKER_HOST" if host else "DOCKER_CONTEXT"
     if url := host or _host_of(context):
         if not url.startswith(_UNIX):
             raise EngineError(
-                f"{source} refers to another machine, {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
+                f"{source} names no socket of this machine: {url.rpartition('@')[2]}.", hint=ELSEWHERE_HINT
             )
         return {Path(url.removeprefix(_UNIX)): source}
     runtime = Path(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
@@ -256,6 +256,8 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
 def _strange(error: Exception) -> str:
     """Return why an answer about the version cannot be used; "" if there was none, or the engine refused."""
     cause = error.__cause__ or error
+    if type(_innermost(error)) is BadStatusLine:  # its text is the whole first line
+        return "its answer is not HTTP, so it may be another program's"
     if isinstance(cause, InvalidVersion):
         return f"it is too old: {cause}"
     if isinstance(cause, JSONDecodeError):
@@ -270,16 +272,23 @@ def _strange(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """Describe the innermost cause, which the outer exceptions only repeat, or what the engine itself says."""
-    cause: BaseException = error
-    while (
-        inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    ) is not None:
-        cause = inner
-        if isinstance(cause, APIError) and cause.explanation:
-            return str(cause.explanation)
+    cause = _innermost(error)
+    if isinstance(cause, APIError) and cause.explanation:
+        return str(cause.explanation)
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     return str(cause) or type(cause).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the cause of an error that has none itself, or the first that tells more than its own cause."""
+    while (
+        inner := error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    ) is not None:
+        error = inner
+        if type(error) is BadStatusLine or (isinstance(error, APIError) and error.explanation):
+            break
+    return error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

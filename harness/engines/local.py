@@ -155,7 +155,8 @@ class LocalEngine:
                 elif own and _is_replaced(mount.host):
                     link.mkdir()
                 else:
-                    link.symlink_to(mount.host.absolute())
+                    # By its real path, the only one by which a folder can be written.
+                    link.symlink_to(os.path.realpath(mount.host))
 
 
 def _out(spec: ContainerSpec) -> Mount:

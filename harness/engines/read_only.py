@@ -13,6 +13,7 @@ Exits with NOT_POSSIBLE if the kernel gives this process no namespaces of its ow
 """
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -97,13 +98,18 @@ def protect(tmp: str, writable: "list[str]", visible: "list[str]", shown: "list[
 
 
 def make_read_only(path: str, options: str) -> None:
-    """Make one mount read-only; one that is covered by another, or lies where this user cannot go, may stay."""
+    """Make one mount read-only; one that is covered by another, or lies where this user cannot go, may stay.
+
+    For a path that is no mount point here, because another mount covers it, the kernel answers EINVAL.
+    """
     flags = MS_REMOUNT | MS_BIND | MS_RDONLY
     for name in options.split(","):
         flags |= LOCKED.get(name, 0)
     try:
         mount("none", path, flags)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return
         try:
             state = os.statvfs(path)
         except OSError:

@@ -277,7 +277,13 @@ def _note_progress(
 
 
 def _excess(folder: Path, max_files: int) -> tuple[Status, str] | None:
-    """Return the status and message of a trial that wrote too much; files that disappear meanwhile are ignored."""
+    """Return the status and message of a trial that wrote too much, or whose folder is gone.
+
+    Files that disappear meanwhile are ignored.
+    """
+    if not folder.is_dir():
+        text = "Somebody removed or moved the trial's folder. Leave it there until the run has ended."
+        return Status.FAILED, text
     size = number = 0
     with suppress(OSError):
         for path, folders, files, handle in os.fwalk(folder, follow_symlinks=False):

@@ -126,8 +126,9 @@ class RunFolder:
             seen: returns a text with the container's paths as its process sees them.
         """
         session = self.session(planned.id)
-        write_atomic(session / planned.id / "spec.json", seen(json.dumps(to_plain(spec), indent=1) + "\n"))
-        write_atomic(session / NEXT, planned.id)
+        text = seen(json.dumps(to_plain(spec), indent=1) + "\n")
+        write_atomic(session / planned.id / "spec.json", text, mode=0o644)
+        write_atomic(session / NEXT, planned.id, mode=0o644)
 
     def settle(self, session: str) -> None:
         """Move what a container that is gone has written to the folders of its trials."""
@@ -249,8 +250,11 @@ def session_of(trial_id: str) -> str:
     return trial_id.rpartition(".")[0]
 
 
-def write_atomic(path: Path, content: str | bytes) -> Path:
+def write_atomic(path: Path, content: str | bytes, mode: int | None = None) -> Path:
     """Write a file atomically; create its folder if needed.
+
+    Args:
+        mode: its permissions, whatever the umask; by default those that the umask gives.
 
     Raises:
         StoreError: it cannot be written.
@@ -263,6 +267,8 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
+            if mode is not None:
+                partial.chmod(mode)
             return partial.replace(path)
         except OSError:
             with suppress(OSError):

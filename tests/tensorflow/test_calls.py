@@ -43,6 +43,9 @@ PLACES = {
     "CallbackList": "made().fit(x, y, 8, callbacks=keras.callbacks.CallbackList([keras.callbacks.History()]))",
     "evaluate before": "model = made()\nmodel.evaluate(x, y)\nmodel.predict(x)\nmodel.fit(x, y, 8)",
     "warnings as errors": "import warnings\nwarnings.simplefilter('error')\nmade().fit(x, y, 8)",
+    "folder that is gone": (
+        "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    os.chdir(folder)\n"
+        "made().fit(x, y, 8)"),
     "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
 }  # fmt: skip
 
@@ -422,6 +425,8 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
     [
         ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
         ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
+        ("import signal\nsignal.raise_signal(signal.SIGINT)", "train.py:17: KeyboardInterrupt."),
+        ("class Own(Exception):\n    __str__ = None\nraise Own", "train.py:18: Own."),
         ("print('nothing to measure')", "ended without a call of fit, evaluate or predict"),
         ("made().fit(x[:0], y[:0])", "no samples"),
         ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),
@@ -549,6 +554,11 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
             "import multiprocessing as m\n"
             "def work():\n    import time\n    while time.process_time() < 5:\n        pass\n"
             "p = m.get_context('fork').Process(target=work)\np.start()\np.join()",
+            "trains in processes that it starts",
+        ),
+        (
+            "import multiprocessing as m\n"
+            "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
             "trains in processes that it starts",
         ),
     ],

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workloads.protocol import distribution
+from workloads.protocol import distribution, text_of
 
 _WITH = "add it to the image with --with {}."
 _NO_NETWORK = (
@@ -27,17 +27,17 @@ _NO_NETWORK = (
 _FULL = 1 << 20
 
 
-def advice(error: Exception, folders: Collection[Path] = ()) -> str:
+def advice(error: BaseException, folders: Collection[Path] = ()) -> str:
     """Return what to try; "" if nothing is known.
 
     Args:
         folders: the script's folders.
     """
-    text = str(error)
+    text = text_of(error)
     return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
 
 
-def _of_import(error: Exception, text: str) -> str:
+def _of_import(error: BaseException, text: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "xgboost":
         return 'Begin the script with the lines `# /// tfbench`, `# image = "trees"` and `# ///`.'
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("google.colab"):
@@ -58,7 +58,7 @@ def _of_import(error: Exception, text: str) -> str:
     return ""
 
 
-def _of_machine(error: Exception, text: str) -> str:
+def _of_machine(error: BaseException, text: str) -> str:
     if _wants_gpu(error):
         return "The script needs a GPU, and this trial has none: use --device gpu, or ask `if gpus:` first."
     if found := re.search(r"<(zip|map) object|(?:class )'(zip|map)'", text):
@@ -90,7 +90,7 @@ def _of_machine(error: Exception, text: str) -> str:
     return ""
 
 
-def _of_file(error: Exception, text: str, folders: Collection[Path]) -> str:
+def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if "read-only file system" in text.lower() or "readonly database" in text:
         return (
             "Large files beside a script, and those of --mount, can only be read. Write to a new file beside it or in "
@@ -143,12 +143,12 @@ def _most_processes() -> str:
     return ""
 
 
-def _raised_in(error: Exception) -> list[str]:
+def _raised_in(error: BaseException) -> list[str]:
     """Return the names of the files that an error passed through."""
     return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
 
 
-def _talks_to_children(error: Exception) -> bool:
+def _talks_to_children(error: BaseException) -> bool:
     """Return whether an error comes from a connection to a process that the script has started itself."""
     frames = traceback.extract_tb(error.__traceback__)
     return any("multiprocessing" in Path(frame.filename).parts for frame in frames)
@@ -160,7 +160,7 @@ def _free(folder: str) -> int:
     return _FULL
 
 
-def _missing_program(error: Exception) -> str:
+def _missing_program(error: BaseException) -> str:
     """Return the program that subprocess did not find; "" for other errors."""
     if isinstance(error, FileNotFoundError):
         last = traceback.extract_tb(error.__traceback__)[-1:]
@@ -173,7 +173,7 @@ def _missing_program(error: Exception) -> str:
     return ""
 
 
-def _wants_gpu(error: Exception) -> bool:
+def _wants_gpu(error: BaseException) -> bool:
     """Return whether an error comes from a line that takes a GPU where TensorFlow finds none."""
     framework = sys.modules.get("tensorflow")
     if not isinstance(error, (IndexError, AssertionError)) or framework is None:

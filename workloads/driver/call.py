@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -77,7 +78,9 @@ class Call:
         self.arguments = {**arguments}
         self._replicas = replicas
         # The input may read files by paths from here after the script has ended.
-        self.folder = Path.cwd()
+        self.folder: Path | None = None
+        with suppress(FileNotFoundError):  # the script may have removed it
+            self.folder = Path.cwd()
         self.sites, self.place = (calling(model), compiling(model)), caller()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import mmap
 import os
 import re
 import threading
@@ -68,6 +69,13 @@ class Interception:
     _process: int = field(init=False, default_factory=os.getpid)
     _busy: threading.Lock = field(init=False, default_factory=threading.Lock)
     _fits: int = field(init=False, default=0)
+    # Shared with the processes that the script forks.
+    _forked: mmap.mmap = field(init=False, default_factory=functools.partial(mmap.mmap, -1, 1))
+
+    @property
+    def forked(self) -> bool:
+        """Whether a process that the script has forked has made a call."""
+        return self._forked[0] > 0
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -89,8 +97,11 @@ class Interception:
         signature = inspect.signature(original)
 
         def method(model: Any, *args: Any, **named: Any) -> Any:
-            # Keras' fit calls evaluate. A process that the script has forked is not measured.
-            if os.getpid() != self._process or not self._busy.acquire(blocking=False):
+            if os.getpid() != self._process:
+                self._forked[0] = 1
+                return original(model, *args, **named)
+            # Keras' fit calls evaluate.
+            if not self._busy.acquire(blocking=False):
                 return original(model, *args, **named)
             try:
                 try:

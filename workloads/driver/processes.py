@@ -134,7 +134,7 @@ class Processes:
         if not how and code < 0:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
-            how = f"the process exited with code {code}, for example through os._exit,"
+            how = f"the process exited with code {code}, for example through os._exit or after it closed all files,"
         return Death(kind=kind, how=how, at=at, began=began)
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:

@@ -29,7 +29,7 @@ from typing import Any
 from workloads.cells import NOTEBOOK
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
-from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of
+from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
 
 # Folder with the files that several built-in scripts import.
 COMPONENTS = Path(__file__).parents[1] / "components"
@@ -68,7 +68,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
             raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-    except Exception as error:
+    except BaseException as error:  # KeyboardInterrupt, and what scripts derive from it
         raise ScriptError(explained(error, path)) from error
     finally:
         if os.getpid() != process:  # a child that the script forked has come to its end
@@ -87,11 +87,13 @@ def may_train() -> bool:
 def named(error: BaseException) -> str:
     """Return an error's type and reason in one line; of a ScriptError, its sentence."""
     return (
-        str(error) if isinstance(error, ScriptError) else f"{type(error).__name__}: {reason_of(str(error))}"
+        str(error)
+        if isinstance(error, ScriptError)
+        else f"{type(error).__name__}: {reason_of(text_of(error))}"
     )
 
 
-def explained(error: Exception, path: Path, place: str = "") -> str:
+def explained(error: BaseException, path: Path, place: str = "") -> str:
     """Return the script's line, the error, and what to try.
 
     Args:
@@ -107,7 +109,7 @@ def explained(error: Exception, path: Path, place: str = "") -> str:
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
-    first = reason_of(str(error))
+    first = reason_of(text_of(error))
     text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
     return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
 

@@ -49,7 +49,7 @@ from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
 from workloads.driver.variants import needless
-from workloads.protocol import BUILD, FLOPS, EventWriter, NoGpuError, Script, Spec, distributes
+from workloads.protocol import BUILD, FLOPS, EventWriter, NoGpuError, Script, Spec, distributes, text_of
 from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
@@ -165,10 +165,11 @@ class ScriptRun:
             other, trained = interception.other, interception.trained
             found = interception.call is not None or marked.done
             if not found and other is not None and not trained:
-                os.chdir(other.folder)
+                if other.folder:
+                    os.chdir(other.folder)
                 self._take(job, other)
             elif not found:
-                elsewhere = _children_s() > _BUSY_S
+                elsewhere = interception.forked or _children_s() > _BUSY_S
                 raise ScriptError(
                     _no_call(Path(text.path).name, spec.call, trained=trained, elsewhere=elsewhere)
                 )
@@ -324,7 +325,7 @@ class ScriptRun:
                 f"A callback or the input of {path.name} ends the process while it is measured, with {error!r}. "
                 "Leave that out."
             )
-        typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(str(error))
+        typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if isinstance(error, Exception) and not typed:
             return ScriptError(script.explained(error, path, self._place))
         return error
