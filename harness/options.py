@@ -171,15 +171,16 @@ class Options:
         parse=_workloads
     )] = ()
     arguments: Annotated[tuple[str, ...], _what(
-        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim
+        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim, on_rerun="ask"
     )] = ()
     # Runs do not record the values of most; see harness.secrets.
     environment: Annotated[Mapping[str, str], _what(
         "--env", "NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
-        parse=_environment
+        parse=_environment, on_rerun="ask"
     )] = field(default_factory=dict)
     public_environment: Annotated[Mapping[str, str], _what(
-        "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment
+        "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment,
+        on_rerun="ask"
     )] = field(default_factory=dict)
     mounts: Annotated[tuple[Path, ...], _what(
         "--mount", "File or folder that the scripts read, at the same path; repeatable.", parse=_paths,

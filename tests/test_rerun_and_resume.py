@@ -152,6 +152,13 @@ def test_settings_that_need_consent():
     own = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/x/a.py")))
     assert requested_resources(own, own.manifest.options) == {"the scripts": "/x/a.py"}
     assert requested_resources(own, replace(own.manifest.options, workloads=("/mine/a.py",))) == {}
+    # Their values come from the shell of whoever repeats the run.
+    private = replace(
+        OPTIONS, arguments=("--key=***",), environment={"TOKEN": "***"}, public_environment={"A": "1"}
+    )
+    assert requested_resources(with_options(private), private) == {
+        "--arg": "--key=***", "--env": "TOKEN=***", "--env-public": "A=1",
+    }  # fmt: skip
 
 
 def with_options(options: Options) -> Run:
