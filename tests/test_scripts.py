@@ -180,6 +180,7 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         ("cpu = {STEPS = 2024-01-01}", "STEPS must be"),
         ("params = {STEPS = inf}", "STEPS must be"),
         (f"[ladder.wide]\nSTEPS = 1{'0' * 30}", "too large"),
+        (f"title = 'x'\na{'.a' * 99_999} = 1", "dots"),
     ],
 )
 def test_invalid_metadata_are_told(read: Read, toml: str, expected: str) -> None:
@@ -188,6 +189,11 @@ def test_invalid_metadata_are_told(read: Read, toml: str, expected: str) -> None
     assert "train.py, line " in caught.value.message
     assert expected in caught.value.message
     assert "docs/workloads.md" in caught.value.hint
+
+
+def test_metadata_begin_at_the_last_first_line(read: Read) -> None:
+    code = "# /// tfbench\n# title = 'lost'\n" + block('title = "found"') + CODE
+    assert [workload.title for workload in read(code=code)] == ["found"]
 
 
 @pytest.mark.parametrize("file", ["/etc/hostname", "../secret.py", "deep/../../secret.py"])
