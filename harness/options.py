@@ -86,7 +86,9 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
-def _words(_flag: str, values: Sequence[str]) -> tuple[str, ...]:
+def _words(flag: str, values: Sequence[str]) -> tuple[str, ...]:
+    if not all(split([value]) for value in values):
+        raise UsageError(f"{flag} is empty.", hint="Leave it out. A shell variable may be empty.")
     return split(values)
 
 

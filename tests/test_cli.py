@@ -95,6 +95,7 @@ class TestUsageErrors:
             ("bench -d cpu --env A-B=c", 2, "A-B", "letters"),
             ("bench -d cpu --env KERAS_BACKEND=jax", 2, "KERAS_BACKEND=jax", "Leave it out"),
             ("bench -d cpu --variants=", 2, "--variants is empty", "Leave it out"),
+            ("bench --with=,", 2, "--with is empty", "Leave it out"),
             ("bench --device=,", 2, "--device is empty", "Leave it out"),
             ("bench -d cpu --mount none", 2, "none does not exist", "a file or a folder"),
             ("bench -d cpu --call 0", 2, "--call is out of range", "from 1"),

@@ -421,6 +421,7 @@ class TestCommands:
         (tmp_path / "open.toml").write_text('limits = ["soak.cold >= 1"]')
         printed = tfbench("report", good, "--accept", "open.toml", "-f", "json")
         assert printed.code == 14 and "soak.cold" in printed.err
+        assert "docs/limits.md" in printed.err and "--trials" not in printed.err
         assert (tmp_path / "good/report.html").exists() is False
 
     @pytest.mark.parametrize(

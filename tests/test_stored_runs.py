@@ -97,6 +97,10 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     assert "finished trials are kept" in caught.value.hint
     assert path.read_text(encoding="utf-8") == "<p>two</p>"
     assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"report\.html is a folder"):
+        write_atomic(path, "<p>")
 
 
 @pytest.mark.parametrize(
@@ -298,8 +302,10 @@ def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message
         (b"\xdd\x7f\xff\xff\xff", "truncated"),
         (b"\xdb\xff\xff\xff\xff", "truncated"),
         (b"\xc1", "unknown type"),
+        (b"\x01", "not a run"),
+        (b"\x80", "not a run"),
     ],
-    ids=["many values", "length without items", "text without bytes", "unknown type"],
+    ids=["many values", "length without items", "text without bytes", "unknown type", "number", "no fields"],
 )
 def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
     with pytest.raises(StoreError, match=f"damaged: .*{message}"):

@@ -278,7 +278,9 @@ def raise_for_limits(analysis: Analysis) -> None:
     if outcomes - {LimitOutcome.MET}:
         raise UndecidedError(
             f"Not every limit is decided. {sentence(analysis.acceptance)}",
-            hint="Repeat with more --trials; the section Acceptance of the report says how many.",
+            hint="Repeat with more --trials; the section Acceptance of the report says how many."
+            if LimitOutcome.UNDECIDED in outcomes
+            else "Measure what is missing: docs/limits.md says what a run needs for each number.",
         )
 
 

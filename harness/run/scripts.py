@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import decode_source
 from itertools import chain
@@ -316,8 +317,10 @@ def _parsed(text: str, path: Path) -> ast.Module:
         reason, where = printable(str(error), 300) or "it is nested too deeply", str(path)
         if isinstance(error, SyntaxError) and error.lineno:
             reason, where = printable(error.msg, 300), place(where, text, error.lineno)
+        version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         raise UsageError(
-            f"{where} is not Python: {reason}.", hint="Run it with Python to see why."
+            f"{where} is not {version}, by which tfbench reads scripts: {reason}.",
+            hint=f"Run it with {version} to see why. If it is for a newer one, install tfbench with that.",
         ) from error
 
 
