@@ -318,6 +318,14 @@ class TestReport:
         printed = tfbench("report", folder, "-f", "csv", "-o", "/dev/stdout")
         assert printed.out == tfbench("report", folder, "-f", "csv", "-o", "-").out
 
+    def test_a_pipe_in_the_folder_of_a_run_is_replaced(self, tfbench, folder, tmp_path):
+        own = shutil.copytree(folder, tmp_path / "run")
+        (own / "summary.csv").unlink(missing_ok=True)
+        os.mkfifo(own / "summary.csv")
+        with os.fdopen(os.open(own / "summary.csv", os.O_RDWR), "rb"):  # so that nobody waits
+            assert tfbench("report", own, "-f", "csv").code == 0
+        assert (own / "summary.csv").is_file()
+
     @pytest.mark.parametrize("name", ["results.json", "trials"])
     def test_part_of_a_run_stands_for_the_run(self, tfbench, folder, tmp_path, name):
         own = shutil.copytree(folder, tmp_path / "run")

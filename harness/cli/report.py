@@ -64,7 +64,7 @@ def command(
         raise UsageError(
             "The format junit needs limits.", hint="Give them with --accept limits.toml; see docs/limits.md."
         )
-    write_outputs(renderers, paths)
+    write_outputs(renderers, paths, target)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 

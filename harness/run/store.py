@@ -259,7 +259,8 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         try:
-            with partial.open("wb") as file:
+            partial.unlink(missing_ok=True)  # it may be a link, of a folder of others, to a file of the user
+            with partial.open("xb") as file:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
