@@ -2,6 +2,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -274,11 +275,14 @@ class TestReport:
         printed = tfbench("bench", "-dash.py")
         assert printed.code == 2 and "./-dash.py" in printed.err
 
-    def test_verify_says_whether_a_report_is_altered(self, tfbench, tmp_path):
+    def test_verify_says_whether_a_report_is_altered(self, tfbench, tmp_path, monkeypatch):
         page = write_run(tmp_path / "run", bare_run()).path / "report.html"
         assert tfbench("report", page.parent).code == 0
         printed = tfbench("report", "--verify", page)
         assert printed.code == 0 and "embedded run is unaltered" in printed.out
+        monkeypatch.chdir(tmp_path)
+        command = re.search("tfbench (report .*) renders", printed.out)
+        assert command and tfbench(*shlex.split(command[1])).code == 0
         text = page.read_text(encoding="utf-8")
         other = pack(analyse(gpu_run(trials=1)), whole=True)
         for pattern, new in (('(?<="tfbench-digest">)', " "), ('(?<=xz base64">)[^<]+', other)):

@@ -259,7 +259,8 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         try:
-            partial.unlink(missing_ok=True)  # it may be a link, of a folder of others, to a file of the user
+            # A script, or whoever made the folder, may have put a link to another file here.
+            partial.unlink(missing_ok=True)
             with partial.open("xb") as file:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
                 file.flush()
