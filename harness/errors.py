@@ -128,10 +128,11 @@ def on_disk(path: Path) -> Iterator[None]:
     """Convert OSError while writing below `path` to StoreError."""
     try:
         yield
-    except (FileExistsError, NotADirectoryError) as error:
-        why = "exists already" if isinstance(error, FileExistsError) else "is not in a folder"
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        reasons = {FileExistsError: "exists already", IsADirectoryError: "is a folder"}
         raise StoreError(
-            f"{error.filename or path} {why}.", hint="Choose another folder with --out."
+            f"{error.filename2 or error.filename or path} {reasons.get(type(error), 'is not in a folder')}.",
+            hint="Choose another folder with --out.",
         ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

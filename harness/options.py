@@ -86,7 +86,9 @@ def split(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
-def _words(_flag: str, values: Sequence[str]) -> tuple[str, ...]:
+def _words(flag: str, values: Sequence[str]) -> tuple[str, ...]:
+    if not all(split([value]) for value in values):
+        raise UsageError(f"{flag} is empty.", hint="Leave it out. A shell variable may be empty.")
     return split(values)
 
 
@@ -179,15 +181,16 @@ class Options:
         parse=_workloads
     )] = ()
     arguments: Annotated[tuple[str, ...], _what(
-        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim
+        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim, on_rerun="ask"
     )] = ()
     # Runs do not record the values of most; see harness.secrets.
     environment: Annotated[Mapping[str, str], _what(
         "--env", "NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
-        parse=_environment
+        parse=_environment, on_rerun="ask"
     )] = field(default_factory=dict)
     public_environment: Annotated[Mapping[str, str], _what(
-        "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment
+        "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment,
+        on_rerun="ask"
     )] = field(default_factory=dict)
     mounts: Annotated[tuple[Path, ...], _what(
         "--mount", "File or folder that the scripts read, at the same path; repeatable.", parse=_paths,

@@ -99,6 +99,7 @@ def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
             json.dumps(line)[1:-1],
             json.dumps(line, ensure_ascii=False)[1:-1],
             repr(line)[1:-1],
+            ascii(line)[1:-1],
             html.escape(line),
             urllib.parse.quote(line, safe=""),
             urllib.parse.quote_plus(line),

@@ -1,4 +1,4 @@
-"""Read files, JSON and text that may be damaged or hostile."""
+"""Read files, JSON, TOML and text that may be damaged or hostile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +18,8 @@ from harness.errors import StoreError
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 64
 MAX_TEXT = 1 << 20
+# In a line of TOML: the time it takes grows with the square of the parts of a key such as a.b.c.
+MAX_DOTS = 200
 # Values in one document. The largest recorded run has 60,000.
 MAX_VALUES = 4_000_000
 _TERMINAL_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
@@ -80,6 +83,19 @@ def parse_json(content: bytes | str) -> Any:
         return sanitized(json.loads(content))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML and make all text printable.
+
+    Raises:
+        ValueError, RecursionError: not TOML, or with more than MAX_DOTS dots in a line.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MAX_DOTS:
+            raise ValueError(f"more than {MAX_DOTS} dots in a line (at line {number})")
+    document: dict[str, Any] = sanitized(tomllib.loads(text))
+    return document
 
 
 # Types of MessagePack: bytes after the type; bytes of a length; bytes of a count, and values per item.

@@ -2,6 +2,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -95,6 +96,7 @@ class TestUsageErrors:
             ("bench -d cpu --env A-B=c", 2, "A-B", "letters"),
             ("bench -d cpu --env KERAS_BACKEND=jax", 2, "KERAS_BACKEND=jax", "Leave it out"),
             ("bench -d cpu --variants=", 2, "--variants is empty", "Leave it out"),
+            ("bench --with=,", 2, "--with is empty", "Leave it out"),
             ("bench --device=,", 2, "--device is empty", "Leave it out"),
             ("bench -d cpu --mount none", 2, "none does not exist", "a file or a folder"),
             ("bench -d cpu --call 0", 2, "--call is out of range", "from 1"),
@@ -279,11 +281,14 @@ class TestReport:
         printed = tfbench("bench", "-dash.py")
         assert printed.code == 2 and "./-dash.py" in printed.err
 
-    def test_verify_says_whether_a_report_is_altered(self, tfbench, tmp_path):
+    def test_verify_says_whether_a_report_is_altered(self, tfbench, tmp_path, monkeypatch):
         page = write_run(tmp_path / "run", bare_run()).path / "report.html"
         assert tfbench("report", page.parent).code == 0
         printed = tfbench("report", "--verify", page)
         assert printed.code == 0 and "embedded run is unaltered" in printed.out
+        monkeypatch.chdir(tmp_path)
+        command = re.search("tfbench (report .*) renders", printed.out)
+        assert command and tfbench(*shlex.split(command[1])).code == 0
         text = page.read_text(encoding="utf-8")
         other = pack(analyse(gpu_run(trials=1)), whole=True)
         for pattern, new in (('(?<="tfbench-digest">)', " "), ('(?<=xz base64">)[^<]+', other)):
@@ -322,6 +327,14 @@ class TestReport:
         assert null.is_char_device()
         printed = tfbench("report", folder, "-f", "csv", "-o", "/dev/stdout")
         assert printed.out == tfbench("report", folder, "-f", "csv", "-o", "-").out
+
+    def test_a_pipe_in_the_folder_of_a_run_is_replaced(self, tfbench, folder, tmp_path):
+        own = shutil.copytree(folder, tmp_path / "run")
+        (own / "summary.csv").unlink(missing_ok=True)
+        os.mkfifo(own / "summary.csv")
+        with os.fdopen(os.open(own / "summary.csv", os.O_RDWR), "rb"):  # so that nobody waits
+            assert tfbench("report", own, "-f", "csv").code == 0
+        assert (own / "summary.csv").is_file()
 
     @pytest.mark.parametrize("name", ["results.json", "trials"])
     def test_part_of_a_run_stands_for_the_run(self, tfbench, folder, tmp_path, name):

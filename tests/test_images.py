@@ -13,7 +13,7 @@ import yaml
 
 from harness.errors import ImageError, UsageError
 from harness.images.builder import ImageBuilder, image_contents
-from harness.images.extra import check_packages, extra_lock
+from harness.images.extra import extra_lock
 from harness.images.local_environment import ensure_environment, library_variables
 from harness.images.recipes import TARGETS, Recipes
 from harness.images.wheels import Pin, fetch_wheels, is_wheel_of, read_lock, sbom
@@ -23,7 +23,8 @@ from tests.commands import output_of
 from tests.conftest import ROOT
 from tests.errors import user_error
 from tests.fakes import RecordingProgress
-from tests.wheelhouse import make_checkout, make_wheel, sha256, use_only, write_lock
+from tests.folders import write_files
+from tests.wheelhouse import RAN, SOURCE_TREE, make_checkout, make_wheel, sha256, use_only, write_lock
 
 BASE = "python:x"
 ATTRIBUTES = {"Id": "1", "Created": "x", "Config": {"User": "u"}, "RootFS": {"Layers": ["a", "b"]}}
@@ -400,9 +401,27 @@ def test_added_libraries_are_resolved_beside_the_pins_and_pinned_by_hash(
 
 
 @pytest.mark.parametrize("name", ["a b", "-r x", "x @ file:///x.whl", "../x"])
-def test_what_is_no_library(name: str) -> None:
+def test_what_is_no_library(checkout: Path, name: str) -> None:
     with pytest.raises(UsageError, match="not the name of a library"):
-        check_packages([name])
+        Recipes(checkout / "images", packages=[name])
+
+
+def test_pip_uses_no_file_of_the_users_folder(tmp_path, monkeypatch):
+    index, here = tmp_path / "index", tmp_path / "here"
+    make_wheel(index, "more")
+    source = write_files(tmp_path / "source", {"backend.py": f"open({str(tmp_path / RAN)!r}, 'w')"})
+    write_files(source, {"pyproject.toml": SOURCE_TREE["pyproject.toml"]})
+    here.mkdir()
+    shutil.make_archive(str(here / "more"), "zip", source)
+    use_only(index, monkeypatch)
+    monkeypatch.chdir(here)
+    with pytest.raises(ImageError):
+        extra_lock(("more.zip",), (), tmp_path / "cache", "3.12", Silent())
+    assert not (tmp_path / RAN).exists()
+    (here / "json.py").write_text("raise SystemExit('imported')")
+    lock = extra_lock(("more",), (), tmp_path / "cache", "3.12", Silent())
+    assert [pin.name for pin in read_lock(lock)] == ["more"]
+    assert len(fetch_wheels(read_lock(lock), tmp_path / "cache", "3.12", Silent())) == 1
 
 
 def test_an_index_that_answers_with_a_page_is_told(tmp_path, monkeypatch):

@@ -233,7 +233,17 @@ def test_a_wrong_limit_is_one_sentence_with_what_to_try(
 
 
 @pytest.mark.parametrize(
-    "text", ["limits", "limits = 3", "limits = []", "limits = [3]", "[limits]\na = 1", "other = []", "\x00"]
+    "text",
+    [
+        "limits",
+        "limits = 3",
+        "limits = []",
+        "limits = [3]",
+        "[limits]\na = 1",
+        "other = []",
+        "\x00",
+        "a" + ".a" * 99_999,
+    ],
 )
 def test_other_files_are_no_limits(tmp_path: Path, text: str) -> None:
     path = tmp_path / "limits.toml"
@@ -243,6 +253,12 @@ def test_other_files_are_no_limits(tmp_path: Path, text: str) -> None:
     path.write_bytes(b" " * (2 << 20))
     with pytest.raises(StoreError, match="larger than 1 MiB"):
         read_limits(path, ())
+
+
+def test_a_limits_file_may_have_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text("limits = ['health = ok']", encoding="utf-8-sig")
+    assert len(read_limits(path, ())) == 1
 
 
 def test_limits_may_be_relative_to_a_machine_or_to_all_of_a_kind() -> None:
@@ -401,6 +417,7 @@ class TestCommands:
         (tmp_path / "open.toml").write_text('limits = ["soak.cold >= 1"]')
         printed = tfbench("report", good, "--accept", "open.toml", "-f", "json")
         assert printed.code == 14 and "soak.cold" in printed.err
+        assert "docs/limits.md" in printed.err and "--trials" not in printed.err
         assert (tmp_path / "good/report.html").exists() is False
 
     @pytest.mark.parametrize(

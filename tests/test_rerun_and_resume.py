@@ -35,7 +35,7 @@ from tests.endtoend import script
 from tests.errors import user_error
 from tests.fakes import FakeEngine, Script
 from tests.folders import write_files
-from tests.wheelhouse import make_wheel, use_only
+from tests.wheelhouse import RAN, SOURCE_TREE, make_wheel, use_only
 from workloads.protocol import PRIVATE
 
 OPTIONS = Options(
@@ -152,6 +152,13 @@ def test_settings_that_need_consent():
     own = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/x/a.py")))
     assert requested_resources(own, own.manifest.options) == {"the scripts": "/x/a.py"}
     assert requested_resources(own, replace(own.manifest.options, workloads=("/mine/a.py",))) == {}
+    # Their values come from the shell of whoever repeats the run.
+    private = replace(
+        OPTIONS, arguments=("--key=***",), environment={"TOKEN": "***"}, public_environment={"A": "1"}
+    )
+    assert requested_resources(with_options(private), private) == {
+        "--arg": "--key=***", "--env": "TOKEN=***", "--env-public": "A=1",
+    }  # fmt: skip
 
 
 def with_options(options: Options) -> Run:
@@ -194,6 +201,15 @@ def test_scripts_are_named_after_the_report(tmp_path):
 def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
     printed = rerun(tmp_path, recorded(), "--check", given)
     assert printed.code == 2, printed.err
+
+
+def test_a_report_cannot_have_a_library_built_on_the_host(tmp_path):
+    hostile = write_files(tmp_path, SOURCE_TREE)
+    run = with_options(replace(OPTIONS, packages=(f"x @ {hostile.as_uri()}",)))
+    printed = rerun(tmp_path, run, "--check")
+    assert printed.code == 2
+    assert "not the name of a library" in printed.err
+    assert not (hostile / RAN).exists()
 
 
 class Lines(Silent):

@@ -335,17 +335,14 @@ def test_trial_whose_folder_is_removed_does_not_wait_until_it_stalls(bench):
 
 
 @pytest.mark.parametrize("name", ["log.txt.partial", "trial.json.partial"])
-def test_full_disk_ends_the_run_but_keeps_finished_trials(bench, name):
-    """/dev/full fails every write with ENOSPC, like a full disk."""
+def test_a_file_that_cannot_be_written_ends_the_run_but_keeps_finished_trials(bench, name):
+    """A folder in its place stands for a full disk."""
 
     def fill(out: Path) -> None:
-        path = bench.folder.trial(out.name).path / name
-        path.unlink(missing_ok=True)
-        path.symlink_to("/dev/full")
+        (bench.folder.trial(out.name).path / name).mkdir()
 
-    with user_error(StoreError, "disk is full", hint="finished trials are kept"):
+    with user_error(StoreError, f"{name} is a folder"):
         run_all(bench, Script(), Script(on_start=fill))
-    (bench.folder.trial("mlp.cpu.1").path / name).unlink(missing_ok=True)  # reading /dev/full never ends
     assert bench.statuses == [Status.OK, Status.INTERRUPTED]
     assert bench.engine.left_behind == []
 

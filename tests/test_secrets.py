@@ -163,6 +163,7 @@ def test_hidden_values_are_found_however_they_are_quoted() -> None:
         f"x={secret}y", secret.splitlines()[1],
     ):  # fmt: skip
         assert "second" not in without(text, [secret])
+    assert without(f"{secret!a}", [secret]) == "'***'"
     cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
     assert "line" not in shown(cut, [secret]), "also where the log begins within it"
 

@@ -2,6 +2,7 @@ import base64
 import json
 import lzma
 import os
+import resource
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.errors import StoreError
+from harness.errors import StoreError, on_disk
 from harness.model.run import PlannedTrial, Status, TelemetryGap, Trial
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
@@ -92,11 +93,34 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
     path = tmp_path / "report.html"
     for text in ("<p>one</p>", "<p>two</p>"):
         assert write_atomic(path, text).read_text(encoding="utf-8") == text
-    (tmp_path / "report.html.partial").symlink_to("/dev/full")
-    with user_error(StoreError, "The disk is full", hint="finished trials are kept"):
-        write_atomic(path, "<p>" * 100)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with user_error(StoreError, "File too large"):
+            write_atomic(path, "<p>" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text(encoding="utf-8") == "<p>two</p>"
     assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"report\.html is a folder"):
+        write_atomic(path, "<p>")
+
+
+def test_a_full_disk_is_told():
+    with pytest.raises(StoreError, match="The disk is full") as caught, on_disk(Path("x")):
+        Path("/dev/full").write_text("x", encoding="utf-8")
+    assert "finished trials are kept" in caught.value.hint
+
+
+def test_links_in_a_folder_of_others_lead_to_no_file_of_the_user(tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("own", encoding="utf-8")
+    for name in ("report.html", "report.html.partial"):
+        (tmp_path / name).symlink_to(own)
+    written = write_atomic(tmp_path / "report.html", "<p>")
+    assert (own.read_text(encoding="utf-8"), written.is_symlink()) == ("own", False)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +311,10 @@ def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message
         (b"\xdd\x7f\xff\xff\xff", "truncated"),
         (b"\xdb\xff\xff\xff\xff", "truncated"),
         (b"\xc1", "unknown type"),
+        (b"\x01", "not a run"),
+        (b"\x80", "not a run"),
     ],
-    ids=["many values", "length without items", "text without bytes", "unknown type"],
+    ids=["many values", "length without items", "text without bytes", "unknown type", "number", "no fields"],
 )
 def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
     with pytest.raises(StoreError, match=f"damaged: .*{message}"):

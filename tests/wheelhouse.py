@@ -12,6 +12,13 @@ from uv import find_uv_bin
 from harness.images.recipes import TARGETS
 from tests.conftest import ROOT
 
+# What pip would build, and the file that tells that it did.
+SOURCE_TREE = {
+    "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']",
+    "backend.py": "open('ran', 'w')",
+}
+RAN = "ran"
+
 
 def use_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):

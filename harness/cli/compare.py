@@ -107,7 +107,7 @@ def command(
     compared = filtered(extracted, split(workload or ()), split(device or ()))
     comparison = versus(compared, limit=limit or RELIABLE_WIDTH)
     gate_result = gate(comparison) if limit is not None else None
-    write_outputs(comparison_renderers(comparison, gate_result), paths)
+    write_outputs(comparison_renderers(comparison, gate_result), paths, target)
     if STDOUT not in paths.values():
         for line in (headline(comparison), *warnings(comparison, None), *notes(comparison, gate_result)):
             err().print(Text(line), soft_wrap=True)

@@ -10,7 +10,7 @@ from harness.cli.console import Terminal, err, out
 from harness.engines.docker import DockerEngine
 from harness.errors import EngineError, UsageError, check_names
 from harness.images.builder import ImageBuilder
-from harness.images.extra import IMPORTED, check_packages
+from harness.images.extra import IMPORTED
 from harness.images.recipes import TARGETS
 from harness.options import split
 from harness.paths import paths_here
@@ -43,7 +43,6 @@ def command(
         client = None
     paths = paths_here()
     names = split(packages or ())
-    check_packages(names)
     if IMPORTED in names:
         raise UsageError(
             "--with auto needs a script.", hint="Name the libraries, or use: tfbench bench SCRIPT --with auto"

@@ -114,10 +114,15 @@ def _is_stream(path: Path) -> bool:
     return special and path.exists() and not path.is_dir()
 
 
-def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str, Path]) -> None:
+def write_outputs(
+    renderers: Mapping[str, Callable[[], str]], paths: Mapping[str, Path], target: Path | None = None
+) -> None:
     """Render each format, write it to its path and print the path, or print the text for STDOUT.
 
     A format that fails does not affect the others.
+
+    Args:
+        target: the user's --out. A pipe or a device elsewhere, such as in the folder of a run of others, is replaced.
 
     Raises:
         StoreError: a file cannot be written.
@@ -129,7 +134,7 @@ def write_outputs(renderers: Mapping[str, Callable[[], str]], paths: Mapping[str
             text = renderers[format_name]()
             if path == STDOUT:
                 typer.echo(text, nl=False)
-            elif _is_stream(path):
+            elif path == target and _is_stream(path):
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
             else:
@@ -278,7 +283,9 @@ def raise_for_limits(analysis: Analysis) -> None:
     if outcomes - {LimitOutcome.MET}:
         raise UndecidedError(
             f"Not every limit is decided. {sentence(analysis.acceptance)}",
-            hint="Repeat with more --trials; the section Acceptance of the report says how many.",
+            hint="Repeat with more --trials; the section Acceptance of the report says how many."
+            if LimitOutcome.UNDECIDED in outcomes
+            else "Measure what is missing: docs/limits.md says what a run needs for each number.",
         )
 
 

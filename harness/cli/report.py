@@ -46,9 +46,8 @@ def command(
     if verify:
         run_id, digest = recording.verify(run)
         typer.echo(f"The embedded run is unaltered: run {run_id}, SHA-256 {digest}")
-        typer.echo(
-            f"What the page shows was not compared: tfbench report {shlex.quote(str(run))} renders it anew."
-        )
+        again = f"tfbench report {shlex.quote(str(run))} -o again.html"
+        typer.echo(f"What the page shows was not compared: {again} renders it anew.")
         return
     standards = read_standards(reference, accept)
     run = newest_run(run)
@@ -64,7 +63,7 @@ def command(
         raise UsageError(
             "The format junit needs limits.", hint="Give them with --accept limits.toml; see docs/limits.md."
         )
-    write_outputs(renderers, paths)
+    write_outputs(renderers, paths, target)
     if STDOUT not in paths.values():
         from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
 

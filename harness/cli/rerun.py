@@ -49,7 +49,10 @@ def command(
         bool, typer.Option("--check", help="Only print what differs here; build and run nothing.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Allow the run's engine, images, files, GPUs and limits.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Allow the run's engine, images, files, variables, GPUs and limits."
+        ),
     ] = False,
     metrics_file: MetricsFile = None,
 ) -> None:

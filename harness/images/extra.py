@@ -96,7 +96,14 @@ def _resolved(
         *wheel_options(python_version), "--", *names,
     ]  # fmt: skip
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        command,
+        # In the user's folder, Python would import a json.py, and pip build an archive named like a library.
+        cwd=scratch,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if done.returncode:
         raise _error(names, done.stdout + done.stderr)

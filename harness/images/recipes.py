@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from harness.errors import ImageError, writing_hint
-from harness.images.extra import extra_lock, missing_from
+from harness.images.extra import check_packages, extra_lock, missing_from
 from harness.images.wheels import MACHINE, Pin, fetch_wheels, read_lock
 from harness.model.platform import target_for
 from harness.progress import Progress
@@ -31,10 +31,15 @@ class Recipes:
     """The image recipes in `folder`, a checkout's images/.
 
     Args:
-        packages: libraries to add to the images; see harness.images.extra.
+        packages: libraries to add to the images; see harness.images.extra. They may come from a report, and pip builds
+            on the host what a URL or a path leads to.
+
+    Raises:
+        UsageError: one of them is not the name of a library.
     """
 
     def __init__(self, folder: Path, machine: str = MACHINE, packages: Sequence[str] = ()) -> None:
+        check_packages(packages)
         self._folder = folder
         self._machine = machine
         self._packages = packages

@@ -182,7 +182,14 @@ def _start_pip(pins: Sequence[Pin], out: Path, python_version: str) -> subproces
         f"--dest={out}", f"--requirement={requirements}",
     ]  # fmt: skip
     with (out / "pip.log").open("wb") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        return subprocess.Popen(
+            command,
+            cwd=out,  # in the user's folder, Python would import a json.py
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+        )
 
 
 def wheel_options(python_version: str) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -35,7 +34,7 @@ from harness.model.device import CPU, positions
 from harness.model.platform import HOST
 from harness.model.run import PlannedTrial
 from harness.run.catalogue import built_in
-from harness.untrusted import printable, read_file
+from harness.untrusted import parse_toml, printable, read_file
 from workloads.variants import BASELINE, TUNED
 
 _MAX_BYTES = 1 << 20
@@ -62,7 +61,7 @@ def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:
     """
     content = read_file(path, max_bytes=_MAX_BYTES)
     try:
-        document = tomllib.loads(content.decode())
+        document = parse_toml(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} is not TOML: {printable(str(error), 200)}.",

@@ -150,7 +150,9 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
         if document["whole"] is True:
             return from_plain(document["analysis"]["run"], Run, _decode_array), None
         analysis = from_plain(document["analysis"], Analysis, _decode_array)
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
+        raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
+    except (ValueError, OverflowError, RecursionError) as error:
         raise StoreError(f"The embedded run is damaged: {error}.", hint=_HINT) from error
     return analysis.run, analysis
 

@@ -10,7 +10,7 @@ import ast
 import dataclasses
 import math
 import re
-import tomllib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import decode_source
 from itertools import chain
@@ -27,7 +27,7 @@ from harness.data.published_datasets import KERAS_DATASETS
 from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
-from harness.untrusted import printable, read_file, sanitized
+from harness.untrusted import parse_toml, printable, read_file
 from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place
 from workloads.protocol import IMAGES, MACHINE, TENSORFLOW, Requests
 from workloads.variants import OPTIMIZATION, TUNED
@@ -41,7 +41,9 @@ MAX_NAME = 60
 RESERVED = (MACHINE, "workloads")
 MAX_DATA_BYTES = 1 << 40
 MIN_VOCABULARY, MAX_VOCABULARY = 100, 10_000_000
-_BLOCK = re.compile(r"^# /// tfbench[ \t]*\n(?P<content>(?:#.*\n)*?)# ///[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^# /// tfbench[ \t]*\n(?P<content>(?:#(?! /// tfbench).*\n)*?)# ///[ \t]*$", re.MULTILINE
+)
 # Integers up to this are exact as floating-point numbers.
 MAX_VALUE = 1 << 53
 # Longer literals are no parameters.
@@ -281,9 +283,7 @@ def _metadata(text: str, path: Path) -> tuple[dict[str, Any], _Block]:
     block = _Block(path, text[: match.start()].count("\n") + 1)
     lines = match["content"].splitlines()
     try:
-        plain = sanitized(
-            tomllib.loads("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
-        )
+        plain = parse_toml("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
     except (ValueError, RecursionError) as error:
         number = re.search(r"line (\d+)", str(error))
         raise block.invalid(str(error), int(number[1]) if number else 0) from error
@@ -317,8 +317,10 @@ def _parsed(text: str, path: Path) -> ast.Module:
         reason, where = printable(str(error), 300) or "it is nested too deeply", str(path)
         if isinstance(error, SyntaxError) and error.lineno:
             reason, where = printable(error.msg, 300), place(where, text, error.lineno)
+        version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
         raise UsageError(
-            f"{where} is not Python: {reason}.", hint="Run it with Python to see why."
+            f"{where} is not {version}, by which tfbench reads scripts: {reason}.",
+            hint=f"Run it with {version} to see why. If it is for a newer one, install tfbench with that.",
         ) from error
 
 

@@ -263,7 +263,9 @@ def write_atomic(path: Path, content: str | bytes, mode: int | None = None) -> P
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         try:
-            with partial.open("wb") as file:
+            # A script, or whoever made the folder, may have put a link to another file here.
+            partial.unlink(missing_ok=True)
+            with partial.open("xb") as file:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
                 file.flush()
                 os.fsync(file.fileno())
