@@ -69,6 +69,11 @@ def _epochs(finding: Finding) -> str:
 def _input(finding: Finding) -> str:
     facts = finding.facts
     used, cpus = facts.get("cpus_used"), facts.get("cpus")
+    if "later" in facts:
+        return (
+            f"Training will slow down: it drew on a buffer, or cheaper samples came first. Alone, the input makes "
+            f"{numbers.number(facts['later'])} samples/s."
+        )
     if facts.get("serial"):
         return "The loader is serial: it prepares one sample at a time."
     if used and cpus and used >= 0.85 * cpus:

@@ -102,6 +102,15 @@ def test_slow_input_is_the_cause_and_fast_input_only_lacks_overlap() -> None:
     assert finding.cause is Cause.IMPOSSIBLE and finding.share.median > 0.9
 
 
+def test_input_that_alone_is_slower_than_training_is_the_cause() -> None:
+    """Training draws on a buffer, or on cheaper samples that come first, while it is measured."""
+    speeds = {**FRAMEWORK, INPUT_ONLY: taking(80), CUSTOM_LOOP: taking(40), MODEL_ONLY: taking(20)}
+    finding = first(run({"gpu0": {**speeds, BASELINE: taking(40)}}, noise=0.001, min_accuracy=0))
+    assert (finding.cause, finding.share.median) == (Cause.INPUT, pytest.approx(0.75, abs=0.02))
+    assert finding.facts["later"] == pytest.approx(32 / 0.08, rel=0.02)
+    assert finding.ablation is None, "what is fed from memory was not compared with later input"
+
+
 def test_a_copy_faster_than_the_link_is_impossible() -> None:
     """The link of an H200 has 16 lanes of PCIe 5: 63 GB/s, or 2.5 GB in 40 ms."""
     speeds = {**FRAMEWORK, CUSTOM_LOOP: taking(40, wait_share=0.0), HOST_FED: taking(40)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harness.analysis.case import Case
 from harness.analysis.step_time import batch_independent_share
-from harness.analysis.trust import impossible, not_learning
+from harness.analysis.trust import excess_over, impossible, not_learning
 from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
 from harness.fixes import precision, rule_of
 from harness.fixes.rule import Safety
@@ -115,9 +115,11 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     # Operations on the CPU take what is in the GPU's memory back, which a batch in host memory does not need.
     if _on_cpu(case, time) is None:
         yield from impossible(case, time)
-    recurrent = _recurrent(case, time)
+    recurrent, later = _recurrent(case, time), _later_input(case, time)
+    if later:
+        yield later
     for parts, cause in (
-        (INPUT_PARTS, _input(case, time)),
+        *(() if later else ((INPUT_PARTS, _input(case, time)),)),
         ((Part.COPY,), Cause.COPY),
         *(() if recurrent else (((Part.LAUNCH,), Cause.LAUNCH),)),
         ((Part.FRAMEWORK,), _framework(case, time)),
@@ -186,6 +188,22 @@ def _input(case: Case, time: StepTime) -> Cause:
         return Cause.DISK
     feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
     return Cause.OVERLAP if feed and model and feed >= model else Cause.INPUT
+
+
+def _later_input(case: Case, time: StepTime) -> Finding | None:
+    """Return the finding for input that alone is slower than the training that was measured.
+
+    That drew on what was made before it, or on the first and cheaper samples, which the input alone soon leaves behind.
+    """
+    feed, model = case.speed(INPUT_ONLY), case.speed(MODEL_ONLY)
+    if not feed or not model or excess_over(case, time, BASELINE, INPUT_ONLY) is None:
+        return None
+    share = 1 - feed / model
+    if share < MIN_SHARE:
+        return None
+    facts = {**_use(case), "later": feed}
+    found = case.finding(Cause.INPUT, Estimate.exact(share, "share"), facts=facts)
+    return replace(found, stages=slowest_stages(case))
 
 
 def _use(case: Case) -> _Facts:

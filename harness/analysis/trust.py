@@ -15,7 +15,7 @@ from harness.model.analysis import CaseResult, Cause, Caveat, CaveatKind, Estima
 from harness.model.run import MAX_SAMPLES_PER_S, Run
 from harness.model.workload import Workload
 from workloads.protocol import BATCH_BYTES
-from workloads.variants import BASELINE, CALLS, CUSTOM_LOOP, HOST_FED, INPUT_ONLY, MODEL_ONLY, TUNED, Part
+from workloads.variants import BASELINE, CALLS, CUSTOM_LOOP, HOST_FED, MODEL_ONLY, TUNED, Part
 
 # Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
 _SIGMAS = 5.0
@@ -82,31 +82,37 @@ _CEILINGS = (
     (BASELINE, MODEL_ONLY),
     (CUSTOM_LOOP, MODEL_ONLY),
     (HOST_FED, MODEL_ONLY),
-    (BASELINE, INPUT_ONLY),
 )
 
 
 def impossible(case: Case, time: StepTime) -> Iterator[Finding]:
     """Yield a finding for each measurement that exceeds its ceiling, the PCIe link or any plausible speed."""
     for variant, ceiling in _CEILINGS:
-        lower, upper = case.variants.get(variant), case.variants.get(ceiling)
-        if lower is None or upper is None:
-            continue
-        if min(lower.readings, upper.readings) < MIN_READINGS:
-            continue
-        others = CALLS.among(case.variants) if ceiling == MODEL_ONLY else []
-        slowest = min(_speeds(case, variant))
-        fastest = max(speed for name in (ceiling, *others) for speed in _speeds(case, name))
-        taken = max(time.share(Part.HOST), sum(host_shares(case, ceiling).values()))
-        if slowest > fastest * (1 + TOLERANCE) and taken <= MOST_TAKEN:
-            yield _impossible_finding(
-                case, lower.throughput.median / upper.throughput.median - 1.0, variant, ceiling
-            )
+        if (excess := excess_over(case, time, variant, ceiling)) is not None:
+            yield _impossible_finding(case, excess, variant, ceiling)
     rate, link = copy_rate(case, time), link_rate(case)
     if rate is not None and link is not None and rate > link * (1 + TOLERANCE):
         yield _impossible_finding(case, rate / link - 1.0, bytes_per_s=rate, link_bytes_per_s=link)
     if any(summary.throughput.median > MAX_SAMPLES_PER_S for summary in case.variants.values()):
         yield _impossible_finding(case, 1.0)
+
+
+def excess_over(case: Case, time: StepTime, variant: str, ceiling: str) -> float | None:
+    """Return by which share a variant is faster than its ceiling; None if not all of several readings say so.
+
+    Args:
+        time: the baseline's step.
+    """
+    lower, upper = case.variants.get(variant), case.variants.get(ceiling)
+    if lower is None or upper is None or min(lower.readings, upper.readings) < MIN_READINGS:
+        return None
+    others = CALLS.among(case.variants) if ceiling == MODEL_ONLY else []
+    slowest = min(_speeds(case, variant))
+    fastest = max(speed for name in (ceiling, *others) for speed in _speeds(case, name))
+    taken = max(time.share(Part.HOST), sum(host_shares(case, ceiling).values()))
+    if slowest <= fastest * (1 + TOLERANCE) or taken > MOST_TAKEN:
+        return None
+    return lower.throughput.median / upper.throughput.median - 1.0
 
 
 def _speeds(case: Case, variant: str) -> list[float]:
