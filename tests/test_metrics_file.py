@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+from harness.analysis import analyse
 from harness.cli.metrics_file import live_metrics
 from harness.defaults import PROFILES
-from harness.model.run import Run, Status, Trial, Window
+from harness.model.run import Metric, Run, Status, Trial, Window
 from harness.options import Options
 from harness.run.plan import plan_trials
 from harness.run.prepare import Prepared
 from harness.run.resolve import resolve
+from harness.run.stopping import speed_of
 from harness.run.store import RunFolder
 from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, RecordingProgress
+from workloads.protocol import BETWEEN_EPOCHS
 from workloads.variants import BASELINE
 
 WORKLOAD = small_workload()
@@ -108,3 +111,16 @@ def test_file_that_cannot_be_written_costs_one_line(prepared: Prepared, tmp_path
         wait_for(path, lambda it: "tfbench_run" in it)
     assert len(progress.lines) == 1
     assert "--metrics-file" in progress.lines[0]
+
+
+def test_page_stopping_rule_and_file_have_one_speed(prepared, tmp_path):
+    """The ends of epochs belong to a step wherever its speed is told."""
+    ended = replace(end_of(prepared, 0), metrics=(Metric(variant=BASELINE, name=BETWEEN_EPOCHS, value=0.05),))
+    path = tmp_path / "metrics.prom"
+    with live_metrics(path, prepared.folder, prepared.run, RecordingProgress(), FAST_S) as report:
+        report(ended)
+        time.sleep(5 * FAST_S)
+    (_, told) = values(path)["tfbench_last_samples_per_second"]
+    run = replace(prepared.run, trials=(ended,))
+    page = analyse(run).cases[0].variants[BASELINE].throughput.median
+    assert told == pytest.approx(page) == pytest.approx(speed_of(ended, BASELINE)) == pytest.approx(500 / 2.5)
