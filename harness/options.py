@@ -236,7 +236,7 @@ class Options:
         useless_beside={"--device cpu": "no GPU is used"}, compared="limits", on_rerun="ask"
     )] = GPUS
     engine: Annotated[str, _where(
-        "--engine -e", "auto, docker (Podman too) or local (no isolation).", on_rerun="replace"
+        "--engine -e", "auto, docker or local (no isolation).", on_rerun="replace"
     )] = "auto"
     images: Annotated[Mapping[str, str], _where(
         "--image", "cpu=REF or cuda=REF: your own image with TensorFlow 2.16 or newer.", parse=_pairs,

@@ -45,8 +45,6 @@ def test_order_of_endpoints():
     assert list(map(str, endpoints(runtime))) == [
         "/var/run/docker.sock",
         "/run/user/7/docker.sock",
-        "/run/user/7/podman/podman.sock",
-        "/run/podman/podman.sock",
     ]
     assert endpoints({**runtime, "DOCKER_HOST": "unix:///d.sock"}) == {Path("/d.sock"): "DOCKER_HOST"}
     assert endpoints({**runtime, "DOCKER_CONTEXT": "default"}) == endpoints(runtime)
@@ -57,24 +55,23 @@ def test_order_of_endpoints():
             endpoints({"DOCKER_HOST": url})
 
 
-def describe_engine(component: str, **changes: object) -> EngineInfo:
+def describe_engine(**changes: object) -> EngineInfo:
     memory = psutil.virtual_memory().total
     info = {"Name": platform.node(), "KernelVersion": platform.release(), "MemTotal": memory, **changes}
-    version = {"Version": "4.9", "Components": [{"Name": component}]}
+    version = {"Version": "4.9"}
     return describe(SimpleNamespace(version=lambda: version, info=lambda: info)).info
 
 
-def test_podman_is_detected_by_component():
-    assert describe_engine("Podman Engine").cdi_folders == ("/etc/cdi", "/var/run/cdi")
-    info = describe_engine("Engine", SecurityOptions=["name=rootless"], CgroupVersion="2")
+def test_what_an_engine_says_of_itself():
+    info = describe_engine(SecurityOptions=["name=rootless"], CgroupVersion="2")
     assert (info.name, info.version, info.rootless, info.cgroup_version) == ("docker", "4.9", True, 2)
     with pytest.raises(EngineError, match="runs on another machine"):
-        describe_engine("Engine", Name="elsewhere")
+        describe_engine(Name="elsewhere")
 
 
 def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    sockets = {tmp_path / "none.sock": "Docker", tmp_path / "file": "Podman"}
+    sockets = {tmp_path / "none.sock": "Docker", tmp_path / "file": "rootless Docker"}
     with pytest.raises(EngineError) as raised:
         connect_first(sockets)
     assert "Docker at unix://" in raised.value.message
@@ -168,7 +165,7 @@ def dripping() -> Iterator[bytes]:
 def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     timeout_s = 0.3 if body is dripping else CONNECT_S
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
-        connect_first({socket: "Docker", socket.with_name("none"): "Podman"}, timeout_s)
+        connect_first({socket: "Docker", socket.with_name("none"): "rootless Docker"}, timeout_s)
     assert reason in raised.value.message
     told = ("cannot be read", "JSON", "HTTP", "web page", "too old")
     assert ("check what answers" in raised.value.hint) is any(part in reason for part in told)
@@ -232,7 +229,6 @@ def test_an_answer_of_another_form_is_an_error_of_the_engine(call, others):
         ({}, 1000, "1000:100", None, ""),
         ({}, 0, "10001:10001", (10001, 10001), ""),
         ({"info": replace(INFO, rootless=True)}, 1000, "0:0", None, ""),
-        ({"info": replace(INFO, rootless=True, name="podman")}, 1000, "1000:100", None, "keep-id"),
         ({"user_namespaces": True}, 1000, "1000:100", None, "host"),
     ],
 )
@@ -379,8 +375,6 @@ def test_access_of_each_engine(tmp_path):
     create(tmp_path, "usr/bin/nvidia-container-runtime-hook")
     assert access(tmp_path).kind == "toolkit"
     create(tmp_path, "etc/cdi/nvidia.yaml", text="kind: nvidia.com/gpu\ndevices:\n- name: '0'\n")
-    podman = replace(DOCKER, name="podman", runtimes=("crun", "nvidia"), cdi_folders=("/etc/cdi",))
-    assert access(tmp_path, engine=podman).kind == "cdi"
     with pytest.raises(GpuError, match="one MIG instance"):
         access(tmp_path, MIG_INSTANCES, replace(DOCKER, runtimes=("nvidia",)))
 

@@ -18,7 +18,6 @@ FILE_DIR = "/tfbench/file"
 CUDA_CACHE_DIR = "/tfbench/cuda-cache"
 DOWNLOADS_DIR = "/tfbench/downloads"
 
-# Names of engines: any with Docker's API; Podman is used if no Docker answers.
 AUTO, DOCKER, LOCAL = ENGINES = ("auto", "docker", "local")
 
 

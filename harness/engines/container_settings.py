@@ -16,7 +16,7 @@ from docker.types import Mount as ApiMount
 
 from harness.defaults import LOG_BYTES, SHARED_MEMORY_BYTES
 from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
-from harness.engines.docker_client import PODMAN, Daemon
+from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
 from harness.secrets import without, without_secrets
@@ -47,8 +47,6 @@ class Identity:
 def identity_for(daemon: Daemon, uid: int, gid: int) -> Identity:
     """Return the container user for a harness run by `uid`:`gid`; it is never root on the host."""
     same = Identity(user=f"{uid}:{gid}", host_ids=None)
-    if daemon.info.rootless and daemon.info.name == PODMAN:
-        return replace(same, user_namespace="keep-id")
     if daemon.info.rootless:
         # Rootless Docker maps 0 to its user, and other ids to ones that cannot write here.
         return replace(same, user="0:0")

@@ -35,7 +35,7 @@ REQUEST_S = 120
 MAX_ANSWER_BYTES = 64 << 20
 _UNIX = "unix://"
 HINT = (
-    "Install and start an engine with `make engine` (Podman: `systemctl --user start podman.socket`). If access "
+    "Install and start an engine with `make engine`. If access "
     "is denied, run `sudo usermod -aG docker $USER` and log in again. If it uses another socket, set "
     "DOCKER_HOST=unix:///path/to/socket. To run without containers, use --engine local (make bench ENGINE=local)."
 )
@@ -48,7 +48,6 @@ _NO_PYTHON = (
     "Containers start python3: an image of --image needs it in its PATH, and --env PATH=... replaces that. Leave it "
     "out, or add /usr/local/bin:/usr/bin:/bin to it."
 )
-PODMAN = "podman"
 # Limit -> field that reports whether the engine supports it; rootless engines often do not.
 _LIMITS = {"memory": "MemoryLimit", "pids": "PidsLimit", "cpu_quota": "CpuCfsQuota", "cpuset": "CPUSet"}
 
@@ -207,8 +206,6 @@ def endpoints(environment: Mapping[str, str]) -> dict[Path, str]:
     return {
         Path("/var/run/docker.sock"): "Docker",
         runtime / "docker.sock": "rootless Docker",
-        runtime / "podman/podman.sock": "Podman",
-        Path("/run/podman/podman.sock"): "system Podman",
     }
 
 
@@ -314,21 +311,17 @@ def describe(client: docker.DockerClient) -> Daemon:
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     _check_shared(info)
-    components = [part["Name"] for part in version.get("Components") or ()]
-    podman = any(name.startswith("Podman") for name in components)
     security = [option.removeprefix("name=").split(",")[0] for option in info.get("SecurityOptions") or ()]
     cgroup = str(info.get("CgroupVersion") or "")
-    folders = tuple(info.get("CDISpecDirs") or ())
     return Daemon(
         info=EngineInfo(
-            name=PODMAN if podman else "docker",
+            name="docker",
             version=str(version.get("Version", "")),
             isolated=True,
             rootless="rootless" in security,
             cgroup_version=int(cgroup) if cgroup.isdigit() else None,
             runtimes=tuple(sorted(info.get("Runtimes") or {})),
-            # Podman always supports CDI but does not report the folders.
-            cdi_folders=folders or (("/etc/cdi", "/var/run/cdi") if podman else ()),
+            cdi_folders=tuple(info.get("CDISpecDirs") or ()),
         ),
         user_namespaces="userns" in security,
         selinux="selinux" in security,

@@ -12,7 +12,6 @@ import psutil
 import yaml
 
 from harness.engines import GpuAccess, Mount
-from harness.engines.docker_client import PODMAN
 from harness.errors import GpuError
 from harness.model.platform import EngineInfo, Gpu
 
@@ -52,7 +51,7 @@ def choose_access(
     environment = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)}
     if not info.isolated:
         return GpuAccess(kind="host", uuids=uuids, environment=environment)
-    if info.name != PODMAN and ("nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS)):
+    if "nvidia" in info.runtimes or any((root / hook).exists() for hook in _HOOKS):
         return GpuAccess(kind="toolkit", uuids=uuids, environment=environment)
     names, no_cdi = cdi_names(info.cdi_folders, gpus, root)
     # NVIDIA's runtime, if it is the engine's default, must not add other GPUs.

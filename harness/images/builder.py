@@ -278,7 +278,7 @@ def pull_missing(
     try:
         with suppress(ImageNotFound):
             return client.images.get(reference)
-        # A pull takes minutes to time out if a firewall drops packets. Podman does not support this request.
+        # A pull takes minutes to time out if a firewall drops packets.
         with timeout(api, response_s), suppress(APIError):
             api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
         with progress.task(f"pulling {name}", None) as spinner:

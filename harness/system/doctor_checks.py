@@ -135,7 +135,7 @@ def disk_checks(cache: Path, images: Path | None, to_build: Sequence[str]) -> It
     in_cache = RUN_BYTES + wheels + (0 if images else image)
     yield _disk_check(cache, in_cache, "set TFBENCH_CACHE to a folder on another disk")
     if images and to_build:
-        remedy = "move the engine's images elsewhere (Docker: data-root, Podman: graphroot)"
+        remedy = "move the engine's images elsewhere (data-root in /etc/docker/daemon.json)"
         yield _disk_check(images, image, remedy)
 
 
