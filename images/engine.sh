@@ -56,7 +56,7 @@ fi
 
 if ! PATH=$PATH:/usr/sbin:/sbin command -v dockerd >/dev/null; then
     if ! command -v apt-get >/dev/null; then
-        fail "this script supports only Debian and Ubuntu. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Podman works too: systemctl --user start podman.socket, then make bench. Without any engine: make bench ENGINE=local."
+        fail "this script supports only Debian and Ubuntu. Elsewhere try: dnf install moby-engine (Fedora); zypper install docker (SUSE); pacman -S docker (Arch); apk add docker (Alpine); then start its service. Without any engine: make bench ENGINE=local."
     fi
     say "installing docker.io from the distribution's packages"
     as_root apt-get update -q
