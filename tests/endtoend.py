@@ -82,9 +82,12 @@ class Tfbench:
             "--profile", "smoke", "--engine", self.engine, "--device", "cpu", "--data", "procedural",
             "--no-cloud-metadata", "--machine" if self.machine else "--no-machine", "--out", self.folder / "runs",
         ]  # fmt: skip
+        if "--resume" in self.arguments:
+            options = []
+        elif self.command == "rerun":
+            options = ["--yes", "--engine", self.engine, "--out", self.folder / "again"]
         command = [
-            "env", "--default-signal=INT", sys.executable, "-m", "harness", self.command,
-            *([] if "--resume" in self.arguments else options), *self.arguments,
+            "env", "--default-signal=INT", sys.executable, "-m", "harness", self.command, *options, *self.arguments,
         ]  # fmt: skip
         lock = {LOCK_ENV: str(self.folder / "tfbench.lock")}
         isolated = {"TMPDIR": str(self.folder / "tmp"), "COLUMNS": "200", **lock}

@@ -5,7 +5,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.analysis import analyse
 from harness.model.run import Status
+from harness.run.store import read_run
 from tests.endtoend import Tfbench, script, wait_until
 from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY
 
@@ -42,6 +44,16 @@ def test_auto_falls_back_to_local_with_a_warning_about_isolation(tmp_path, envir
     assert str(bench.run_path / "report.html") in out
     assert processes_in(tmp_path) == []
     assert list((tmp_path / "tmp").glob("tfbench-*")) == []
+    page = bench.run_path / "report.html"
+    with Tfbench(
+        folder=tmp_path, engine="local", command="rerun", arguments=(page,), environment=environment
+    ) as rerun:
+        code, _, err = rerun.finish()
+    assert code == 0, err
+    (path,) = (tmp_path / "again").iterdir()
+    again = read_run(path)
+    assert again.planned == bench.read().planned
+    assert analyse(again).cases[0].speed(BASELINE), "it was measured again"
 
 
 def test_trial_processes_end_with_the_harness(tmp_path, environment):
