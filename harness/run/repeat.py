@@ -111,7 +111,8 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
     for name, value in given(options).items():
         if OPTIONS[name].on_rerun == "ask":
             requested[OPTIONS[name].flag] = OPTIONS[name].text(value)
-    return {name: text for name, text in requested.items() if text}
+    # In one line each, so that a value cannot pass for other lines of what is asked.
+    return {name: text.replace("\n", "\\n") for name, text in requested.items() if text}
 
 
 def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo]) -> Run:
