@@ -26,6 +26,7 @@ from harness.run.prepare import Prepared
 from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.run.resolve import Plan, private_values, resolve
+from harness.run.started import identity, is_own
 from harness.run.store import RunFolder, read_run
 from reports.page import render_html
 from tests import builders
@@ -314,7 +315,7 @@ def test_resume_uses_the_stored_plan(environment):
 def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_path, monkeypatch):
     monkeypatch.setenv("TFBENCH_CACHE", str(environment.paths.cache))
     prepared = environment.prepare()
-    assert session.is_own(read_run(prepared.folder.path).manifest, environment.paths)
+    assert is_own(identity(read_run(prepared.folder.path).manifest), environment.paths)
     # With the id of a run of the user's, from a report that was passed on.
     options = replace(
         prepared.manifest.options, environment={"API_TOKEN": "***"}, engine="local", network=True

@@ -33,8 +33,9 @@ from harness.model.platform import Level
 from harness.model.run import PlannedTrial, Run, Trial
 from harness.options import Options
 from harness.paths import paths_here
-from harness.run.prepare import Prepared, execute, is_own, prepare, resume
+from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
+from harness.run.started import identity, is_own
 from harness.run.store import RunFolder, read_run
 from harness.secrets import recorded_command
 from harness.untrusted import printable
@@ -68,7 +69,7 @@ def command(
         if resume_run:
             recorded = read_run(resume_run)
             _check_planned(standards, recorded.planned)
-            if not is_own(recorded.manifest, paths_here()):
+            if not is_own(identity(recorded.manifest), paths_here()):
                 _ask(recorded, resume_run, progress)
             prepared = resume(resume_run, paths_here(), progress)
         else:
@@ -114,7 +115,7 @@ def confirm(requested: Mapping[str, str], hint: str) -> None:
     """
     if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
         listed = ", ".join(f"{name} {value}" for name, value in requested.items())
-        raise UsageError(f"The run uses {listed}.", hint=hint)
+        raise UsageError(f"It uses {listed}.", hint=hint)
 
 
 def _check_planned(standards: Standards, planned: Sequence[PlannedTrial]) -> None:

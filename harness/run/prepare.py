@@ -36,7 +36,8 @@ from harness.run.catalogue import Entry, beside, sources
 from harness.run.imports import check_trains, distributions
 from harness.run.resolve import Plan, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
-from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run, write_atomic
+from harness.run.started import identity, remember
+from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
@@ -115,7 +116,7 @@ def prepare(
     files = beside(plan.entries)
     manifest = _manifest(plan, engine.info, inputs, paths, run_id, files)
     if not run_id:
-        write_atomic(_mark(manifest, paths), "")
+        remember(identity(manifest), paths)
     sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
     images = (replace(image, sbom_sha256=hashes.get(image.target, "")) for image in manifest.images)
@@ -128,17 +129,6 @@ def prepare(
         sboms=sboms,
         beside=files,
     )
-
-
-def is_own(manifest: Manifest, paths: Paths) -> bool:
-    """Return whether this user started a run with these options on this machine."""
-    return _mark(manifest, paths).exists()
-
-
-def _mark(manifest: Manifest, paths: Paths) -> Path:
-    """Return the file that shows that a run is this user's own: a run folder of others can say anything."""
-    content = as_json({"run_id": manifest.run_id, "options": manifest.options})
-    return paths.cache / "started" / hashlib.sha256(content).hexdigest()
 
 
 def _look_at(entry: Entry, progress: Progress) -> None:
