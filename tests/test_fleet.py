@@ -92,6 +92,18 @@ def test_a_fleet_of_others_is_resumed_only_with_consent(tmp_path, monkeypatch):
     assert not is_own(folder.read_plan().identity, paths_here())
 
 
+@pytest.mark.parametrize("linked", ["a", "a/trials"])
+def test_no_file_is_removed_behind_a_link_in_a_fleet_of_others(tmp_path, linked):
+    folder, elsewhere = folder_in(tmp_path), tmp_path / "elsewhere"
+    names = (f"trials/{IDS[0]}/own.txt", f"{IDS[0]}/own.txt")
+    write_files(elsewhere, dict.fromkeys(names, b"own"))
+    (folder.path / linked).parent.mkdir(exist_ok=True)
+    (folder.path / linked).symlink_to(elsewhere)
+    with pytest.raises(StoreError, match=f"{linked} is a link"):
+        folder.add("a", done_trial(0, tmp_path))
+    assert all((elsewhere / name).exists() for name in names)
+
+
 class TestChoice:
     NODES = (
         replace(node("a", kind="8x H100"), labels={"pool": "x", "zone": "1"}),

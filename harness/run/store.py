@@ -110,7 +110,7 @@ class RunFolder:
     def open_trial(self, planned: PlannedTrial) -> TrialFolder:
         """Create a trial's folders, replacing old ones."""
         folder, own = self.trial(planned.id), self.session(planned.id) / planned.id
-        self._refuse_links(own.parent)
+        refuse_links(folder.path.parent, own.parent.parent, own.parent)
         with on_disk(self.path):
             for path in (folder.path, own):
                 remove_tree(path)
@@ -140,7 +140,7 @@ class RunFolder:
     def settle(self, session: str) -> None:
         """Move what a container that is gone has written to the folders of its trials."""
         folder = self.path / "containers" / session
-        self._refuse_links(folder)
+        refuse_links(self.path / "trials", folder.parent, folder)
         owned = list(folder.iterdir()) if folder.is_dir() else []
         for own in owned:
             out = self.trial(own.name).out
@@ -153,15 +153,6 @@ class RunFolder:
         with suppress(OSError):
             remove_tree(folder)
             folder.parent.rmdir()
-
-    def _refuse_links(self, session: Path) -> None:
-        """Raise StoreError if a folder in which folders are removed is a link to one that is not the run's own."""
-        for folder in (self.path / "trials", session.parent, session):
-            if folder.is_symlink():
-                raise StoreError(
-                    f"{folder} is a link, and files would be removed where it leads.",
-                    hint="Put a folder in its place, or start a new run.",
-                )
 
     def close_trial(self, trial: Trial, log: str) -> None:
         """Write the log and record of a trial that has ended."""
@@ -261,6 +252,16 @@ class RunFolder:
             return set(from_plain(read_object(self.path / ENDED).get("trials", []), list[str]))
         except _READ_ERRORS:
             return set()
+
+
+def refuse_links(*folders: Path) -> None:
+    """Raise StoreError if a folder in which folders are removed is a link to one that is not the run's own."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise StoreError(
+                f"{folder} is a link, and files would be removed where it leads.",
+                hint="Put a folder in its place, or start a new run.",
+            )
 
 
 def session_of(trial_id: str) -> str:
