@@ -19,9 +19,12 @@ from harness.fleet.node_worker import kind
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
 from harness.model.run import Status
 from harness.options import Options
+from harness.paths import paths_here
 from harness.progress import Silent
+from harness.run.started import is_own, remember
 from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import cpu_run
+from tests.commands import tfbench
 from tests.conftest import ROOT
 from tests.errors import user_error
 from tests.fakes import RecordingProgress, good_events
@@ -68,6 +71,37 @@ def whole(scratch: Path, indices: Sequence[int] = (0, 1, 2)) -> list[Message]:
         *(done_trial(index, scratch) for index in indices),
         Written(folder="", files={"stops.json": b"{}\n"}),
     ]
+
+
+def test_a_fleet_of_others_is_resumed_only_with_consent(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("API_TOKEN", "s3cr3t")
+    private = Options(environment={"API_TOKEN": "s3cr3t"})
+    plan = replace(plan_of(), options=private, address="203.0.113.1:6379")
+    folder = FleetFolder(tmp_path / "runs/fleet-x")
+    folder.write_plan(plan)
+    printed = tfbench("fleet", "--resume", folder.path)
+    assert printed.code == 2
+    for used in ("--address 203.0.113.1:6379", "the scripts /x/my.py", "--env API_TOKEN=***"):
+        assert used in printed.err
+    # One that was started here is the same after its nodes have changed, and not with other scripts.
+    remember(plan.identity, paths_here())
+    folder.write_plan(replace(plan, nodes=(node("a"),), chosen=("a",), commit="d"))
+    assert is_own(folder.read_plan().identity, paths_here())
+    folder.write_plan(replace(plan, files={"/x/my.py": "other"}))
+    assert not is_own(folder.read_plan().identity, paths_here())
+
+
+@pytest.mark.parametrize("linked", ["a", "a/trials"])
+def test_no_file_is_removed_behind_a_link_in_a_fleet_of_others(tmp_path, linked):
+    folder, elsewhere = folder_in(tmp_path), tmp_path / "elsewhere"
+    names = (f"trials/{IDS[0]}/own.txt", f"{IDS[0]}/own.txt")
+    write_files(elsewhere, dict.fromkeys(names, b"own"))
+    (folder.path / linked).parent.mkdir(exist_ok=True)
+    (folder.path / linked).symlink_to(elsewhere)
+    with pytest.raises(StoreError, match=f"{linked} is a link"):
+        folder.add("a", done_trial(0, tmp_path))
+    assert all((elsewhere / name).exists() for name in names)
 
 
 class TestChoice:

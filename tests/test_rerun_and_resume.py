@@ -26,6 +26,8 @@ from harness.run.prepare import Prepared
 from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.run.resolve import Plan, private_values, resolve
+from harness.run.started import identity, is_own
+from harness.run.store import RunFolder, read_run
 from reports.page import render_html
 from tests import builders
 from tests.builders import image
@@ -159,6 +161,9 @@ def test_settings_that_need_consent():
     assert requested_resources(with_options(private), private) == {
         "--arg": "--key=***", "--env": "TOKEN=***", "--env-public": "A=1",
     }  # fmt: skip
+    # A value cannot pass for further lines of what is asked.
+    several = replace(OPTIONS, arguments=("a\nAll is as in your own run",))
+    assert requested_resources(with_options(several), several) == {"--arg": "a\\nAll is as in your own run"}
 
 
 def with_options(options: Options) -> Run:
@@ -225,7 +230,7 @@ class Lines(Silent):
 class Environment:
     def __init__(self, folder: Path) -> None:
         self.file = script(folder, "good", "keras.datasets.mnist")
-        self.paths = Paths(checkout=ROOT, cache=folder / "cache")
+        self.paths = Paths(checkout=ROOT, cache=folder.with_name(f"{folder.name}-cache"))
         self.options = Options(
             profile="quick",
             device="cpu",
@@ -305,6 +310,27 @@ def test_resume_uses_the_stored_plan(environment):
     assert again.plan.profile == cut.profile
     assert again.jobs[0].spec.window_s == 0.5
     assert again.manifest.run_id == prepared.manifest.run_id
+
+
+def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFBENCH_CACHE", str(environment.paths.cache))
+    prepared = environment.prepare()
+    assert is_own(identity(read_run(prepared.folder.path).manifest), environment.paths)
+    # With the id of a run of the user's, from a report that was passed on.
+    options = replace(
+        prepared.manifest.options, environment={"API_TOKEN": "***"}, engine="local", network=True
+    )
+    for manifest in (
+        replace(prepared.manifest, options=options),
+        replace(prepared.manifest, options=options, run_id="20261127-000000-ffff"),
+    ):
+        folder = RunFolder(tmp_path / f"{manifest.run_id}-of-others")
+        folder.create(replace(prepared.run, manifest=manifest), prepared.files)
+        printed = tfbench("bench", "--resume", folder.path)
+        assert printed.code == 2
+        for used in (f"the scripts {environment.file}", "--env API_TOKEN=***", "--engine local", "--network"):
+            assert used in printed.err
+        assert "Engine:" not in printed.err  # nothing has begun
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import math
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from harness.errors import EngineError, StoreError
 from harness.model.metrics import METRICS, MetricKind, metric_named
 from harness.model.run import Series
 from harness.run.downsampling import downsample_run
+from harness.run.prepare import interval_s
 from harness.telemetry import Sample, Target
 from harness.telemetry.csvfile import TelemetryWriter, read_series
 from harness.telemetry.nvml import GPM_METRICS, NvmlSlowSource, NvmlSource
@@ -293,3 +295,8 @@ def test_counters_keep_their_rates_when_downsampled():
 def test_counters_are_drawn_as_rates_over_gaps():
     t_s, rates = _rates(np.array([0.0, 1.0, 2.0, 2.0, 4.0]), np.array([10.0, np.nan, 30.0, 31.0, 71.0]))
     assert (t_s.tolist(), rates.tolist()) == ([2.0, 4.0], [10.0, 20.0])
+
+
+def test_the_smallest_rate_has_a_finite_interval():
+    assert [interval_s(rate) for rate in (10, 0)] == [0.1, 0]
+    assert math.isfinite(interval_s(1e-320))

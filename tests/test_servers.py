@@ -11,7 +11,7 @@ import pytest
 
 from harness.defaults import PROFILES
 from harness.engines import Container, ContainerSpec, Exit
-from harness.errors import Interrupted
+from harness.errors import Interrupted, StoreError
 from harness.model.run import Run, Status, Trial
 from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
@@ -19,6 +19,7 @@ from harness.run.servers import MOST_WAITING
 from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import jobs, manifest, small_workload
 from tests.fakes import FakeEngine, RecordingProgress, Script, good_events
+from tests.folders import write_files
 from workloads.protocol import NEXT
 from workloads.variants import BASELINE
 
@@ -136,6 +137,53 @@ def test_a_containers_user_can_read_its_trial_whatever_the_umask(bench: Bench) -
     session = bench.folder.session(planned.id)
     for path in (session / NEXT, session / planned.id / "spec.json"):
         assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_trials_folder_that_a_script_replaced_before_it_began_is_not_written_to(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The script of an earlier trial in the same container can write to the session's folder."""
+    planned = bench.jobs[1].planned
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    bench.folder.open_trial(planned)
+    own = bench.folder.session(planned.id) / planned.id
+    own.rmdir()
+    own.symlink_to(elsewhere)
+    bench.folder.announce(planned, bench.jobs[1].spec, str)
+    assert (list(elsewhere.iterdir()), elsewhere.stat().st_mode & 0o777) == ([], 0o700)
+    assert (own.is_symlink(), own.stat().st_mode & 0o777) == (False, 0o777)
+    assert (bench.folder.trial(planned.id).out / "spec.json").is_file()
+
+
+def test_a_script_cannot_put_its_own_folder_in_place_of_another_scripts_trial(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "run", "mlp", "other")
+    first, other = (
+        next(job for job in bench.jobs if job.planned.workload == name) for name in ("mlp", "other")
+    )
+    for job in (first, other):
+        bench.folder.open_trial(job.planned).events.write_text("".join(good_events()[:2]), encoding="utf-8")
+    forged = bench.folder.session(first.planned.id) / other.planned.id
+    write_files(forged, {"events.jsonl": "forged"})
+    bench.folder.settle("mlp.cpu")
+    assert bench.folder.trial(other.planned.id).events.read_text(encoding="utf-8") != "forged"
+
+
+@pytest.mark.parametrize("linked", ["trials", "containers", "containers/mlp.cpu"])
+def test_no_file_is_removed_behind_a_link_in_a_run_folder_of_others(
+    bench: Bench, tmp_path: Path, linked: str
+) -> None:
+    planned = bench.jobs[0].planned
+    elsewhere = tmp_path / "elsewhere"
+    names = (planned.id, f"mlp.cpu/{planned.id}")
+    write_files(elsewhere, {f"{name}/own.txt": "own" for name in names})
+    link = bench.folder.path / linked
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    for action in (lambda: bench.folder.open_trial(planned), lambda: bench.folder.settle("mlp.cpu")):
+        with pytest.raises(StoreError, match=f"{linked} is a link"):
+            action()
+    assert all((elsewhere / name / "own.txt").exists() for name in names)
 
 
 def test_folders_are_moved_to_their_trials_when_the_container_is_gone(bench: Bench) -> None:

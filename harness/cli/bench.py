@@ -26,16 +26,17 @@ from harness.cli.rendering import (
     write_outputs,
 )
 from harness.cli.shared_options import Accept, References, Resume, takes_options
-from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError
+from harness.engines import LOCAL
+from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, UsageError
 from harness.model.analysis import Analysis
 from harness.model.platform import Level
-from harness.model.run import PlannedTrial, Trial
+from harness.model.run import PlannedTrial, Run, Trial
 from harness.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
-from harness.run.recording import open_run
 from harness.run.resolve import resolve
-from harness.run.store import RunFolder
+from harness.run.started import identity, is_own
+from harness.run.store import RunFolder, read_run
 from harness.secrets import recorded_command
 from harness.untrusted import printable
 from harness.wording import counted
@@ -66,8 +67,10 @@ def command(
     with stop_on_signals():
         standards = read_standards(reference, accept)
         if resume_run:
-            if standards.limits:
-                _check_planned(standards, open_run(resume_run).planned)
+            recorded = read_run(resume_run)
+            _check_planned(standards, recorded.planned)
+            if not is_own(identity(recorded.manifest), paths_here()):
+                _ask(recorded, resume_run, progress)
             prepared = resume(resume_run, paths_here(), progress)
         else:
             plan = resolve(options)
@@ -80,6 +83,39 @@ def command(
             standards=standards,
             metrics_file=metrics_file,
         )
+
+
+def _ask(run: Run, path: Path, progress: Terminal) -> None:
+    """Ask the user to allow what a run folder of others uses.
+
+    Raises:
+        UsageError: the user declines, or standard input is not a terminal.
+    """
+    # Imported late, as it brings in what only a run of others needs.
+    from harness.run.repeat import requested_resources  # noqa: PLC0415
+
+    options = run.manifest.options
+    # A resumed run has the engine of its options, whatever it says of the engine that it had.
+    local = {"--engine": LOCAL} if options.engine == LOCAL else {}
+    requested = {**requested_resources(run, options), **local}
+    for name, value in requested.items():
+        progress.line(f"The run uses {name} {value}")
+    if requested:
+        hint = (
+            f"Resume it in a terminal, which asks, or start it anew: tfbench rerun {shlex.quote(str(path))}"
+        )
+        confirm(requested, hint)
+
+
+def confirm(requested: Mapping[str, str], hint: str) -> None:
+    """Ask the user to allow what a run uses, because runs may come from untrusted sources.
+
+    Raises:
+        UsageError: the user declines, or standard input is not a terminal.
+    """
+    if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
+        listed = ", ".join(f"{name} {value}" for name, value in requested.items())
+        raise UsageError(f"It uses {listed}.", hint=hint)
 
 
 def _check_planned(standards: Standards, planned: Sequence[PlannedTrial]) -> None:

@@ -15,10 +15,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.bench import command_line, raise_for_trials, stop_on_signals
+from harness.cli.bench import command_line, confirm, raise_for_trials, stop_on_signals
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
 from harness.cli.shared_options import Resume, takes_options
+from harness.engines import LOCAL
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan
@@ -30,6 +31,7 @@ from harness.progress import Progress
 from harness.run.plan import split_devices
 from harness.run.prepare import git_commit, new_run_id
 from harness.run.resolve import resolve, revealed
+from harness.run.started import is_own, remember
 from harness.run.store import write_atomic
 from harness.wording import counted
 
@@ -60,9 +62,12 @@ def command(
     if resume_fleet:
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
-        plan = replace(plan, options=revealed(plan.options, os.environ))
+        if not is_own(plan.identity, paths_here()):
+            _ask(plan, Terminal(err()))
         if address != DEFAULTS.address:
             plan = replace(plan, address=address)
+        remember(plan.identity, paths_here())
+        plan = replace(plan, options=revealed(plan.options, os.environ))
     else:
         # Each node checks what depends on its hardware: its CPUs and number of GPUs.
         split_devices(options.device)
@@ -76,6 +81,7 @@ def command(
             choice=nodes,
             wait_s=wait_s,
         )
+        remember(plan.identity, paths_here())
     progress = Terminal(err())
     resume_command = f"tfbench fleet --resume {shlex.quote(str(folder.path))}"
     try:
@@ -93,6 +99,22 @@ def command(
             hint=f"Fix the problem and run: {resume_command}",
         )
     raise_for_trials(folder.trials())
+
+
+def _ask(plan: FleetPlan, progress: Progress) -> None:
+    """Ask the user to allow what a fleet of others uses, also of this user's environment.
+
+    Raises:
+        UsageError: the user declines, or standard input is not a terminal.
+    """
+    from harness.run.repeat import requested_options  # noqa: PLC0415 - kept off the start of commands
+
+    scripts = {"the scripts": ", ".join(plan.files)} if plan.files else {}
+    local = {"--engine": LOCAL} if plan.options.engine == LOCAL else {}
+    requested = {"--address": plan.address, **scripts, **local, **requested_options(plan.options)}
+    for name, value in requested.items():
+        progress.line(f"The fleet uses {name} {value}")
+    confirm(requested, "Resume it in a terminal, which asks, or start a fleet of your own.")
 
 
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:

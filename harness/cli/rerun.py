@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -13,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.bench import command_line, measure, stop_on_signals
+from harness.cli.bench import command_line, confirm, measure, stop_on_signals
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.metrics_file import MetricsFile
 from harness.cli.shared_options import takes_options
 from harness.defaults import RUNS
 from harness.engines.docker import DockerEngine
-from harness.errors import EngineError, GpuError, UsageError
+from harness.errors import EngineError, GpuError
 from harness.images.builder import ImageBuilder
 from harness.model.comparison import Section
 from harness.model.platform import ImageInfo
@@ -83,7 +82,7 @@ def command(
                 resolve_rerun(recorded, options)
             return
         if requested and not yes:
-            _confirm(requested)
+            confirm(requested, "Allow this with --yes.")
         prepared = prepare(
             resolve_rerun(recorded, options),
             paths,
@@ -95,17 +94,6 @@ def command(
         measure(prepared, progress, metrics_file=metrics_file)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
     best_effort().print(f"Compare with: {compared}", soft_wrap=True)
-
-
-def _confirm(requested: Mapping[str, str]) -> None:
-    """Ask the user to allow what the run uses, because reports may come from untrusted sources.
-
-    Raises:
-        UsageError: the user declines, or standard input is not a terminal.
-    """
-    if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
-        listed = ", ".join(f"{name} {value}" for name, value in requested.items())
-        raise UsageError(f"The run uses {listed}.", hint="Allow this with --yes.")
 
 
 def differences_between(recorded: Run, current: Run) -> Fields:

@@ -17,7 +17,7 @@ from harness.model.run import Run, Trial
 from harness.options import Options
 from harness.run.json_values import from_plain
 from harness.run.resolve import recorded
-from harness.run.store import ENDED, RunFolder, read_run, write_atomic, write_json
+from harness.run.store import ENDED, RunFolder, as_json, read_run, refuse_links, write_atomic, write_json
 from harness.untrusted import read_object, remove_tree
 
 PLAN = "fleet.json"
@@ -65,6 +65,11 @@ class FleetPlan:
     nodes: tuple[Node, ...] = ()
     chosen: tuple[str, ...] = ()
     commit: str = ""
+
+    @property
+    def identity(self) -> bytes:
+        """What a plan must have in common with one that was started here: all that does not depend on the nodes."""
+        return as_json(replace(self, options=recorded(self.options), nodes=(), chosen=(), commit=""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,7 @@ class FleetFolder:
         """Write a finished trial, replacing an earlier attempt, or the end of the plan."""
         folder = self.path / name / message.folder
         if message.folder:
+            refuse_links(self.path / name, folder.parent)
             remove_tree(folder)
         write_files(folder, message.files)
 

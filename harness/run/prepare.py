@@ -36,6 +36,7 @@ from harness.run.catalogue import Entry, beside, sources
 from harness.run.imports import check_trains, distributions
 from harness.run.resolve import Plan, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
+from harness.run.started import identity, remember
 from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
@@ -45,6 +46,9 @@ from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
 from workloads.protocol import TENSORFLOW, shortened
+
+# Between telemetry samples: the inverse of a tiny rate is infinite.
+_LONGEST_INTERVAL_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,8 @@ def prepare(
     inputs = _inputs(plan, engine, paths, progress)
     files = beside(plan.entries)
     manifest = _manifest(plan, engine.info, inputs, paths, run_id, files)
+    if not run_id:
+        remember(identity(manifest), paths)
     sboms = _sboms(manifest, engine, paths, progress)
     hashes = {target: hashlib.sha256(text).hexdigest() for target, text in sboms.items()}
     images = (replace(image, sbom_sha256=hashes.get(image.target, "")) for image in manifest.images)
@@ -284,6 +290,11 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+def interval_s(rate_hz: float) -> float:
+    """Return the time between telemetry samples; 0 for none."""
+    return min(1 / rate_hz, _LONGEST_INTERVAL_S) if rate_hz else 0.0
+
+
 def execute(
     prepared: Prepared,
     progress: Progress,
@@ -305,7 +316,7 @@ def execute(
                 folder=prepared.folder,
                 profile=prepared.plan.profile,
                 sources=default_sources,
-                interval_s=1 / rate_hz if rate_hz else 0.0,
+                interval_s=interval_s(rate_hz),
                 progress=progress,
                 on_trial_end=on_trial_end,
                 ending=ending,

@@ -108,10 +108,16 @@ def requested_resources(run: Run, options: Options) -> Mapping[str, str]:
         "--engine": "" if run.manifest.engine.isolated or options.engine != LOCAL else LOCAL,
         "the scripts": ", ".join(scripts),
     }
-    for name, value in given(options).items():
-        if OPTIONS[name].on_rerun == "ask":
-            requested[OPTIONS[name].flag] = OPTIONS[name].text(value)
-    return {name: text for name, text in requested.items() if text}
+    return {**{name: text for name, text in requested.items() if text}, **requested_options(options)}
+
+
+def requested_options(options: Options) -> Mapping[str, str]:
+    """Return the options that need the user's consent in a run of others: name -> value."""
+    asked = {
+        OPTIONS[name]: value for name, value in given(options).items() if OPTIONS[name].on_rerun == "ask"
+    }
+    # In one line each, so that a value cannot pass for other lines of what is asked.
+    return {option.flag: option.text(value).replace("\n", "\\n") for option, value in asked.items()}
 
 
 def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, ImageInfo]) -> Run:

@@ -110,11 +110,11 @@ class RunFolder:
     def open_trial(self, planned: PlannedTrial) -> TrialFolder:
         """Create a trial's folders, replacing old ones."""
         folder, own = self.trial(planned.id), self.session(planned.id) / planned.id
+        refuse_links(folder.path.parent, own.parent.parent, own.parent)
         with on_disk(self.path):
             for path in (folder.path, own):
                 remove_tree(path)
             own.mkdir(parents=True)
-            own.chmod(0o777)  # the container's user writes to it
             folder.telemetry.mkdir(parents=True)
             folder.out.symlink_to(os.path.relpath(own, folder.path))
         return folder
@@ -127,17 +127,26 @@ class RunFolder:
         """
         session = self.session(planned.id)
         text = seen(json.dumps(to_plain(spec), indent=1) + "\n")
-        write_atomic(session / planned.id / "spec.json", text, mode=0o644)
+        # The script of an earlier trial can write to the session's folder, and put a link to anywhere in place of
+        # a folder there: this one is made where no script can reach it, and moved.
+        prepared = self.trial(planned.id).path / "prepared"
+        write_atomic(prepared / "spec.json", text, mode=0o644)
+        with on_disk(self.path):
+            prepared.chmod(0o777)  # the container's user writes to it
+            remove_tree(session / planned.id)
+            prepared.rename(session / planned.id)
         write_atomic(session / NEXT, planned.id, mode=0o644)
 
     def settle(self, session: str) -> None:
         """Move what a container that is gone has written to the folders of its trials."""
         folder = self.path / "containers" / session
+        refuse_links(self.path / "trials", folder.parent, folder)
         owned = list(folder.iterdir()) if folder.is_dir() else []
         for own in owned:
             out = self.trial(own.name).out
-            # A script may have replaced its folder.
-            if own.is_dir() and not own.is_symlink() and out.is_symlink():
+            # A script may have replaced its folder, or made one with the name of another script's trial.
+            ours = session_of(own.name) == session and own.is_dir() and not own.is_symlink()
+            if ours and out.is_symlink():
                 with suppress(OSError):
                     out.unlink()
                     own.rename(out)
@@ -245,6 +254,16 @@ class RunFolder:
             return set()
 
 
+def refuse_links(*folders: Path) -> None:
+    """Raise StoreError if a folder in which folders are removed is a link to one that is not the run's own."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise StoreError(
+                f"{folder} is a link, and files would be removed where it leads.",
+                hint="Put a folder in its place, or start a new run.",
+            )
+
+
 def session_of(trial_id: str) -> str:
     """Return the name of the container that serves a trial: those of one workload, device and sweep point."""
     return trial_id.rpartition(".")[0]
@@ -267,10 +286,10 @@ def write_atomic(path: Path, content: str | bytes, mode: int | None = None) -> P
             partial.unlink(missing_ok=True)
             with partial.open("xb") as file:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)  # by path, it could be that of a link put there meanwhile
                 file.flush()
                 os.fsync(file.fileno())
-            if mode is not None:
-                partial.chmod(mode)
             return partial.replace(path)
         except OSError:
             with suppress(OSError):
