@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -61,14 +63,22 @@ class Servers:
 
     def close(self, session: str) -> None:
         """End the container of a session, if there is one."""
-        container = self._containers.pop(session, None)
-        if container is not None:
-            self._remove(session, container)
+        self._close([session])
 
     def close_all(self) -> None:
         """End all containers."""
-        for session in list(self._containers):
-            self.close(session)
+        self._close(list(self._containers))
+
+    def _close(self, sessions: Sequence[str]) -> None:
+        """End the containers of sessions, in a thread: an interrupt is raised in the main one, which waits here."""
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self._close_here, sessions).result()
+
+    def _close_here(self, sessions: Sequence[str]) -> None:
+        for session in sessions:
+            container = self._containers.pop(session, None)
+            if container is not None:
+                self._remove(session, container)
 
     def _remove(self, session: str, container: Container) -> None:
         """Kill and remove a container, ignoring errors of the engine."""
