@@ -140,9 +140,9 @@ def raise_for_health(analysis: Analysis) -> None:
 
 def _write_report(folder: RunFolder, standards: Standards) -> Analysis:
     """Write the report of all finished trials, and print its summary."""
-    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
-
     try:
+        from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+
         analysis, renderers = report_renderers(folder.path, standards=standards)
         write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
     except KeyboardInterrupt as error:
