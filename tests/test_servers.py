@@ -161,8 +161,12 @@ def test_an_interrupt_while_containers_are_removed_leaves_none(
         end(container)
 
     monkeypatch.setattr(FakeContainer, ends, interrupted)
-    with pytest.raises(Interrupted):
-        bench.run()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Interrupted):
+            bench.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert bench.engine.left_behind == []
     assert not (bench.folder.path / "containers").exists()
 
