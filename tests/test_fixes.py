@@ -78,6 +78,15 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
         ("from PIL import Image\nimport numpy as np", "lambda x: np.asarray(Image.open(x))", True),
         ("x = np.random.rand(8)\nscale = keras.layers.Rescaling(2)", "lambda x: scale(len(x) * x)", True),
         ("def half(x): return x / 2\ndef prep(x): return half(x)", "functools.partial(prep)", True),
+        ("level = tf.Variable(0.0)", "lambda x: x * level", False),
+        ("", "lambda x: x * tf.timestamp()", False),
+        ("", "lambda x: (x, model(x))", False),
+        (
+            "class Own:\n    def train(self): self.model.fit(x)\n    def prep(self, x): return self.scale * x\n"
+            "own = Own()",
+            "own.prep",
+            True,
+        ),
     ],
 )
 def test_what_a_map_uses_decides_whether_it_is_cached(defined: str, mapped: str, cached: bool) -> None:
@@ -85,6 +94,26 @@ def test_what_a_map_uses_decides_whether_it_is_cached(defined: str, mapped: str,
         f"{HEAD}import functools\n{defined}\nfiles = tf.data.Dataset.list_files('*').map({mapped}).batch(8)\n"
     )
     assert (".cache()" in changed(f"{text}model.fit(files)\n", "cache")) is cached
+
+
+@pytest.mark.parametrize(
+    ("source", "cached"),
+    [
+        (f"{SOURCE}.filter(lambda x, y: tf.random.uniform([]) < 0.5)", False),
+        (f"{SOURCE}.filter(lambda x, y: y > 0)", True),
+        ("tf.data.Dataset.from_generator(samples, output_types=tf.int32)", False),
+        (f"tf.data.Dataset.range(9).interleave(lambda i: {SOURCE}.shuffle(9))", False),
+        ("shuffled()", False),
+        ("plain()", True),
+    ],
+)
+def test_what_a_map_gets_decides_whether_it_is_cached(source: str, cached: bool) -> None:
+    made = (
+        f"def samples():\n    yield np.random.rand(8)\ndef shuffled(): return {SOURCE}.shuffle(9)\n"
+        f"def plain(): return {SOURCE}\n"
+    )
+    text = f"{HEAD}{made}data = {source}.map(lambda *x: x).batch(8)\nmodel.fit(data)\n"
+    assert (".cache()" in changed(text, "cache")) is cached
 
 
 PLAIN = """\
@@ -131,6 +160,12 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
         plain("dataset, y"),
         plain() + "model.fit(x, y)\n",
         plain().replace("model.fit", "x = x / 2\nmodel.fit"),
+        plain().replace("model.fit", "x[x < 0] = 0\nmodel.fit"),
+        plain().replace("model.fit", "np.random.shuffle(y)\nmodel.fit"),
+        plain().replace("model.fit", "np.divide(x, 2, out=x)\nmodel.fit"),
+        plain().replace("model = ", "def flip():\n    y[:] = 1 - y\nmodel = "),
+        plain().replace("model.fit", "model.load_weights('a.weights.h5')\nmodel.fit"),
+        plain().replace("model.fit", "Checkpoint(model=model).restore('a')\nmodel.fit"),
         plain(made="class Mine(keras.Model):\n    pass\nmodel = Mine()"),
         plain(made="model = load_model('a.keras')"),
         "def train():\n" + "".join(f"    {line}\n" for line in plain().splitlines()),
@@ -138,6 +173,15 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
 )
 def test_other_trainings_keep_their_steps(text: str) -> None:
     assert changed(text, "many-steps") == text
+
+
+def test_a_model_may_be_shown_and_arrays_prepared_before_many_steps() -> None:
+    text = (
+        plain()
+        .replace("model = ", "x[x < 0] = 0\nmodel = ")
+        .replace("model.fit", "model.summary()\nmodel.fit")
+    )
+    assert "ManySteps(" in changed(text, "many-steps")
 
 
 OWN_COMPILE = """\

@@ -256,6 +256,18 @@ class TestEarlyEnd:
             assert f"--resume {bench.folder.path}" in caught.value.hint
 
 
+def test_an_interrupt_between_trials_says_how_to_continue(bench, monkeypatch):
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench.progress, "line", interrupted)
+    with pytest.raises(Interrupted) as caught:
+        run_all(bench)
+    assert f"--resume {bench.folder.path}" in caught.value.hint
+    assert bench.statuses == [Status.OK]
+    assert bench.engine.left_behind == []
+
+
 def test_a_run_in_progress_differs_from_one_that_was_cut_short(bench):
     read: list[Run] = []
     bench.ending = lambda: read.append(bench.read()) or ""

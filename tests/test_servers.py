@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.run.runner import Job, Runner
 from harness.run.servers import MOST_WAITING
 from harness.run.store import RunFolder, read_run, session_of
 from tests.builders import jobs, manifest, small_workload
-from tests.fakes import FakeEngine, RecordingProgress, Script, good_events
+from tests.fakes import FakeContainer, FakeEngine, RecordingProgress, Script, good_events
 from tests.folders import write_files
 from workloads.protocol import NEXT
 from workloads.variants import BASELINE
@@ -195,6 +196,27 @@ def test_folders_are_moved_to_their_trials_when_the_container_is_gone(bench: Ben
         out = bench.folder.trial(f"mlp.cpu.{number}").out
         assert out.is_dir() and not out.is_symlink()
         assert json.loads((out / "spec.json").read_text(encoding="utf-8"))["variants"] == [BASELINE]
+
+
+@pytest.mark.parametrize("ends", ["kill", "remove"])
+def test_an_interrupt_while_containers_are_removed_leaves_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    end = getattr(FakeContainer, ends)
+
+    def interrupted(container: FakeContainer) -> None:
+        signal.raise_signal(signal.SIGINT)
+        end(container)
+
+    monkeypatch.setattr(FakeContainer, ends, interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Interrupted):
+            bench.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert bench.engine.left_behind == []
+    assert not (bench.folder.path / "containers").exists()
 
 
 def open_both(bench: Bench) -> None:

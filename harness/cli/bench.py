@@ -35,13 +35,13 @@ from harness.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
+from harness.run.servers import INTERRUPTS
 from harness.run.started import identity, is_own
 from harness.run.store import RunFolder, read_run
 from harness.secrets import recorded_command
 from harness.untrusted import printable
 from harness.wording import counted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Unhealthy = Annotated[
     bool,
     typer.Option("--fail-if-unhealthy", help="Exit with code 12 if a health check of the machine fails."),
@@ -176,17 +176,17 @@ def raise_for_health(analysis: Analysis) -> None:
 
 def _write_report(folder: RunFolder, standards: Standards) -> Analysis:
     """Write the report of all finished trials, and print its summary."""
-    from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
-
     try:
+        from reports.terminal import summary  # noqa: PLC0415 - kept off the way to the first training step
+
         analysis, renderers = report_renderers(folder.path, standards=standards)
         write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
+        best_effort().print(summary(analysis))
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",
             hint=f"Write it with: tfbench report {shlex.quote(str(folder.path))}",
         ) from error
-    best_effort().print(summary(analysis))
     return analysis
 
 
@@ -210,11 +210,11 @@ def stop_on_signals() -> Iterator[None]:
     """
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
-        for other in _SIGNALS:
+        for other in INTERRUPTS:
             signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for signal_number in _SIGNALS:
+    for signal_number in INTERRUPTS:
         if signal.getsignal(signal_number) != signal.SIG_IGN:
             signal.signal(signal_number, stop)
     try:

@@ -2,9 +2,10 @@
 
 What lies before the cache runs in the first epoch only.
 
-Safety: random changes of samples stay behind the cache, so training sees the same distribution: what a map uses is
-followed through functions and variables, and what is imported from elsewhere counts as random. Tried only if the
-samples of an epoch fit into half of the free memory.
+Safety: what differs from epoch to epoch stays behind the cache, so training sees the same distribution: what the
+functions of a pipeline use is followed through functions and variables, and what is imported from elsewhere counts as
+random, like variables and models that are trained. Files that `list_files` or a loader of a folder shuffles keep the
+order of the first epoch. Tried only if the samples of an epoch fit into half of the free memory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from harness.fixes.source import Source, name_of
 from workloads.protocol import Aim, Edit
 
 _ENDS = {"shuffle", "repeat", "batch", "padded_batch", "prefetch", "cache"}
-_RANDOM = ("random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle")
+# Steps that call a function of the script, their first argument.
+_CALLING = {"map", "filter", "interleave", "flat_map", "from_generator"}
+# In what differs from epoch to epoch; callbacks may change variables.
+_RANDOM = (
+    "random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle", "variable", "timestamp",
+)  # fmt: skip
 # Packages of which a function is random only if its name says so.
 _KNOWN = {"tensorflow", "keras", "numpy", "scipy", "PIL", "cv2", *sys.stdlib_module_names}
 
@@ -47,16 +53,22 @@ def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
     node: ast.expr | None = call
     while isinstance(node, ast.Call) and node not in result:
         result.append(node)
-        node = node.func.value if isinstance(node.func, ast.Attribute) else None
+        function = source.function(name_of(node))
+        if isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            node = next(iter(source.returned(function)), None) if function else None
         if isinstance(node, ast.Name):
             node = source.value_of(node.id)
     return result
 
 
 def _random(source: Source, call: ast.Call) -> bool:
-    """Return whether a map's function, or what it uses, seems to be random or is not in the script."""
-    if name_of(call) != "map" or not call.args:
+    """Return whether a step's function, or what it uses, seems to be random or is not in the script."""
+    if name_of(call) not in _CALLING or not call.args:
         return False
+    owners = (fit.func.value for fit in source.fits() if isinstance(fit.func, ast.Attribute))
+    trained = {owner.id for owner in owners if isinstance(owner, ast.Name)}
     waiting: list[ast.AST] = [call.args[0]]
     seen: set[int] = set()
     while waiting:
@@ -73,6 +85,8 @@ def _random(source: Source, call: ast.Call) -> bool:
         called = {_base(each.func) for each in parts if isinstance(each, ast.Call)} | {_base(node)}
         for name, meanings in free.items():
             if name not in bound:
+                if name in trained:
+                    return True
                 waiting += meanings
                 known = meanings or hasattr(builtins, name) or source.package(name) in _KNOWN
                 if name in called and not known:

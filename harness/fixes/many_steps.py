@@ -21,6 +21,8 @@ _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
 # Models whose train_step is Keras' own.
 _PLAIN = {"Sequential", "Model"}
+# What a script may use of its model between compile and fit: the same of the wrapped one.
+_WRAPPED_ALIKE = {"fit", "summary", "evaluate", "predict", "optimizer", "count_params", "stop_training"}
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -42,7 +44,7 @@ def _edits(source: Source, fit: ast.Call, compiled: ast.Call, model: str) -> lis
     fits_arrays = arguments.keys() <= _KEPT and len(fit.args) <= len(_ORDER) and x and y
     if not (fits_arrays and _is_plain(source, source.value_of(model))):
         return []
-    if not _bound_before(source, (x, y), compiled):
+    if not _bound_before(source, (x, y), compiled) or not _used_alike(source, model, compiled, fit):
         return []
     size = arguments.get("batch_size")
     batch = "32" if size is None else source.words(size)
@@ -85,7 +87,7 @@ def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
 
 
 def _bound_before(source: Source, names: Sequence[str], call: ast.Call) -> bool:
-    """Return whether a call stands at the top of a script, behind all that binds the names."""
+    """Return whether a call stands at the top of a script, behind all that binds the names or changes their arrays."""
     top = [each for each in source.tree.body if not isinstance(each, (ast.FunctionDef, ast.ClassDef))]
     stores = [
         node
@@ -93,7 +95,30 @@ def _bound_before(source: Source, names: Sequence[str], call: ast.Call) -> bool:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names
     ]
     found = {node.id for node in stores} == set(names) and all(node.lineno < call.lineno for node in stores)
-    return found and any(call in ast.walk(each) for each in top)
+    before = [node for each in top if each.lineno < call.lineno for node in ast.walk(each)]
+    changes = [node for node in ast.walk(source.tree) if any(_name(each) in names for each in _changed(node))]
+    return found and all(node in before for node in changes) and any(call in ast.walk(each) for each in top)
+
+
+def _used_alike(source: Source, model: str, compiled: ast.Call, fit: ast.Call) -> bool:
+    """Return whether all uses of a model between its compile and its fit mean the same if it is wrapped."""
+    first, last = compiled.end_lineno or 0, fit.end_lineno or 0
+    nodes = [node for node in ast.walk(source.tree) if first < getattr(node, "lineno", 0) <= last]
+    alike = {
+        id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in _WRAPPED_ALIKE
+    }
+    return all(id(node) in alike for node in nodes if isinstance(node, ast.Name) and node.id == model)
+
+
+def _changed(node: ast.AST) -> list[ast.expr | None]:
+    """Return the arrays that a node changes in place."""
+    match node:
+        case ast.Subscript(ctx=ast.Store(), value=array):
+            return [array]
+        case ast.Call():
+            shuffled = node.args if name_of(node) == "shuffle" else []
+            return [*shuffled, *(each.value for each in node.keywords if each.arg == "out")]
+    return []
 
 
 RULE = Rule(

@@ -74,7 +74,10 @@ class Runner:
             StoreError: the run folder cannot be written.
         """
         with self.folder.lock():
-            return self._run(jobs)
+            try:
+                return self._run(jobs)
+            except KeyboardInterrupt as error:
+                raise self._interrupted("Interrupted between trials.") from error
 
     def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         stopping, servers = Stopping(self.profile), Servers(self.engine, self.folder)

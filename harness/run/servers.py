@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from harness.engines import Container, ContainerSpec, Engine
@@ -11,6 +14,8 @@ from harness.model.run import PlannedTrial
 from harness.run.store import RunFolder, session_of
 from workloads.protocol import began_line
 
+# What ends a run.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Of most memory is the import of the framework, half a gigabyte.
 MOST_WAITING = 8
 
@@ -61,14 +66,17 @@ class Servers:
 
     def close(self, session: str) -> None:
         """End the container of a session, if there is one."""
-        container = self._containers.pop(session, None)
+        container = self._containers.get(session)
         if container is not None:
-            self._remove(session, container)
+            with _interrupted_later():
+                self._remove(session, container)
+                del self._containers[session]
 
     def close_all(self) -> None:
         """End all containers."""
-        for session in list(self._containers):
-            self.close(session)
+        with _interrupted_later():
+            for session in list(self._containers):
+                self.close(session)
 
     def _remove(self, session: str, container: Container) -> None:
         """Kill and remove a container, ignoring errors of the engine."""
@@ -76,6 +84,25 @@ class Servers:
             with suppress(EngineError):
                 end()
         self.folder.settle(session)
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Hold an interrupt back until the block has ended; only the main thread is interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _frame: held.append(number)) for number in INTERRUPTS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 def _runs(container: Container) -> bool:

@@ -195,6 +195,29 @@ def test_report_is_written_when_the_terminal_is_closed(tmp_path: Path, hangup: s
     assert trials.count(Status.OK) == (3 if hangup == signal.SIG_IGN else 1)
 
 
+INTERRUPTED_IMPORT = """
+import runpy, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "reports.terminal":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("tests.faults.faked_run", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_an_interrupt_before_the_report_says_how_to_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, path, "1", "0"], cwd=ROOT, check=False,
+        capture_output=True, text=True, env={**os.environ, "TFBENCH_LOCK": str(tmp_path / "lock")}, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, finished(path)) == (Interrupted.exit_code, 1)
+    assert f"tfbench report {path}" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize("redirection", ["<&- >/dev/full 2>&-", ">&- 2>/dev/full", "</dev/null | head -c 1"])
 def test_run_is_measured_whatever_the_streams(tmp_path: Path, redirection: str) -> None:
     path = tmp_path / "run"
