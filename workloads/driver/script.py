@@ -68,7 +68,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
             raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
-    except BaseException as error:  # KeyboardInterrupt, and what scripts derive from it
+    except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # scripts can raise anything
         raise ScriptError(explained(error, path)) from error
     finally:
         if os.getpid() != process:  # a child that the script forked has come to its end
