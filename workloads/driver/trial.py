@@ -171,10 +171,12 @@ class Trial:
             if not candidates(fixes, self._file.read()):
                 self._compare([(each,) for each in worth if (fixes[each].aim is Aim.BATCH) == larger])
         if TUNED not in self._spec.scripts:
+            again = self._contenders(self._file.read())
             # Tuned will be made of them. The two best together are read in the same minute.
-            gained = candidates(self._spec.fixes, self._file.read())
-            both = [self._combined(*gained[:2])] if len(gained) > 1 and joins(gained[1], gained[:1]) else []
-            self._compare([*self._contenders(self._file.read()), *both])
+            best = candidates(self._spec.fixes, self._file.read())[:2]
+            if TUNED in self._spec.variants and len(best) > 1 and joins(best[1], best[:1]):
+                again.append(self._combined(*best))
+            self._compare(again)
 
     def _contenders(self, results: Results) -> list[Fixes]:
         """Return the remedies that may be the best, by what they gain alone."""
