@@ -31,6 +31,8 @@ MAX_LATE_SHARE, MIN_SERVER_REQUESTS = 0.01, 100
 STEPS_PER_CALL = {"cpu": 10, "gpu": 50}
 # A remedy is worth it if it makes what there is faster by this factor.
 WORTH = 1.05
+# Noise: what does more than another variant is faster than that by this share at most.
+TOLERANCE = 0.10
 
 # Metrics of the baseline: seconds per step in Python functions of the compiled step and in the workload's
 # callbacks, in their calls of every so many batches and in tracing for new shapes; whether Keras runs eagerly (1 or 0);

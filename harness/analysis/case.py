@@ -10,7 +10,7 @@ from harness.analysis.ratios import Spreads
 from harness.analysis.trial_measures import Measure, Measures
 from harness.intervals import estimate
 from harness.model.analysis import Cause, Estimate, Finding, Key, RatioKind, Reading, VariantResult
-from harness.model.device import cpu_numbers, gpu_names, is_gpu, positions
+from harness.model.device import gpu_names, is_gpu, positions
 from harness.model.platform import Gpu
 from harness.model.run import Run, Trial
 from harness.model.workload import Workload
@@ -145,20 +145,10 @@ class Case:
         return result.ratios.get(kind) if result else None
 
     @property
-    def pinned(self) -> tuple[int, ...]:
-        """The CPUs given with --cpus; empty if all may be used."""
-        return cpu_numbers(self.run.manifest.options.cpus)
-
-    @property
-    def host_cpus(self) -> int | None:
-        """Number of CPUs covered by host telemetry: the pinned CPUs, or all."""
-        cpus = self.run.manifest.host_facts.get("cpus")
-        return len(self.pinned) or (cpus if isinstance(cpus, int) else None)
-
-    @property
     def cpus(self) -> float | None:
         """Number of CPUs available to the container: visible CPUs, or its quota if lower."""
-        limits = [float(len(self.pinned))] if self.pinned else []
+        pinned = self.run.manifest.pinned
+        limits = [float(len(pinned))] if pinned else []
         for trial in self.trials[:1]:
             visible = trial.facts.get("cpus_visible")
             if isinstance(visible, int):

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis.telemetry_means import counter_increases
-from harness.model.device import cpu_numbers
-from harness.model.run import Run, Series, Trial
+from harness.analysis.telemetry_means import SECOND_NS, Floats, Ints, counter_increases
+from harness.model.run import Metric, Run, Series, StepTimes, Trial
 from workloads.readings import Window
 
 # CPUs count as saturated if less than this share is free (USE method, Gregg 2013; xprof's 15 % for busy devices):
@@ -30,18 +29,8 @@ Disturbed = Mapping[str, Collection[ReadingKey]]
 
 def disturbed(run: Run) -> Disturbed:
     """Return the readings beside other programs, of each trial that has some."""
-    pinned = cpu_numbers(run.manifest.options.cpus)
-    cpus = len(pinned) or run.manifest.host_facts.get("cpus")
-    if not isinstance(cpus, int) or not cpus:
-        return {}
-    found = {
-        trial.id: frozenset(
-            key
-            for key, windows in _readings(trial).items()
-            if _others_share(trial, windows, pinned, cpus) >= MOST_OTHERS
-        )
-        for trial in run.trials
-    }
+    pinned, cpus = run.manifest.pinned, run.manifest.host_cpus
+    found = {trial.id: _disturbed(trial, pinned, cpus) for trial in run.trials} if cpus else {}
     return {name: readings for name, readings in found.items() if readings}
 
 
@@ -51,7 +40,7 @@ def uncounted(trial: Trial, beside: Collection[ReadingKey]) -> frozenset[Reading
     Args:
         beside: the trial's disturbed readings.
     """
-    alone = {variant for variant, number in _readings(trial) if (variant, number) not in beside}
+    alone = {window.variant for window in trial.windows if _reading_of(window) not in beside}
     return frozenset((variant, number) for variant, number in beside if variant in alone)
 
 
@@ -65,46 +54,59 @@ def undisturbed(trial: Trial, beside: Collection[ReadingKey]) -> Trial:
     if not left_out:
         return trial
     # Some values are reported once for all readings.
-    again = {
-        (each.variant, each.name) for each in trial.metrics if (each.variant, each.reading) not in left_out
-    }
+    again = {(each.variant, each.name) for each in trial.metrics if _reading_of(each) not in left_out}
     return replace(
         trial,
         metrics=tuple(
             each
             for each in trial.metrics
-            if (each.variant, each.reading) not in left_out or (each.variant, each.name) not in again
+            if _reading_of(each) not in left_out or (each.variant, each.name) not in again
         ),
-        windows=tuple(each for each in trial.windows if (each.variant, each.reading) not in left_out),
-        steps=tuple(each for each in trial.steps if (each.variant, each.reading) not in left_out),
+        windows=tuple(each for each in trial.windows if _reading_of(each) not in left_out),
+        steps=tuple(each for each in trial.steps if _reading_of(each) not in left_out),
     )
 
 
-def _readings(trial: Trial) -> dict[ReadingKey, list[Window]]:
-    found: dict[ReadingKey, list[Window]] = {}
-    for window in trial.windows:
-        found.setdefault((window.variant, window.reading), []).append(window)
-    return found
+def _reading_of(each: Window | StepTimes | Metric) -> ReadingKey:
+    return each.variant, each.reading
 
 
-def _others_share(trial: Trial, windows: Sequence[Window], pinned: Sequence[int], cpus: int) -> float:
-    """Return the share of the CPU time in use that others used; 0 if CPUs were free, or if it is unknown."""
-    start, end = windows[0].start_ns, windows[-1].end_ns
+def _disturbed(trial: Trial, pinned: Sequence[int], cpus: int) -> frozenset[ReadingKey]:
+    """Return the readings in which others used MOST_OTHERS of the CPU time in use, as far as it is known."""
     names = [f"core{number}_util_pct" for number in pinned] or ["cpu_util_pct"]
     host, group = _series(trial, "host", names[0]), _series(trial, "cgroup", "cpu_usage_s")
-    if host is None or group is None:
-        return 0.0
-    inside = (host.t_ns >= start) & (host.t_ns <= end)
-    values = [host.columns[name][inside] for name in names if name in host.columns]
-    if not values or not inside.any() or not np.isfinite(values).any():
+    if host is None or group is None or not trial.windows:
+        return frozenset()
+    ends: dict[ReadingKey, tuple[int, int]] = {}
+    for window in trial.windows:
+        start_ns, _ = ends.get(_reading_of(window), (window.start_ns, 0))
+        ends[_reading_of(window)] = start_ns, window.end_ns
+    starts_ns, ends_ns = np.array(list(ends.values()), dtype=np.int64).T
+    used_s = counter_increases(group.t_ns, group.columns["cpu_usage_s"], starts_ns, ends_ns)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        used = used_s / ((ends_ns - starts_ns) / SECOND_NS) / cpus
+    columns = [host.columns[name] for name in names if name in host.columns]
+    shares = zip(ends.items(), used.tolist(), strict=True)
+    return frozenset(
+        key for (key, span), own in shares if _others_share(host.t_ns, columns, span, own) >= MOST_OTHERS
+    )
+
+
+def _others_share(t_ns: Ints, columns: Sequence[Floats], span: tuple[int, int], used: float) -> float:
+    """Return the share of the CPU time in use that others used; 0 if CPUs were free, or if it is unknown.
+
+    Args:
+        columns: utilisation of CPUs in percent, at the times `t_ns`.
+        used: share of these CPUs that the container used in the time `span`; NaN if unknown.
+    """
+    inside = (t_ns >= span[0]) & (t_ns <= span[1])
+    values = [column[inside] for column in columns]
+    if not np.isfinite(values).any():
         return 0.0
     busy = float(np.nanmean(values)) / 100
-    (used_s,) = counter_increases(
-        group.t_ns, group.columns["cpu_usage_s"], np.array([start]), np.array([end])
-    )
-    if (1 - busy) >= MIN_FREE_CPUS or not busy or not np.isfinite(used_s):
+    if (1 - busy) >= MIN_FREE_CPUS or not busy or not np.isfinite(used):
         return 0.0
-    return max(0.0, 1 - float(used_s) / ((end - start) / 1e9) / cpus / busy)
+    return max(0.0, 1 - used / busy)
 
 
 def _series(trial: Trial, source: str, metric: str) -> Series | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Section, Speed
-from harness.model.device import cpu_numbers
 from harness.model.run import Manifest, Run, Status
 from harness.model.workload import BESIDE
 from harness.options import OPTIONS
@@ -100,7 +99,7 @@ def machine_name(manifest: Manifest) -> str:
     system, options = manifest.system, manifest.options
     vcpus = system.get("host_processor_vcpu_count")
     parts = [system.get("host_processor_model_name") or system.get("system_name") or "unknown CPU"]
-    used = len(cpu_numbers(options.cpus))
+    used = len(manifest.pinned)
     if vcpus:
         parts.append(f"{used} of {vcpus} vCPU" if used and str(used) != vcpus else f"{vcpus} vCPU")
     if options.cpu_quota:

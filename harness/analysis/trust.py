@@ -14,7 +14,7 @@ from harness.analysis.utilisation import host_shares
 from harness.model.analysis import CaseResult, Cause, Caveat, CaveatKind, Estimate, Finding, StepTime
 from harness.model.run import MAX_SAMPLES_PER_S, Run
 from harness.model.workload import Workload
-from workloads.protocol import BATCH_BYTES
+from workloads.protocol import BATCH_BYTES, TOLERANCE
 from workloads.variants import BASELINE, CALLS, CUSTOM_LOOP, HOST_FED, MODEL_ONLY, TUNED, Part
 
 # Standard errors above the accuracy of guessing; exceeded by chance in 3e-7 of cases.
@@ -68,8 +68,6 @@ def not_learning(case: Case) -> Iterator[Finding]:
 
 # PCIe generation -> bytes/s of one lane in one direction after encoding (PCI-SIG base specification).
 PCIE_LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
-# Tolerance for noise: a variant must be faster than its ceiling by more than this.
-TOLERANCE = 0.10
 # One process can be off by more: a measurement is impossible if so many of both sides say so.
 MIN_READINGS = 2
 

@@ -44,8 +44,8 @@ def cpus_used(case: Case, variant: str) -> float | None:
 
 def host_busy(case: Case, variant: str) -> float | None:
     """Return the utilisation of the pinned CPUs, or of all CPUs of the host, from 0 to 1."""
-    if case.pinned:
-        names = [f"core{number}_util_pct" for number in case.pinned]
+    if pinned := case.run.manifest.pinned:
+        names = [f"core{number}_util_pct" for number in pinned]
         cores = [
             value
             for trial in case.trials
@@ -144,7 +144,7 @@ def _steal_share(case: Case, variant: str) -> float | None:
 
 def _others_share(case: Case, variant: str) -> float | None:
     """Return the share of a variant's time lost to other programs; 0 if there are free CPUs."""
-    busy, used, cpus = host_busy(case, variant), cpus_used(case, variant), case.host_cpus
+    busy, used, cpus = host_busy(case, variant), cpus_used(case, variant), case.run.manifest.host_cpus
     if busy is None or used is None or not cpus:
         return None
     steal = (case.host(variant, "host", "cpu_steal_pct") or 0.0) / 100
@@ -170,7 +170,7 @@ def free_cpus(case: Case, variant: str) -> float | None:
 
     None if at least MIN_FREE_CPUS is free, when other programs cost nothing, or if unknown.
     """
-    busy, total = host_busy(case, variant), case.host_cpus
+    busy, total = host_busy(case, variant), case.run.manifest.host_cpus
     if busy is None or not total:
         return None
     free = min(1.0, (1.0 - busy) * total / (case.cpus or total))

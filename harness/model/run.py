@@ -12,7 +12,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from harness.defaults import Profile
-from harness.model.device import positions
+from harness.model.device import cpu_numbers, positions
 from harness.model.platform import EngineInfo, Gpu, Health, ImageInfo
 from harness.model.workload import Workload
 from harness.options import Options
@@ -357,6 +357,17 @@ class Manifest:
     rerun_of: str = ""
     prices: Prices | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The CPUs given with --cpus; empty if all may be used."""
+        return cpu_numbers(self.options.cpus)
+
+    @property
+    def host_cpus(self) -> int | None:
+        """Number of CPUs covered by host telemetry: the pinned CPUs, or all."""
+        cpus = self.host_facts.get("cpus")
+        return len(self.pinned) or (cpus if isinstance(cpus, int) else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

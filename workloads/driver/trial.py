@@ -15,7 +15,7 @@ from workloads.driver.edits import at_sites
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
-from workloads.protocol import WORTH, Aim, EventWriter, Spec
+from workloads.protocol import TOLERANCE, WORTH, Aim, EventWriter, Spec
 from workloads.variants import BASELINE, FIXES, MODEL_ONLY, TUNED, measures_speed, together
 
 # Remedies between two readings of the baseline that they are compared with.
@@ -24,9 +24,6 @@ _BETWEEN_REFERENCES = 3
 _CONTENDS = 0.9
 # A combination of remedies is what it gains in so many readings at least.
 _CERTAIN = 2
-
-# A baseline that is faster than its model by this share is read again.
-_DOUBT = 0.1
 
 # Remedies of a script, as variants.
 Fixes = tuple[str, ...]
@@ -148,7 +145,7 @@ class Trial:
         """Return whether the baseline's only reading is faster than its model alone, which is impossible."""
         results = self._file.results
         whole, model = results.step_s(BASELINE), results.step_s(MODEL_ONLY)
-        return bool(whole and model and whole < model * (1 - _DOUBT) and results.read(BASELINE) == 1)
+        return bool(whole and model and whole < model * (1 - TOLERANCE) and results.read(BASELINE) == 1)
 
     def _read(self, fixes: Fixes) -> None:
         """Read the baseline's script with remedies, or as it is, briefly, in a process of its own."""
@@ -171,9 +168,10 @@ class Trial:
             if not candidates(fixes, self._file.read()):
                 self._compare([(each,) for each in worth if (fixes[each].aim is Aim.BATCH) == larger])
         if TUNED not in self._spec.scripts:
-            again = self._contenders(self._file.read())
+            results = self._file.read()
+            again = self._contenders(results)
             # Tuned will be made of them. The two best together are read in the same minute.
-            best = candidates(self._spec.fixes, self._file.read())[:2]
+            best = candidates(self._spec.fixes, results)[:2]
             if TUNED in self._spec.variants and len(best) > 1 and joins(best[1], best[:1]):
                 again.append(self._combined(*best))
             self._compare(again)
