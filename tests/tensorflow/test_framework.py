@@ -25,7 +25,8 @@ import time
 PYTHON_MS = 0
 CALLBACK_MS = 0
 EAGER = False
-LENGTHS = False
+XLA = False
+SIZES = False
 class Own(keras.Sequential):
     def train_step(self, data):
         if PYTHON_MS:
@@ -38,9 +39,12 @@ class Slow(keras.callbacks.Callback):
         time.sleep(CALLBACK_MS / 1e3)
 model = Own([keras.layers.Dense(2)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=EAGER,
-              jit_compile=LENGTHS)
-data = tf.data.Dataset.from_tensor_slices((x, y))
-data = data.map(lambda a, b: (a, b)).batch(8, drop_remainder=not LENGTHS)
+              jit_compile=XLA)
+data = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda a, b: (a, b))
+if SIZES:
+    data = tf.data.Dataset.range(1, 8).map(lambda size: (tf.constant(x)[:size], tf.constant(y)[:size]))
+else:
+    data = data.batch(8, drop_remainder=not XLA)
 model.fit(data, callbacks=[Slow()] if CALLBACK_MS else None)
 """
 )
@@ -83,8 +87,12 @@ def test_eager_steps_and_retracing_are_reported_and_compiled_by_the_ablation(dri
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
     assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
-    # The last batch of an epoch is short, and XLA compiles it apart.
-    assert run(drive, [BASELINE, CUSTOM_LOOP], LENGTHS=True).metric(CUSTOM_LOOP, RETRACING) > 0
+
+
+def test_compiling_for_sizes_that_keep_coming_is_retracing_and_for_a_short_last_batch_is_not(drive):
+    several = run(drive, [BASELINE, CUSTOM_LOOP], XLA=True, SIZES=True)
+    assert several.metric(CUSTOM_LOOP, RETRACING) > 0
+    assert RETRACING not in names(run(drive, [BASELINE, CUSTOM_LOOP], XLA=True))
 
 
 STOPWATCH = """

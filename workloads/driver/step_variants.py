@@ -58,7 +58,8 @@ def custom_loop(job: Job) -> None:
             shapes.setdefault(shape, time.monotonic_ns() - received)
             going = meter.tick(1, rows(batch), waited)
     job.metric(BETWEEN_EPOCHS, between_ns / 1e9 / max(1, meter.steps))
-    if job.call.model.jit_compile:
+    # One other shape is compiled once in the whole training, such as that of a short last batch.
+    if job.call.model.jit_compile and len(shapes) > 2:
         job.metric(RETRACING, sum(list(shapes.values())[1:]) / 1e9 / max(1, meter.steps))
 
 
