@@ -208,10 +208,14 @@ def machine_rows(versus: Versus, shown: Sequence[int]) -> list[tuple[str, ...]]:
 
 
 def machine_notes(versus: Versus) -> Iterator[str]:
-    """Yield for each run and device how its machine and its speeds compare with the reference's."""
+    """Yield for each run and device how its host, its machine and its speeds compare with the reference's."""
     reference = _capabilities_of(versus.runs[versus.reference])
     for number, run in enumerate(versus.runs):
-        own = _capabilities_of(run) if number != versus.reference else {}
+        if number == versus.reference:
+            continue
+        if note := _host_note(versus, run):
+            yield note
+        own = _capabilities_of(run)
         for device in dict.fromkeys(device for device, _ in own):
             ratios = [own[key][0] / reference[key][0] for key in own if key[0] == device and key in reference]
             speeds = [
@@ -221,6 +225,21 @@ def machine_notes(versus: Versus) -> Iterator[str]:
             ]
             if ratios:
                 yield _machine_note(versus, run, device, geometric_mean(ratios), speeds)
+
+
+def _host_note(versus: Versus, run: Extract) -> str:
+    """Return that one machine was not in the same state during two runs, "" if it was or if these are two machines."""
+    reference = versus.runs[versus.reference]
+    names = run.probe.keys() & reference.probe.keys()
+    if run.machine != reference.machine or not names:
+        return ""
+    rate = geometric_mean(run.probe[name] / reference.probe[name] for name in names)
+    if abs(math.log(rate)) <= EXPLAINED:
+        return ""
+    return (
+        f"{run.label}: a short probe of the host's CPUs between its trials ran at {numbers.ratio(rate)} the rate of "
+        f"{reference.label} although the machines are alike. Neighbours or clocks differed; repeat both runs in turn."
+    )
 
 
 def _machine_note(versus: Versus, run: Extract, device: str, able: float, speeds: Sequence[float]) -> str:

@@ -244,6 +244,21 @@ def test_comparisons_say_what_the_machines_explain() -> None:
     assert "reading the data" not in " ".join(rows)
 
 
+def test_comparisons_say_that_the_host_was_in_another_state_if_the_machines_are_alike():
+    run = extract(analyse(special_runs.measured_machine_run()))
+    probe = dict.fromkeys(PROBES, 100.0)
+    runs = [replace(run, label=name, run_id=name, probe=probe) for name in "ab"]
+
+    def notes(**changes):
+        versions = versus([runs[0], replace(runs[1], **changes)])
+        return [note for note in compare_page.machine_notes(versions) if "probe" in note]
+
+    slower = {**probe, PROBES[1]: 70.0}
+    assert len(notes(probe=slower)) == 1 and "0.89×" in notes(probe=slower)[0]
+    assert not notes() and not notes(probe={**probe, PROBES[1]: 90.0}) and not notes(probe={})
+    assert not notes(probe=slower, machine="another kind")
+
+
 # The names that NVML gives to what clouds rent.
 RENTED = (
     "Tesla T4", "Tesla V100-SXM2-16GB", "NVIDIA A10", "NVIDIA A10G", "NVIDIA L4", "NVIDIA A100-SXM4-40GB",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from harness.analysis.trial_measures import usual_probe
 from harness.model.analysis import Analysis
 from harness.model.comparison import Extract, Section, Speed
 from harness.model.run import Manifest, Run, Status
@@ -41,6 +42,7 @@ def extract(analysis: Analysis) -> Extract:
         capabilities=analysis.capabilities,
         titles={workload.name: workload.title or workload.name for workload in run.workloads},
         images={workload.name: workload.image for workload in run.workloads},
+        probe=usual_probe(run.trials),
         duration_s=run.duration_s,
         adaptive=manifest.profile.trials < manifest.profile.max_trials,
         planned=len(run.planned),

@@ -9,7 +9,7 @@ speed in the run.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean, median
 
@@ -199,10 +199,15 @@ def host_speeds(trials: Iterable[Trial]) -> Mapping[str, float]:
     probes = {trial.id: found for trial in trials if (found := _probe(trial))}
     if len(probes) < MIN_TRIALS:
         return {}
-    usual = {name: median(found[name] for found in probes.values()) for name in PROBES}
+    usual = _usual(probes.values())
     return {
         trial: geometric_mean(found[name] / usual[name] for name in PROBES) for trial, found in probes.items()
     }
+
+
+def usual_probe(trials: Iterable[Trial]) -> Mapping[str, float]:
+    """Return the median of each part of the probe over the trials, in calls per second; {} without probes."""
+    return _usual([found for trial in trials if (found := _probe(trial))])
 
 
 def slow_trials(trials: Iterable[Trial]) -> Mapping[str, float]:
@@ -221,6 +226,10 @@ def slow_trials(trials: Iterable[Trial]) -> Mapping[str, float]:
         slow = sorted((name for name in names if speeds[name] < SLOW), key=lambda name: speeds[name])
         result |= {name: speeds[name] for name in slow[: min(MAX_REPEATED, len(names) - MIN_TRIALS)]}
     return result
+
+
+def _usual(probes: Collection[Mapping[str, float]]) -> Mapping[str, float]:
+    return {name: median(found[name] for found in probes) for name in PROBES} if probes else {}
 
 
 def _probe(trial: Trial) -> Mapping[str, float]:

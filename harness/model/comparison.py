@@ -65,6 +65,7 @@ class Extract:
         caveats: warnings only, no notes.
         health: the checks of the machine that did not pass, failures first.
         images: workload -> its image family.
+        probe: the host's rates in the short probe around each trial, as medians, in calls per second; {} if unknown.
         duration_s: total of all trials.
         adaptive: whether trials were repeated until the interval was narrow enough.
         unfinished: whether the run was in progress or was cut short.
@@ -83,6 +84,7 @@ class Extract:
     capabilities: tuple[Capability, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
+    probe: Mapping[str, float] = field(default_factory=dict)
     duration_s: float = 0.0
     adaptive: bool = False
     planned: int = 0
