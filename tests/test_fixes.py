@@ -116,6 +116,70 @@ def test_what_a_map_gets_decides_whether_it_is_cached(source: str, cached: bool)
     assert (".cache()" in changed(text, "cache")) is cached
 
 
+FILES = "tf.data.Dataset.list_files('*')"
+CALLBACK = "class Own(keras.callbacks.Callback):\n    def on_epoch_end(self, epoch, logs=None): {}\n"
+READ = "def read(path):\n    with open(path.numpy()) as file:\n        return len(file.read())\n"
+
+
+@pytest.mark.parametrize(
+    ("defined", "source", "mapped", "cached"),
+    [
+        ("", FILES, "lambda path: tf.io.read_file(path)", True),
+        ("", FILES, "lambda path: tf.io.read_file('mask.png')", False),
+        (READ, FILES, "lambda path: tf.py_function(read, [path], tf.int32)", True),
+        (
+            READ.replace("path.numpy()", "'level'"),
+            SOURCE,
+            "lambda x, y: tf.numpy_function(read, [x], 'f4')",
+            False,
+        ),
+        ("table = np.load('table.npy')\n", SOURCE, "lambda x, y: x * table", True),
+        (CALLBACK.format("np.save('next.npy', epoch)"), FILES, "lambda path: tf.io.read_file(path)", False),
+        (
+            CALLBACK.format("print(epoch, file=open('log', 'a'))"),
+            FILES,
+            "lambda path: tf.io.read_file(path)",
+            True,
+        ),
+        (CALLBACK.format("self.model.save('m.keras')"), FILES, "lambda path: tf.io.read_file(path)", True),
+        (CALLBACK.format("np.save('next.npy', epoch)"), SOURCE, "lambda x, y: (x / 2, y)", True),
+        (
+            "def write(epoch, logs): open('data.txt', 'w').write('1')\n"
+            "own = keras.callbacks.LambdaCallback(on_epoch_end=write)\n",
+            "tf.data.TextLineDataset('data.txt')",
+            "lambda line: tf.strings.length(line)",
+            False,
+        ),
+        (f"level = [1.0]\n{CALLBACK.format('level[0] = epoch')}", SOURCE, "lambda x, y: x * level[0]", False),
+        (
+            f"level = [1.0]\n{CALLBACK.format('self.level.append(2)')}",
+            SOURCE,
+            "lambda x, y: x * level[0]",
+            False,
+        ),
+        (
+            f"level = [1.0]\n{CALLBACK.format('self.other.append(2)')}",
+            SOURCE,
+            "lambda x, y: x * level[0]",
+            True,
+        ),
+        (f"{CALLBACK.format('self.now = epoch')}own = Own()\n", SOURCE, "lambda x, y: x * own.now", False),
+    ],
+)
+def test_what_may_change_between_epochs_is_not_cached(
+    defined: str, source: str, mapped: str, cached: bool
+) -> None:
+    text = f"{HEAD}{defined}data = {source}.map({mapped}).batch(8)\nmodel.fit(data, epochs=2)\n"
+    assert (".cache()" in changed(text, "cache")) is cached
+
+
+def test_what_a_loop_of_fits_changes_is_not_cached() -> None:
+    text = f"{HEAD}level = [1.0]\ndata = {SOURCE}.map(lambda x, y: x * level[0]).batch(8)\n"
+    assert ".cache()" in changed(f"{text}for epoch in range(3): model.fit(data)\n", "cache")
+    loop = "for epoch in range(3):\n    level[0] = epoch\n    model.fit(data)\n"
+    assert ".cache()" not in changed(f"{text}{loop}", "cache")
+
+
 PLAIN = """\
 import keras
 import numpy as np
