@@ -2,7 +2,8 @@ import ast
 
 import pytest
 
-from harness.fixes import fixes_for
+from harness.fixes import REMEDIES, fixes_for
+from harness.fixes.rule import Safety
 from workloads.driver.edits import applied, at_sites
 from workloads.variants import FIX
 
@@ -48,6 +49,27 @@ def test_remedies_together_keep_lines_and_comments() -> None:
     both = changed("\n".join((HEAD, "model.fit(", *lines, ")\n")), "parallel-map", "prefetch")
     assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE)  # scale\n" in both
     assert "    .batch(32).prefetch(tf.data.AUTOTUNE)  # all of ( them\n)\n" in both
+
+
+@pytest.mark.parametrize(
+    ("defined", "mapped", "parallel"),
+    [
+        ("flip = keras.layers.RandomFlip()", "lambda x, y: (flip(x), y)", True),
+        ("def prep(x, y):\n    parts = []\n    parts.append(x)\n    return parts[0], y", "prep", True),
+        ("def prep(x, y):\n    x[0] += 1\n    return x, y", "prep", True),
+        ("kept = {}\ndef prep(x, y):\n    kept[x] = y\n    return x, y", "prep", True),
+        ("seen = tf.Variable(0)\ndef prep(x, y):\n    seen.assign_add(1)\n    return x, y", "prep", False),
+        ("seen = [0]\ndef prep(x):\n    seen[0] += 1\n    return x", "lambda x, y: prep(x)", False),
+        ("seen = 0\ndef prep(x, y):\n    global seen\n    seen += 1\n    return x, y", "prep", False),
+    ],
+)
+def test_what_counts_is_not_called_in_parallel(defined: str, mapped: str, parallel: bool) -> None:
+    text = f"{HEAD}{defined}\ndata = {SOURCE}.map({mapped})\nmodel.fit(data)\n"
+    assert ("num_parallel_calls" in changed(text, "parallel-map")) is parallel
+
+
+def test_parallel_maps_do_not_promise_the_same_random_numbers() -> None:
+    assert REMEDIES["parallel-map"].safety is Safety.ORDER
 
 
 def test_the_pipeline_that_is_trained_on_is_cached() -> None:
