@@ -326,6 +326,31 @@ def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
     assert output_of(sys.executable, "-c", code).strip() == "None"
 
 
+def test_what_a_script_closes_is_opened_again(tmp_path: Path) -> None:
+    """The descriptors are then those of a file of the script."""
+    code = (
+        "import os\nfrom workloads.driver.processes import Processes\nfrom workloads.protocol import EventWriter\n"
+        "events = EventWriter(open('events.jsonl', 'a'))\n"
+        "def work(end):\n"
+        "    events.write('start')\n    os.closerange(3, 1000)\n    os.chdir('/')\n"
+        f"    own = [open({str(tmp_path / 'own')!r}, 'a') for _ in range(9)]\n    events.write('end')\n"
+        "size = lambda: os.path.getsize('events.jsonl')\n"
+        "print(Processes(['x'], size, 9).run(work, ''))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=-1,
+    ).stdout
+    assert told.strip() == "None"
+    with (tmp_path / "events.jsonl").open(encoding="utf-8") as file:
+        assert [event["kind"] for event in read_events(file)] == ["start", "warning", "end"]
+    assert (tmp_path / "own").read_bytes() == b""
+
+
 TRAINING = {"epochs": 1}
 ALL = {
     INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED, "batch:4", "calls:10", WITHOUT_FRAMEWORK, WITHOUT_LAUNCH,

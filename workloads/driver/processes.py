@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, private
+from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, file_of, private
 
 # How often a process is looked at.
 _POLL_S = 0.02
@@ -185,6 +185,7 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
     # It is the first to be killed when memory runs out.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
+    identity, again = file_of(trace), f"/proc/{os.getppid()}/fd/{trace}"
     faulthandler.enable(trace, all_threads=False)
     # In the main thread, also if it waits in C. From another thread, reading its frames may crash.
     faulthandler.register(_TRACE_SIGNAL, trace, all_threads=False)
@@ -194,7 +195,8 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
             with suppress(Exception):  # scripts may replace or close them
                 stream.flush()
         if code == 0:
-            os.write(trace, _FINISHED.encode())
+            kept = file_of(trace) == identity  # scripts may close it, and open another file
+            os.write(trace if kept else os.open(again, os.O_WRONLY | os.O_APPEND), _FINISHED.encode())
         os._exit(code)
 
     try:
