@@ -107,6 +107,17 @@ def test_a_script_is_main_with_its_arguments(run: Run) -> None:
     assert (seen["rate"], seen["main"], Path(seen["file"]).name) == (0.5, True, "train.py")
 
 
+def test_a_script_may_await_as_notebooks_do(run: Run) -> None:
+    text = "import asyncio\nasync def made():\n    await asyncio.sleep(0)\n    return 3\nseen['x'] = await made()\n"
+    assert run(text)["x"] == 3
+    with pytest.raises(ScriptError, match=r"^train.py:2: ValueError: wrong"):
+        run("await __import__('asyncio').sleep(0)\nraise ValueError('wrong')\n")
+
+
+def test_annotations_of_a_script_are_values(run: Run) -> None:
+    assert run("def f(x: int): pass\nseen['x'] = f.__annotations__['x']\n")["x"] is int
+
+
 def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_path: Path) -> None:
     home = write_files(
         tmp_path / "home", {"a.csv": "1", "data/b.csv": "2", "helper.py": "X = open('a.csv').read()"}
