@@ -417,3 +417,14 @@ def test_missing_values_are_not_shown_as_zero() -> None:
 )
 def test_quantities_have_suitable_units(written: Callable[[Any], str], value: Any, text: str) -> None:
     assert written(value).replace(numbers.SPACE, " ") == text
+
+
+@pytest.mark.parametrize("text", [numbers.number, numbers.duration, numbers.factor, numbers.size])
+@pytest.mark.parametrize("value", [1e15, 1e300, 1e308])
+def test_huge_numbers_have_an_exponent(text: Callable[[float], str], value: float) -> None:
+    assert len(text(value)) < 20
+
+
+def test_large_numbers_have_all_digits() -> None:
+    assert numbers.number(999e12) == "999,000,000,000,000"
+    assert numbers.number(-1.234e300) == "\u22121.23e300"
