@@ -337,6 +337,23 @@ def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
     assert output_of(sys.executable, "-c", code).strip() == "None"
 
 
+def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
+    """That of a script, which can then not say that it has finished, and the driver's own."""
+    code = (
+        "import resource\nfrom workloads.driver.processes import Processes\n"
+        "def work(end): resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "print(Processes(['x'], iter(range(9)).__next__, 0).run(work, '').sentence('baseline', ''))"
+    )
+    told = output_of(sys.executable, "-c", code)
+    assert "RLIMIT_FSIZE" in told and "Leave that out of the script." in told
+    driver = (
+        f"ulimit -f 0; {sys.executable} -m workloads.driver spec.json {tmp_path}/events.jsonl 2>&1; echo $?"
+    )
+    assert output_of("sh", "-c", driver).split("\n")[-3:-1] == [
+        "The engine limits the size of files: raise RLIMIT_FSIZE, in Docker's default-ulimits.", "1",
+    ]  # fmt: skip
+
+
 def test_what_a_script_closes_is_opened_again(tmp_path: Path) -> None:
     """The descriptors are then those of a file of the script."""
     code = (
