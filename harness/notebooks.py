@@ -41,8 +41,11 @@ class _Cell(msgspec.Struct):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _Notebook(msgspec.Struct):
+class _Version(msgspec.Struct):
     nbformat: int | None = None
+
+
+class _Notebook(msgspec.Struct):
     cells: list[_Cell] = msgspec.field(default_factory=list)
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -54,18 +57,19 @@ def script_of(content: bytes, path: Path) -> str:
         UsageError: it is no notebook of Python in version 4 of the format.
     """
     try:
-        notebook = msgspec.json.decode(content, type=_Notebook)
+        version = msgspec.json.decode(content, type=_Version).nbformat
+        notebook = msgspec.json.decode(content, type=_Notebook) if version == 4 else None
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} is not a notebook: {printable(str(error), 200).rstrip('.')}.",
             hint="Open it in Jupyter and save it again, or give a script that ends with .py.",
         ) from error
-    if notebook.nbformat != 4:
-        version = "" if notebook.nbformat is None else f" {notebook.nbformat}"
+    if notebook is None:
         raise UsageError(
             f"{path} is not a notebook in version 4 of the format: "
-            + (f"it has version{version}." if version else "it names no version."),
-            hint="Open it in Jupyter and save it again, or run: jupyter nbconvert --to notebook --inplace NOTEBOOK",
+            + ("it names no version." if version is None else f"it has version {version}."),
+            hint="Save it as version 4: jupyter nbconvert --to notebook --NotebookExporter.nbformat_version=4 "
+            "--inplace NOTEBOOK",
         )
     if (language := _language(notebook.metadata)) not in ("", "python", "ipython"):
         raise UsageError(

@@ -14,6 +14,8 @@ SPACE = "\u202f"  # narrow no-break space: joins a number to its unit
 MISSING = "–"
 ONE = "1 reading"  # instead of an interval
 _MINUS = "\u2212"
+# From here on, numbers have an exponent.
+_HUGE = 1e15
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -112,6 +114,8 @@ def duration(seconds: float) -> str:
     """Format a duration in suitable units: "17 min 55 s", "3.1 ms"."""
     if not math.isfinite(seconds):
         return MISSING
+    if seconds >= _HUGE:
+        return f"{number(seconds / 3600)}{SPACE}h"
     if seconds >= 3600:
         minutes = round(seconds / 60)
         return f"{minutes // 60}{SPACE}h {minutes % 60:02d}{SPACE}min"
@@ -199,5 +203,7 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def _fixed(value: float, places: int) -> str:
+    if abs(value) >= _HUGE:
+        return f"{value:.3g}".replace("e+", "e").replace("-", _MINUS)
     rounded = round(value, places) + 0.0  # -0.0 is 0
     return f"{rounded:,.{max(places, 0)}f}".replace("-", _MINUS)

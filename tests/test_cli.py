@@ -141,6 +141,7 @@ class TestUsageErrors:
         ("words", "code", "printed"),
         [
             ("bench -d cpu -e docker -o runs", 3, "none.sock"),
+            ("images cup", 2, "Did you mean cpu? Choose from: cpu, cuda, trees-cpu, trees-cuda."),
             ("bench -d cpu -e local --image cpu=mine:1 -o runs", 2, "With the local engine, --image"),
             ("bench -d cpu -e local --memory 4 -o runs", 2, "With the local engine, --memory"),
             ("bench -d cpu -e local --cpu-quota 1 -o runs", 2, "With the local engine, --cpu-quota"),

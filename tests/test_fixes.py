@@ -2,7 +2,8 @@ import ast
 
 import pytest
 
-from harness.fixes import fixes_for
+from harness.fixes import REMEDIES, fixes_for
+from harness.fixes.rule import Safety
 from workloads.driver.edits import applied, at_sites
 from workloads.variants import FIX
 
@@ -48,6 +49,27 @@ def test_remedies_together_keep_lines_and_comments() -> None:
     both = changed("\n".join((HEAD, "model.fit(", *lines, ")\n")), "parallel-map", "prefetch")
     assert "(x / 255, y), num_parallel_calls=tf.data.AUTOTUNE)  # scale\n" in both
     assert "    .batch(32).prefetch(tf.data.AUTOTUNE)  # all of ( them\n)\n" in both
+
+
+@pytest.mark.parametrize(
+    ("defined", "mapped", "parallel"),
+    [
+        ("flip = keras.layers.RandomFlip()", "lambda x, y: (flip(x), y)", True),
+        ("def prep(x, y):\n    parts = []\n    parts.append(x)\n    return parts[0], y", "prep", True),
+        ("def prep(x, y):\n    x[0] += 1\n    return x, y", "prep", True),
+        ("kept = {}\ndef prep(x, y):\n    kept[x] = y\n    return x, y", "prep", True),
+        ("seen = tf.Variable(0)\ndef prep(x, y):\n    seen.assign_add(1)\n    return x, y", "prep", False),
+        ("seen = [0]\ndef prep(x):\n    seen[0] += 1\n    return x", "lambda x, y: prep(x)", False),
+        ("seen = 0\ndef prep(x, y):\n    global seen\n    seen += 1\n    return x, y", "prep", False),
+    ],
+)
+def test_what_counts_is_not_called_in_parallel(defined: str, mapped: str, parallel: bool) -> None:
+    text = f"{HEAD}{defined}\ndata = {SOURCE}.map({mapped})\nmodel.fit(data)\n"
+    assert ("num_parallel_calls" in changed(text, "parallel-map")) is parallel
+
+
+def test_parallel_maps_do_not_promise_the_same_random_numbers() -> None:
+    assert REMEDIES["parallel-map"].safety is Safety.ORDER
 
 
 def test_the_pipeline_that_is_trained_on_is_cached() -> None:
@@ -114,6 +136,70 @@ def test_what_a_map_gets_decides_whether_it_is_cached(source: str, cached: bool)
     )
     text = f"{HEAD}{made}data = {source}.map(lambda *x: x).batch(8)\nmodel.fit(data)\n"
     assert (".cache()" in changed(text, "cache")) is cached
+
+
+FILES = "tf.data.Dataset.list_files('*')"
+CALLBACK = "class Own(keras.callbacks.Callback):\n    def on_epoch_end(self, epoch, logs=None): {}\n"
+READ = "def read(path):\n    with open(path.numpy()) as file:\n        return len(file.read())\n"
+
+
+@pytest.mark.parametrize(
+    ("defined", "source", "mapped", "cached"),
+    [
+        ("", FILES, "lambda path: tf.io.read_file(path)", True),
+        ("", FILES, "lambda path: tf.io.read_file('mask.png')", False),
+        (READ, FILES, "lambda path: tf.py_function(read, [path], tf.int32)", True),
+        (
+            READ.replace("path.numpy()", "'level'"),
+            SOURCE,
+            "lambda x, y: tf.numpy_function(read, [x], 'f4')",
+            False,
+        ),
+        ("table = np.load('table.npy')\n", SOURCE, "lambda x, y: x * table", True),
+        (CALLBACK.format("np.save('next.npy', epoch)"), FILES, "lambda path: tf.io.read_file(path)", False),
+        (
+            CALLBACK.format("print(epoch, file=open('log', 'a'))"),
+            FILES,
+            "lambda path: tf.io.read_file(path)",
+            True,
+        ),
+        (CALLBACK.format("self.model.save('m.keras')"), FILES, "lambda path: tf.io.read_file(path)", True),
+        (CALLBACK.format("np.save('next.npy', epoch)"), SOURCE, "lambda x, y: (x / 2, y)", True),
+        (
+            "def write(epoch, logs): open('data.txt', 'w').write('1')\n"
+            "own = keras.callbacks.LambdaCallback(on_epoch_end=write)\n",
+            "tf.data.TextLineDataset('data.txt')",
+            "lambda line: tf.strings.length(line)",
+            False,
+        ),
+        (f"level = [1.0]\n{CALLBACK.format('level[0] = epoch')}", SOURCE, "lambda x, y: x * level[0]", False),
+        (
+            f"level = [1.0]\n{CALLBACK.format('self.level.append(2)')}",
+            SOURCE,
+            "lambda x, y: x * level[0]",
+            False,
+        ),
+        (
+            f"level = [1.0]\n{CALLBACK.format('self.other.append(2)')}",
+            SOURCE,
+            "lambda x, y: x * level[0]",
+            True,
+        ),
+        (f"{CALLBACK.format('self.now = epoch')}own = Own()\n", SOURCE, "lambda x, y: x * own.now", False),
+    ],
+)
+def test_what_may_change_between_epochs_is_not_cached(
+    defined: str, source: str, mapped: str, cached: bool
+) -> None:
+    text = f"{HEAD}{defined}data = {source}.map({mapped}).batch(8)\nmodel.fit(data, epochs=2)\n"
+    assert (".cache()" in changed(text, "cache")) is cached
+
+
+def test_what_a_loop_of_fits_changes_is_not_cached() -> None:
+    text = f"{HEAD}level = [1.0]\ndata = {SOURCE}.map(lambda x, y: x * level[0]).batch(8)\n"
+    assert ".cache()" in changed(f"{text}for epoch in range(3): model.fit(data)\n", "cache")
+    loop = "for epoch in range(3):\n    level[0] = epoch\n    model.fit(data)\n"
+    assert ".cache()" not in changed(f"{text}{loop}", "cache")
 
 
 PLAIN = """\

@@ -84,6 +84,8 @@ def test_a_fleet_of_others_is_resumed_only_with_consent(tmp_path, monkeypatch):
     assert printed.code == 2
     for used in ("--address 203.0.113.1:6379", "the scripts /x/my.py", "--env API_TOKEN=***"):
         assert used in printed.err
+    assert "Allow this with --yes" in printed.err
+    assert "--yes" not in tfbench("fleet", "--resume", folder.path, "--yes", "--address", "127.0.0.1:1").err
     # One that was started here is the same after its nodes have changed, and not with other scripts.
     remember(plan.identity, paths_here())
     folder.write_plan(replace(plan, nodes=(node("a"),), chosen=("a",), commit="d"))

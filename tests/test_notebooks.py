@@ -84,9 +84,10 @@ def test_a_difference_is_told_by_cell() -> None:
     [
         (b"print(1)", "is not a notebook"),
         (b"[]", "is not a notebook"),
-        (b'{"cells": [{"source": 3}]}', "is not a notebook"),
+        (b'{"nbformat": 4, "cells": [{"source": 3}]}', "is not a notebook"),
         (b"{}", "names no version"),
         (json.dumps({"nbformat": 3, "worksheets": []}).encode(), "it has version 3"),
+        (json.dumps({"nbformat": 5, "cells": {"a": "x = 1"}}).encode(), "it has version 5"),
         (notebook("x", metadata={"kernelspec": {"language": "R"}}), "is r, not Python"),
         (notebook("x", metadata={"language_info": {"name": "julia"}}), "is julia, not Python"),
         (notebook(MARKDOWN, ""), "has no code cells"),

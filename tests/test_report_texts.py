@@ -40,7 +40,7 @@ from reports.messages import (
 from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
-from workloads.variants import BASELINE, TUNED, Part
+from workloads.variants import BASELINE, TUNED, Part, measures_speed
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,
@@ -249,6 +249,8 @@ def test_what_did_not_apply_is_skipped_and_what_ended_early_counts() -> None:
     assert CaveatKind.FAILED_TRIALS not in {each.kind for each in caveats}
     early = replace(builders.cpu_run().trials[0], status=Status.TIMEOUT, message="Not measured: tuned.")
     assert early.partial
+    parts = tuple(window for window in early.windows if not measures_speed(window.variant))
+    assert parts and not replace(early, windows=parts).partial
     assert any("counts" in each and "tuned" in each for each in banners(replace(whole, trials=(early,))))
 
 
@@ -417,3 +419,14 @@ def test_missing_values_are_not_shown_as_zero() -> None:
 )
 def test_quantities_have_suitable_units(written: Callable[[Any], str], value: Any, text: str) -> None:
     assert written(value).replace(numbers.SPACE, " ") == text
+
+
+@pytest.mark.parametrize("text", [numbers.number, numbers.duration, numbers.factor, numbers.size])
+@pytest.mark.parametrize("value", [1e15, 1e300, 1e308])
+def test_huge_numbers_have_an_exponent(text: Callable[[float], str], value: float) -> None:
+    assert len(text(value)) < 20
+
+
+def test_large_numbers_have_all_digits() -> None:
+    assert numbers.number(999e12) == "999,000,000,000,000"
+    assert numbers.number(-1.234e300) == "\u22121.23e300"

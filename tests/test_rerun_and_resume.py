@@ -1,6 +1,7 @@
 import base64
 import json
 import lzma
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from harness.run.prepare import Prepared
 from harness.run.recording import pack_for_page, unpack
 from harness.run.repeat import expected_run, requested_resources, rerun_options, resolve_rerun
 from harness.run.resolve import Plan, private_values, resolve
-from harness.run.started import identity, is_own
+from harness.run.started import identity, is_own, remember
 from harness.run.store import RunFolder, read_run
 from reports.page import render_html
 from tests import builders
@@ -331,6 +332,23 @@ def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_pa
         for used in (f"the scripts {environment.file}", "--env API_TOKEN=***", "--engine local", "--network"):
             assert used in printed.err
         assert "Engine:" not in printed.err  # nothing has begun
+        assert "Allow this with --yes" in printed.err
+        allowed = tfbench("bench", "--resume", folder.path, "--yes")
+        assert "API_TOKEN" in allowed.err and "--yes" not in allowed.err  # its value is what lacks now
+
+
+def test_marks_of_started_runs_stay_few(tmp_path):
+    paths = Paths(checkout=ROOT, cache=tmp_path)
+    for number in range(3):
+        remember(b"%d" % number, paths)
+    first = next(iter((tmp_path / "started").iterdir()))
+    for number in range(1100):
+        old = first.with_name(f"{number}")
+        old.touch()
+        os.utime(old, (number, number))
+    remember(b"new", paths)
+    assert all(is_own(b"%d" % number, paths) for number in range(3)) and is_own(b"new", paths)
+    assert len(list((tmp_path / "started").iterdir())) == 1000
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,17 @@ def test_a_script_is_main_with_its_arguments(run: Run) -> None:
     assert (seen["rate"], seen["main"], Path(seen["file"]).name) == (0.5, True, "train.py")
 
 
+def test_a_script_may_await_as_notebooks_do(run: Run) -> None:
+    text = "import asyncio\nasync def made():\n    await asyncio.sleep(0)\n    return 3\nseen['x'] = await made()\n"
+    assert run(text)["x"] == 3
+    with pytest.raises(ScriptError, match=r"^train.py:2: ValueError: wrong"):
+        run("await __import__('asyncio').sleep(0)\nraise ValueError('wrong')\n")
+
+
+def test_annotations_of_a_script_are_values(run: Run) -> None:
+    assert run("def f(x: int): pass\nseen['x'] = f.__annotations__['x']\n")["x"] is int
+
+
 def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_path: Path) -> None:
     home = write_files(
         tmp_path / "home", {"a.csv": "1", "data/b.csv": "2", "helper.py": "X = open('a.csv').read()"}
@@ -324,6 +335,48 @@ def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
         "print(Processes(['x'], lambda: 0, 0).run(lambda end: None, ''))"
     )
     assert output_of(sys.executable, "-c", code).strip() == "None"
+
+
+def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
+    """That of a script, which can then not say that it has finished, and the driver's own."""
+    code = (
+        "import resource\nfrom workloads.driver.processes import Processes\n"
+        "def work(end): resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "print(Processes(['x'], iter(range(9)).__next__, 0).run(work, '').sentence('baseline', ''))"
+    )
+    told = output_of(sys.executable, "-c", code)
+    assert "RLIMIT_FSIZE" in told and "Leave that out of the script." in told
+    driver = (
+        f"ulimit -f 0; {sys.executable} -m workloads.driver spec.json {tmp_path}/events.jsonl 2>&1; echo $?"
+    )
+    assert output_of("sh", "-c", driver).split("\n")[-3:-1] == [
+        "The engine limits the size of files: raise RLIMIT_FSIZE, in Docker's default-ulimits.", "1",
+    ]  # fmt: skip
+
+
+def test_what_a_script_closes_is_opened_again(tmp_path: Path) -> None:
+    """The descriptors are then those of a file of the script."""
+    code = (
+        "import os\nfrom workloads.driver.processes import Processes\nfrom workloads.protocol import EventWriter\n"
+        "events = EventWriter(open('events.jsonl', 'a'))\n"
+        "def work(end):\n"
+        "    events.write('start')\n    os.closerange(3, 1000)\n    os.chdir('/')\n"
+        f"    own = [open({str(tmp_path / 'own')!r}, 'a') for _ in range(9)]\n    events.write('end')\n"
+        "size = lambda: os.path.getsize('events.jsonl')\n"
+        "print(Processes(['x'], size, 9).run(work, ''))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=-1,
+    ).stdout
+    assert told.strip() == "None"
+    with (tmp_path / "events.jsonl").open(encoding="utf-8") as file:
+        assert [event["kind"] for event in read_events(file)] == ["start", "warning", "end"]
+    assert (tmp_path / "own").read_bytes() == b""
 
 
 TRAINING = {"epochs": 1}

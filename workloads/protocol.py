@@ -414,8 +414,19 @@ def private() -> Mapping[str, Any]:
     return found
 
 
+def file_of(descriptor: int) -> tuple[int, int] | None:
+    """Return what identifies the file that is open as a descriptor; None if none is."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
+
+    A script may close the file, and open another that gets its descriptor: it is opened again then.
 
     Attributes:
         hidden: texts that events do not contain.
@@ -424,7 +435,10 @@ class EventWriter:
     """
 
     def __init__(self, file: TextIO) -> None:
-        self._file = file
+        self._files = [file]  # those that were closed would close others when they are deleted
+        # Texts in memory have no descriptor.
+        self._path = os.path.abspath(file.name) if hasattr(file, "name") else ""  # noqa: PTH100
+        self._identity = file_of(file.fileno()) if self._path else None
         self.hidden: Sequence[str] = private().get("hidden", ())
         self.planned: Sequence[str] = ()
         self.listener: Callable[[Mapping[str, Any]], None] | None = None
@@ -441,10 +455,20 @@ class EventWriter:
         check(event)
         if self.hidden:
             event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
-        self._file.write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
-        self._file.flush()
+        if self._path and file_of(self._files[-1].fileno()) != self._identity:
+            self._open_again()
+        self._files[-1].write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
+        self._files[-1].flush()
         if self.listener is not None:
             self.listener(event)
+
+    def _open_again(self) -> None:
+        self._files.append(open(self._path, "a", encoding="utf-8"))  # noqa: PTH123, SIM115
+        self._identity = file_of(self._files[-1].fileno())
+        self.warning(
+            "The script closed files that are not its own, as os.closerange does; those of the measurement were opened "
+            "again. Close only what the script has opened: TensorFlow and GPUs need their files."
+        )
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):

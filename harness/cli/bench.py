@@ -25,7 +25,7 @@ from harness.cli.rendering import (
     report_renderers,
     write_outputs,
 )
-from harness.cli.shared_options import Accept, References, Resume, takes_options
+from harness.cli.shared_options import Accept, References, Resume, Yes, takes_options
 from harness.engines import LOCAL
 from harness.errors import Interrupted, TfbenchError, TrialError, UnhealthyError, UsageError
 from harness.model.analysis import Analysis
@@ -52,6 +52,7 @@ Unhealthy = Annotated[
 def command(
     options: Options,
     resume_run: Resume = None,
+    yes: Yes = False,
     fail_if_unhealthy: Unhealthy = False,
     accept: Accept = None,
     reference: References = None,
@@ -70,7 +71,7 @@ def command(
             recorded = read_run(resume_run)
             _check_planned(standards, recorded.planned)
             if not is_own(identity(recorded.manifest), paths_here()):
-                _ask(recorded, resume_run, progress)
+                _ask(recorded, progress, allowed=yes)
             prepared = resume(resume_run, paths_here(), progress)
         else:
             plan = resolve(options)
@@ -85,8 +86,8 @@ def command(
         )
 
 
-def _ask(run: Run, path: Path, progress: Terminal) -> None:
-    """Ask the user to allow what a run folder of others uses.
+def _ask(run: Run, progress: Terminal, *, allowed: bool) -> None:
+    """Print what a run folder of others uses, and ask the user to allow it unless it is allowed.
 
     Raises:
         UsageError: the user declines, or standard input is not a terminal.
@@ -100,14 +101,11 @@ def _ask(run: Run, path: Path, progress: Terminal) -> None:
     requested = {**requested_resources(run, options), **local}
     for name, value in requested.items():
         progress.line(f"The run uses {name} {value}")
-    if requested:
-        hint = (
-            f"Resume it in a terminal, which asks, or start it anew: tfbench rerun {shlex.quote(str(path))}"
-        )
-        confirm(requested, hint)
+    if requested and not allowed:
+        confirm(requested)
 
 
-def confirm(requested: Mapping[str, str], hint: str) -> None:
+def confirm(requested: Mapping[str, str]) -> None:
     """Ask the user to allow what a run uses, because runs may come from untrusted sources.
 
     Raises:
@@ -115,7 +113,7 @@ def confirm(requested: Mapping[str, str], hint: str) -> None:
     """
     if not (sys.stdin.isatty() and typer.confirm("Allow this?", err=True)):
         listed = ", ".join(f"{name} {value}" for name, value in requested.items())
-        raise UsageError(f"It uses {listed}.", hint=hint)
+        raise UsageError(f"It uses {listed}.", hint="Allow this with --yes.")
 
 
 def _check_planned(standards: Standards, planned: Sequence[PlannedTrial]) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from harness.cli.bench import command_line, confirm, raise_for_trials, stop_on_signals
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
-from harness.cli.shared_options import Resume, takes_options
+from harness.cli.shared_options import Resume, Yes, takes_options
 from harness.engines import LOCAL
 from harness.errors import FleetError, Interrupted
 from harness.fleet.cluster import connected
@@ -53,6 +53,7 @@ def command(
         float, _option("--wait", help="Seconds to wait for a busy node.", min=1)
     ] = DEFAULTS.wait_s,
     resume_fleet: Resume = None,
+    yes: Yes = False,
 ) -> None:
     """Run the same plan on every node of a Ray cluster and compare the nodes on one page.
 
@@ -63,7 +64,7 @@ def command(
         folder = FleetFolder(resume_fleet)
         plan = folder.read_plan()
         if not is_own(plan.identity, paths_here()):
-            _ask(plan, Terminal(err()))
+            _ask(plan, Terminal(err()), allowed=yes)
         if address != DEFAULTS.address:
             plan = replace(plan, address=address)
         remember(plan.identity, paths_here())
@@ -101,8 +102,8 @@ def command(
     raise_for_trials(folder.trials())
 
 
-def _ask(plan: FleetPlan, progress: Progress) -> None:
-    """Ask the user to allow what a fleet of others uses, also of this user's environment.
+def _ask(plan: FleetPlan, progress: Progress, *, allowed: bool) -> None:
+    """Print what a fleet of others uses, also of this user's environment, and ask the user unless it is allowed.
 
     Raises:
         UsageError: the user declines, or standard input is not a terminal.
@@ -114,7 +115,8 @@ def _ask(plan: FleetPlan, progress: Progress) -> None:
     requested = {"--address": plan.address, **scripts, **local, **requested_options(plan.options)}
     for name, value in requested.items():
         progress.line(f"The fleet uses {name} {value}")
-    confirm(requested, "Resume it in a terminal, which asks, or start a fleet of your own.")
+    if not allowed:
+        confirm(requested)
 
 
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:

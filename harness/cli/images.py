@@ -34,6 +34,7 @@ def command(
     ] = False,
 ) -> None:
     """Download and verify wheels on this host, then build the images without network."""
+    check_names("image target", target or (), TARGETS)
     progress = Terminal(err())
     try:
         client = DockerEngine.connect().client
@@ -50,7 +51,6 @@ def command(
     builder = ImageBuilder(paths.checkout, paths.cache, client, progress, names)
     # The default suite needs these; the others are built when a workload first needs them.
     targets = target or [name for name in ("cpu", "cuda") if builder.recipes.supports(name)]
-    check_names("image target", targets, TARGETS)
     if fetch_only and names:
         raise UsageError("--with has no effect on docker-compose build.", hint="Leave out --fetch-only.")
     if fetch_only:

@@ -82,7 +82,7 @@ def command(
                 resolve_rerun(recorded, options)
             return
         if requested and not yes:
-            confirm(requested, "Allow this with --yes.")
+            confirm(requested)
         prepared = prepare(
             resolve_rerun(recorded, options),
             paths,

@@ -44,6 +44,16 @@ Resume = Annotated[
 ]
 
 
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        "-y",
+        help="With --resume of a run of others: allow its engine, images, files, variables, GPUs and limits.",
+        rich_help_panel=HOW,
+    ),
+]
+
 Accept = Annotated[
     Path | None,
     typer.Option(

@@ -20,15 +20,15 @@ import psutil
 from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, InvalidVersion, NotFound, StreamParseError
 from requests import PreparedRequest, Response
-from requests.exceptions import JSONDecodeError, ReadTimeout, RequestException, Timeout
-from urllib3.exceptions import HTTPError
+from requests.exceptions import HTTPError, JSONDecodeError, ReadTimeout, RequestException, Timeout
+from urllib3.exceptions import HTTPError as SocketError
 
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
 
 # Timeout after a request that was not answered, so that requests to a dead engine do not add up.
 _SILENT_S = 2.0
-LOST = (DockerException, RequestException, HTTPError, HTTPException, OSError, struct.error)
+LOST = (DockerException, RequestException, SocketError, HTTPException, OSError, struct.error)
 CONNECT_S = 10
 # Timeout of a request that may copy an image.
 REQUEST_S = 120
@@ -143,7 +143,7 @@ def engine_call(action: str) -> Iterator[None]:
 
 def _unreadable(action: str, error: Exception) -> EngineError:
     return EngineError(
-        f"The container engine could not {action}: its answer cannot be read: {type(error).__name__}: {error}",
+        f"The container engine could not {action}: its answer cannot be read: {_fault(error)}",
         hint=_STRANGE,
     )
 
@@ -263,8 +263,15 @@ def _strange(error: Exception) -> str:
         return f"it answered with a web page, so it may be another program's (status {cause.status_code})"
     if type(cause) is DockerException or isinstance(cause, (LookupError, TypeError, ValueError)):
         known = not isinstance(cause, RequestException)
-        return f"its answer cannot be read: {type(cause).__name__}: {cause}" if known else ""
+        return f"its answer cannot be read: {_fault(cause)}" if known else ""
     return ""
+
+
+def _fault(error: BaseException) -> str:
+    """Return what is wrong with an answer: of an error of the engine that lacks its message, the status."""
+    if isinstance(refused := error.__context__, HTTPError) and refused.response is not None:
+        return f"status {refused.response.status_code} without a message"
+    return f"{type(error).__name__}: {error}"
 
 
 def _reason(error: Exception) -> str:

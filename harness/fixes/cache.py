@@ -4,8 +4,10 @@ What lies before the cache runs in the first epoch only.
 
 Safety: what differs from epoch to epoch stays behind the cache, so training sees the same distribution: what the
 functions of a pipeline use is followed through functions and variables, and what is imported from elsewhere counts as
-random, like variables and models that are trained. Files that `list_files` or a loader of a folder shuffles keep the
-order of the first epoch. Tried only if the samples of an epoch fit into half of the free memory.
+random, like variables and models that are trained. So does what may change between epochs: objects that callbacks
+change too, a file whose name is not made of an element, and any file if a callback writes one. Files that `list_files`
+or a loader of a folder shuffles keep the order of the first epoch. Tried only if the samples of an epoch fit into half
+of the free memory.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import builtins
 import sys
 from collections.abc import Sequence
 
+from harness.fixes.between_epochs import may_change
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, name_of
 from workloads.protocol import Aim, Edit
@@ -42,8 +45,11 @@ def edits(source: Source) -> Sequence[Edit]:
     chains = [(call, _steps(source, call)) for call in [each for each in maps if each in feeding] or maps]
     for call, steps in sorted(chains, key=lambda each: -len(each[1])):
         names = [name_of(step) for step in steps]
-        if not _ENDS & set(names) and not any(_random(source, step) for step in steps):
-            return [source.insert_after(call, ".cache()")]
+        given = [step.args[0] for step in steps if name_of(step) in _CALLING and step.args]
+        functions = source.used(*given)
+        if _ENDS & set(names) or _random(source, functions) or may_change(source, functions, steps):
+            continue
+        return [source.insert_after(call, ".cache()")]
     return []
 
 
@@ -63,34 +69,18 @@ def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
     return result
 
 
-def _random(source: Source, call: ast.Call) -> bool:
-    """Return whether a step's function, or what it uses, seems to be random or is not in the script."""
-    if name_of(call) not in _CALLING or not call.args:
-        return False
+def _random(source: Source, functions: Sequence[ast.AST]) -> bool:
+    """Return whether functions, with what they use, seem to be random or are not in the script."""
     owners = (fit.func.value for fit in source.fits() if isinstance(fit.func, ast.Attribute))
     trained = {owner.id for owner in owners if isinstance(owner, ast.Name)}
-    waiting: list[ast.AST] = [call.args[0]]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
+    for node in functions:
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True
-        parts = list(ast.walk(node))
-        bound = {each.arg for each in parts if isinstance(each, ast.arg)}
-        bound |= {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-        free = {each.id: source.meanings(each.id) for each in parts if isinstance(each, ast.Name)}
-        called = {_base(each.func) for each in parts if isinstance(each, ast.Call)} | {_base(node)}
-        for name, meanings in free.items():
-            if name not in bound:
-                if name in trained:
-                    return True
-                waiting += meanings
-                known = meanings or hasattr(builtins, name) or source.package(name) in _KNOWN
-                if name in called and not known:
-                    return True
+        called = {_base(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} | {_base(node)}
+        for name in source.free(node):
+            known = source.meanings(name) or hasattr(builtins, name) or source.package(name) in _KNOWN
+            if name in trained or (name in called and not known):
+                return True
     return False
 
 

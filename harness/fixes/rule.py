@@ -14,6 +14,7 @@ class Safety(StrEnum):
     """What a remedy may change besides the speed."""
 
     SAME = "same numbers"
+    ORDER = "same numbers; random ones in another order"
     ALIKE = "statistically the same"
     NUMERICS = "changes numerics"
     TRAINING = "changes training"

@@ -133,6 +133,28 @@ class Source:
         made = (node for node in ast.walk(self.tree) if isinstance(node, kinds) and node.name == name)
         return [*self._values_of(name), *made]
 
+    @staticmethod
+    def bound(node: ast.AST) -> set[str]:
+        """Return the names that a node binds: arguments and variables."""
+        parts = list(ast.walk(node))
+        stored = {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        return stored | {each.arg for each in parts if isinstance(each, ast.arg)}
+
+    def free(self, node: ast.AST) -> set[str]:
+        """Return the names that a node uses and does not bind."""
+        return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} - self.bound(node)
+
+    def used(self, *nodes: ast.AST) -> list[ast.AST]:
+        """Return nodes and what they use of the script, through functions and variables."""
+        found: dict[int, ast.AST] = {}
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in found:
+                found[id(node)] = node
+                waiting += [meaning for name in self.free(node) for meaning in self.meanings(name)]
+        return list(found.values())
+
     def package(self, name: str) -> str:
         """Return the package that the script imports as a name, or from which; "" if it is none."""
         for node in ast.walk(self.tree):

@@ -18,6 +18,7 @@ from harness.model.workload import Workload
 from harness.options import Options
 from workloads.protocol import Change
 from workloads.readings import Window
+from workloads.variants import OTHER, kind_of, measures_speed
 
 SCHEMA_VERSION = 2
 # The largest plausible value of telemetry: a mask of 64 bits.
@@ -287,8 +288,10 @@ class Trial:
 
     @property
     def partial(self) -> bool:
-        """Whether it ended early, after some of its variants were measured; what it measured counts."""
-        return self.failed and bool(self.windows)
+        """Whether it ended early, after a speed or capability was measured, which counts; parts of a step do not."""
+        return self.failed and any(
+            measures_speed(window.variant) or kind_of(window.variant) is OTHER for window in self.windows
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

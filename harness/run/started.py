@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 from harness.model.run import Manifest
 from harness.paths import Paths
 from harness.run.store import as_json, write_atomic
+
+# Marks that are kept, the newest; of what is older, its user is asked.
+_MOST = 1000
 
 
 def identity(manifest: Manifest) -> bytes:
@@ -17,7 +21,11 @@ def identity(manifest: Manifest) -> bytes:
 
 def remember(content: bytes, paths: Paths) -> None:
     """Remember that this user started the run or fleet with this identity."""
-    write_atomic(_mark(content, paths), "")
+    mark = write_atomic(_mark(content, paths), "")
+    with suppress(OSError):  # others may clear them at the same time
+        marks = sorted(mark.parent.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
+        for old in marks[_MOST:]:
+            old.unlink()
 
 
 def is_own(content: bytes, paths: Paths) -> bool:

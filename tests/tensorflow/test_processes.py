@@ -96,6 +96,15 @@ def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
     assert "train.py:" in error["message"]
 
 
+def test_a_script_that_closes_all_files_is_measured(drive):
+    text = f"{HEAD}import os\nos.closerange(3, 4096)\nmade().fit(x[:96], y[:96], 8)\n"
+    done = drive(text, variants=[BASELINE, MODEL_ONLY])
+    for variant in (BASELINE, MODEL_ONLY):
+        assert len(done.of("window", variant=variant)) == 2
+    assert "os.closerange" in done.of("warning")[0]["message"]
+    assert done.of("end")
+
+
 SETTINGS = """
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)

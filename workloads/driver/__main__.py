@@ -25,7 +25,7 @@ from typing import NoReturn
 import numpy as np
 
 from workloads.driver.measuring import report
-from workloads.driver.processes import work_watched
+from workloads.driver.processes import is_files_limited, work_watched
 from workloads.driver.results import ResultsFile
 from workloads.driver.trial import Task, Trial, Work
 from workloads.protocol import (
@@ -189,7 +189,15 @@ def read_spec(path: Path) -> Spec:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
+    try:
+        code = main(sys.argv[1:])
+    except OSError as error:
+        if not is_files_limited(error):
+            raise
+        sys.stderr.write(
+            "The engine limits the size of files: raise RLIMIT_FSIZE, in Docker's default-ulimits.\n"
+        )
+        code = 1
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -7,6 +7,7 @@ in it can still set up the framework. Standard library only.
 from __future__ import annotations
 
 import ctypes
+import errno
 import faulthandler
 import json
 import os
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, private
+from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, file_of, private
 
 # How often a process is looked at.
 _POLL_S = 0.02
@@ -34,6 +35,8 @@ _BEGINS_S = 60.0
 _TRACE_S = 1.0
 _TRACE_SIGNAL = signal.SIGRTMAX
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+# The exit code of a process that could not write because the size of files is limited.
+FILES_LIMITED_EXIT = 211
 # A line of a script in its scratch folder; see workloads/driver/script.py.
 _PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^"\n]+)", line (\d+)')
 _FINISHED = "finished"
@@ -69,6 +72,8 @@ class Death:
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
             STALLED: "Raise --stall to wait longer.",
         }.get(self.kind, "See log.txt for its last output.")
+        if "RLIMIT_FSIZE" in self.how:
+            advice = "Leave that out of the script."
         if signal.SIGBUS.name in self.how:
             advice = (
                 "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
@@ -131,6 +136,8 @@ class Processes:
         kind = STALLED if how.startswith("no event") else DIED
         if not how and code == -signal.SIGKILL and _oom_kills() > kills:
             kind, how = OUT_OF_MEMORY, "the process was killed because memory ran out"
+        if code == FILES_LIMITED_EXIT:
+            how = "the size of files is limited (RLIMIT_FSIZE), so nothing could be written"
         if not how and code < 0:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
@@ -185,6 +192,7 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
     # It is the first to be killed when memory runs out.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
+    identity, again = file_of(trace), f"/proc/{os.getppid()}/fd/{trace}"
     faulthandler.enable(trace, all_threads=False)
     # In the main thread, also if it waits in C. From another thread, reading its frames may crash.
     faulthandler.register(_TRACE_SIGNAL, trace, all_threads=False)
@@ -194,15 +202,21 @@ def work_watched(work: Callable[[End], None], trace: int) -> NoReturn:
             with suppress(Exception):  # scripts may replace or close them
                 stream.flush()
         if code == 0:
-            os.write(trace, _FINISHED.encode())
+            kept = file_of(trace) == identity  # scripts may close it, and open another file
+            os.write(trace if kept else os.open(again, os.O_WRONLY | os.O_APPEND), _FINISHED.encode())
         os._exit(code)
 
     try:
         work(end)
-    except BaseException:  # what work does not handle is a fault of ours
+        end()
+    except BaseException as error:  # what work does not handle is a fault of ours
         traceback.print_exc()
-        end(1)
-    end()
+        os._exit(FILES_LIMITED_EXIT if is_files_limited(error) else 1)
+
+
+def is_files_limited(error: BaseException) -> bool:
+    """Return whether an error is that a file would be larger than the process may write."""
+    return isinstance(error, OSError) and error.errno == errno.EFBIG
 
 
 def _program(pid: int) -> bytes:

@@ -8,6 +8,8 @@ autograph reads functions from their file.
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import ctypes
 import os
 import re
@@ -63,7 +65,11 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     os.execv = os.execve = _replaced()  # type: ignore[assignment]
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     try:
-        exec(compile(script.text, str(path), "exec"), module.__dict__)  # noqa: S102 - what the user asked to run
+        # As in notebooks, it may await; the future statements of this file are none of it.
+        code = compile(script.text, str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        awaited = eval(code, module.__dict__)  # noqa: S307 - what the user asked to run
+        if awaited is not None:
+            asyncio.run(awaited)
     except SystemExit as error:
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"

@@ -1,0 +1,143 @@
+"""What a script may change between two epochs, and whether a pipeline would notice."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from harness.fixes.source import Source, name_of
+
+_HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_LOOPS = (ast.For, ast.While)
+_READING = {
+    "open", "GFile", "read_text", "read_bytes", "read_file", "load", "loadtxt", "genfromtxt", "fromfile", "memmap",
+    "read_csv", "read_json", "read_parquet", "read_pickle", "imread", "load_img",
+}  # fmt: skip
+_FILES = _READING | {
+    "list_files", "TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset", "CsvDataset", "make_csv_dataset",
+    "image_dataset_from_directory", "text_dataset_from_directory", "audio_dataset_from_directory",
+}  # fmt: skip
+# A model that is saved is no input.
+_WRITING = {
+    "write_text", "write_bytes", "write_file", "savetxt", "savez", "tofile", "dump", "to_csv", "to_json", "to_parquet",
+    "to_pickle", "imwrite", "save_img", "TFRecordWriter",
+}  # fmt: skip
+_CHANGING = {
+    "append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault",
+    "assign", "assign_add", "assign_sub",
+}  # fmt: skip
+
+
+def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast.Call]) -> bool:
+    """Return whether what a pipeline gives may differ from epoch to epoch because the script changes what it uses.
+
+    Args:
+        functions: of the pipeline, with what they use.
+        steps: the calls that make the pipeline.
+    """
+    if any(_reads_same(each) for each in functions):
+        return True
+    between = _between(source)
+    if any(isinstance(each, ast.ClassDef) and any(_hooks(each)) for each in functions):
+        return True
+    names = {name for each in functions for name in source.free(each)}
+    if names & set(changed([*between, *functions])):
+        return True
+    files = any(name_of(call) in _FILES for each in (*functions, *steps) for call in _calls(each))
+    return files and any(_writes(source, call) for each in between for call in _calls(each))
+
+
+def changed(code: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names of objects and global variables that functions and loops change."""
+    for part in (
+        each for node in code for each in ast.walk(node) if isinstance(each, (*_FUNCTIONS, *_LOOPS))
+    ):
+        if getattr(part, "name", "") in ("__init__", "build"):
+            continue
+        own = Source.bound(part) if isinstance(part, _FUNCTIONS) else set()
+        for node in ast.walk(part):
+            match node:
+                case ast.Global(names=names):
+                    yield from names
+                case (
+                    ast.Subscript(value=owner, ctx=ast.Store()) | ast.Attribute(value=owner, ctx=ast.Store())
+                ):
+                    yield from _names(node, own)
+                case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _CHANGING:
+                    yield from _names(owner, own)
+
+
+def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:
+    """Yield the names by which a changed object may be known elsewhere: of `self.level[0]`, level."""
+    while isinstance(owner, (ast.Subscript, ast.Attribute)):
+        if isinstance(owner, ast.Attribute):
+            yield owner.attr
+        owner = owner.value
+    if isinstance(owner, ast.Name) and owner.id not in own:
+        yield owner.id
+
+
+def _between(source: Source) -> list[ast.AST]:
+    """Return what runs between epochs, with what it uses: methods and arguments of callbacks, loops around fit."""
+    found: list[ast.AST] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef) and any(_hooks(node)):
+            found.append(node)
+        elif isinstance(node, ast.keyword) and node.arg and _HOOK.fullmatch(node.arg):
+            found.append(node.value)
+        elif isinstance(node, _LOOPS) and any(name_of(call) == "fit" for call in _calls(node)):
+            found.append(node)
+    return source.used(*found)
+
+
+def _hooks(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    return (each for each in node.body if isinstance(each, ast.FunctionDef) and _HOOK.fullmatch(each.name))
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def _reads_same(node: ast.AST) -> bool:
+    """Return whether a function reads a file whose name is not made from its arguments."""
+    if not any(isinstance(each, _FUNCTIONS) for each in ast.walk(node)):
+        return False  # a value, which is read once
+    given = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)} - {"self", "cls"}
+    before = -1
+    while len(given) > before:
+        before = len(given)
+        for each in ast.walk(node):
+            match each:
+                case ast.Assign(targets=[*targets], value=value) if _mentions(value, given):
+                    given |= {name for target in targets for name in _mentioned(target)}
+                case (
+                    ast.For(target=target, iter=value)
+                    | ast.comprehension(target=target, iter=value)
+                    | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+                ) if _mentions(value, given):
+                    given |= _mentioned(target)
+    return any(name_of(call) in _READING and not _mentions(call, given) for call in _calls(node))
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    return bool(_mentioned(node) & names)
+
+
+def _writes(source: Source, call: ast.Call) -> bool:
+    """Return whether a call writes a file anew; what is appended to is a log."""
+    name = name_of(call)
+    owner = source.words(call.func).partition(".")[0]
+    if name in ("open", "GFile"):
+        texts = (each.value for each in ast.walk(call) if isinstance(each, ast.Constant))
+        return any(
+            isinstance(text, str) and re.fullmatch(r"[wx][bt+]*|r[bt]*\+[bt]*", text) for text in texts
+        )
+    if name == "save":
+        return source.package(owner) in ("numpy", "PIL")
+    return name in _WRITING or (name in ("replace", "rename", "copy", "move") and owner in ("os", "shutil"))
