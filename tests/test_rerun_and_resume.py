@@ -335,6 +335,9 @@ def test_a_run_folder_of_others_is_resumed_only_with_consent(environment, tmp_pa
         assert "Allow this with --yes" in printed.err
         allowed = tfbench("bench", "--resume", folder.path, "--yes")
         assert "API_TOKEN" in allowed.err and "--yes" not in allowed.err  # its value is what lacks now
+        limits = tmp_path / "limits.toml"
+        limits.write_text("limits = ['health = fine']", encoding="utf-8")
+        assert "limits.toml" in tfbench("bench", "--resume", folder.path, "--accept", limits).err
 
 
 def test_marks_of_started_runs_stay_few(tmp_path):

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, str] = {
 # Option -> the options that have an effect beside it, and why others have none.
 _ALONE: Mapping[str, tuple[tuple[str, ...], str]] = {
     "--resume": (
-        ("--address", "--fail-if-unhealthy", "--metrics-file", "--yes"),
+        ("--address", "--accept", "--fail-if-unhealthy", "--metrics-file", "--reference", "--yes"),
         "a resumed run keeps its original options",
     ),
     "--verify": (("run",), "it only checks a report"),

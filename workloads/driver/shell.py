@@ -24,7 +24,8 @@ class Shell:
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
         """Run the code of a cell that is timed."""
         if name in _BODIES:
-            exec(cell, sys.modules["__main__"].__dict__)  # noqa: S102 - the script's own code
+            code = compile(cell, "<cell>", "exec", dont_inherit=True)
+            exec(code, sys.modules["__main__"].__dict__)  # noqa: S102 - the script's own code
 
     def getoutput(self, *args: Any, **named: Any) -> list[str]:
         """Return what a program printed that did not run."""
