@@ -243,6 +243,20 @@ def test_a_recurrent_layer_without_cudnns_kernel_is_the_cause_where_its_time_doe
 
 
 @pytest.mark.parametrize(
+    ("util", "larger_ms", "cause"),
+    [(82, None, Cause.COMPUTE), (70, None, Cause.LAUNCH), (82, 33, Cause.LAUNCH), (82, 40, Cause.COMPUTE)],
+)
+def test_little_idle_time_of_a_gpu_is_launch_only_if_a_larger_batch_confirms_it(
+    util, larger_ms, cause
+) -> None:
+    load = GpuLoad(util=util, power_w=400)
+    speeds = {name: replace(speed, load=load) for name, speed in BUSY.items()}
+    if larger_ms:
+        speeds["batch:4"] = replace(taking(larger_ms), batch=128, load=load)
+    assert first(run({"gpu0": speeds}, noise=0.001, min_accuracy=0)).cause is cause
+
+
+@pytest.mark.parametrize(
     ("elements", "larger_ms", "cause"),
     [(1e8, 11, Cause.UPDATE), (1e8, 38, Cause.COMPUTE), (1e4, 11, Cause.COMPUTE)],
 )
