@@ -9,7 +9,7 @@ from workloads.variants import BASELINE, TUNED
 pytestmark = pytest.mark.tensorflow
 
 ENTRY = next(each for each in built_in() if each.workload.name == "gpt2")
-SIZES = {"LAYERS": 2, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 48, "VOCABULARY": 500, "BATCH_SIZE": 2}
+SIZES = {"LAYERS": 1, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 48, "VOCABULARY": 500, "BATCH_SIZE": 2}
 
 TAKE = """
 import json
