@@ -91,8 +91,9 @@ def on_small_disk(folder: Path, size_kib: int, *command: object) -> subprocess.C
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size_kib", [4, 1_000, 12_000, 64_000])
-@pytest.mark.parametrize("kind", ["array", "jpeg"])
+@pytest.mark.parametrize(
+    ("size_kib", "kind"), [(4, "array"), (12_000, "array"), (64_000, "array"), (4, "jpeg"), (1_000, "jpeg")]
+)
 def test_data_on_a_small_disk(tmp_path: Path, size_kib: int, kind: str):
     """The arrays take 13.5 MB. A process that writes to a mapped file on a full disk dies of SIGBUS."""
     done = on_small_disk(
@@ -104,7 +105,7 @@ def test_data_on_a_small_disk(tmp_path: Path, size_kib: int, kind: str):
     assert ".partial" not in done.stdout
 
 
-@pytest.mark.parametrize("size_kib", [4, 20, 80, 320])
+@pytest.mark.parametrize("size_kib", [20, 80])
 def test_run_on_a_small_disk(tmp_path: Path, size_kib: int):
     run = (sys.executable, "-m", "tests.faults.faked_run", tmp_path / "disk/run", 2, 0.1)
     done = on_small_disk(tmp_path / "disk", size_kib, *run)
