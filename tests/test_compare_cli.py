@@ -95,13 +95,9 @@ class TestCompare:
         [
             (("{a}",), 2, "to compare"),
             (("{a}", "{b}", "-f", "pdf"), 2, "Unknown format 'pdf'"),
-            (("{a}", "{b}", "-f", ","), 2, "--format is empty"),
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not between 0 and 100 %"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "150%"), 2, "not between 0 and 100 %"),
-            (("{a}", "--baseline", "{b}", "--fail-if-slower", "nan"), 2, "not between 0 and 100 %"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write it as 5% or 0.05."),
-            (("{a}", "--baseline", "{a}"), 2, "to compare"),
             (("h200",), 2, "two-epyc-vcpus"),
             (("{a}", "nowhere"), 6, "nowhere"),
             (("{a}", "{b}", "--price", "lots"), 2, "--price"),

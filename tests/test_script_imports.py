@@ -26,7 +26,6 @@ def is_refused(path: Path, text: str) -> bool:
         (f"{LOOP}    # tfbench: step 32\n", False),
         ("model.fit(x, y)\n", False),
         ("getattr(model, 'fit')(x)\n", False),
-        ("getattr(model, method)(x)\n", False),
         ("import keras_tuner\nkeras_tuner.RandomSearch(build).search(x, y)\n", False),
         ("exec(open('train.py').read())\n", False),
         ("from helper import train\ntrain()\n", False),
