@@ -160,8 +160,14 @@ def zero(path: Path) -> None:
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "zeroed at the same size and time": lambda folder: zero(folder / "x.npy"),
+    "truncated": lambda folder: os.truncate(folder / "x.npy", 10),
     "missing": lambda folder: (folder / "x.npy").unlink(),
     "added": lambda folder: (folder / "cat/1.jpg").touch(),
+    "a pipe": lambda folder: ((folder / "x.npy").unlink(), os.mkfifo(folder / "x.npy")),
+    "a link to a device": lambda folder: (
+        (folder / "x.npy").unlink(),
+        (folder / "x.npy").symlink_to("/dev/zero"),
+    ),
     "a folder": lambda folder: ((folder / "x.npy").unlink(), (folder / "x.npy").mkdir()),
     "no record": lambda folder: (folder / ".content").unlink(),
 }
