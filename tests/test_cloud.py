@@ -147,6 +147,7 @@ def azure_events(kind: str, machine: str = "vm-1") -> str:
         ("azure", EVENTS, azure_events("Preempt"), "preempt"),
         ("azure", EVENTS, azure_events("Freeze"), ""),
         ("azure", EVENTS, azure_events("Terminate", "vm-2"), ""),
+        ("azure", EVENTS, "<html>log in here</html>", ""),
         ("aws", ACTION, "[]", ""),
     ],
 )

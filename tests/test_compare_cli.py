@@ -95,6 +95,7 @@ class TestCompare:
         [
             (("{a}",), 2, "to compare"),
             (("{a}", "{b}", "-f", "pdf"), 2, "Unknown format 'pdf'"),
+            (("{a}", "{b}", "-f", ","), 2, "--format is empty"),
             (("{a}", "{b}", "--fail-if-slower", "5%"), 2, "needs a baseline"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "much"), 2, "not between 0 and 100 %"),
             (("{a}", "--baseline", "{b}", "--fail-if-slower", "5"), 2, "Write it as 5% or 0.05."),

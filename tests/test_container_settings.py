@@ -185,6 +185,7 @@ MISSING = ("404 Not Found", '{"message": "no such image"}')
     [
         (existing, {"/images/": (OK, '{"a":' * 100_000)}),
         (existing, {"/images/": ("404 Not Found", "[]")}),
+        (existing, {"/images/": (OK, "null")}),
         (custom, {"/images/create": (OK, "7"), "/images/": MISSING}),
         (DockerEngine.remove_stale, {"/containers/json": (OK, '[{"Id": "a"}]')}),
         (start, {"/containers/create": (OK, '{"id": "a"}')}),

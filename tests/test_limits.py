@@ -206,11 +206,13 @@ class TestWritten:
         ("capability.bf61 >= 1", "Unknown quantity 'capability.bf61'", "Did you mean capability.bf16"),
         ("capability.bf16 >= 650 GB/s", "is in TFLOP/s, not 'GB/s'", "Write the number in TFLOP/s"),
         ("resnet50.tuned >= 90%", "not in %", "97% of H100"),
+        ("resnet50.tuned >= many", "'many' is not a positive number", ">= NUMBER UNIT"),
         ("resnet50.tuned >= 0", "not a positive number", "NUMBER UNIT"),
         ("resnet50.tuned", "is not a limit", "NAME >= NUMBER UNIT"),
         ("resnet50.tuned = 6400", "'=' does not go with", "Only health takes ="),
         ("health = great", "'great' is not a level of health", "health = attention"),
         ("soak.sustained / resnet50.tuned >= 0.9", "is not a ratio", "docs/limits.md"),
+        ("capability.bf16 on gpux >= 1", "'gpux' is not a device", "on gpu0"),
         ("capability.bf16 >= 0.97 of H900", "No known machine is called 'H900'", "two-h100"),
         ("gpt2.tuned.mfu >= 0.97 of H200", "H200 has no value of gpt2.tuned.mfu", "--reference"),
     ],
@@ -351,6 +353,7 @@ class TestReport:
         text = render_markdown(judged_run())
         assert all(each in text for each in ("55.2 of 60.0", "2 of 5 limits", "another slot", "--soak 10m"))
         assert acceptance.level(judged_run().acceptance) == "alert"
+        assert (acceptance.sentence([]), acceptance.level([])) == ("", "good")
 
     def test_junit_has_a_case_for_each_limit_and_device(self) -> None:
         (suite,) = JUnitXml.fromstring(render_acceptance(judged_run()).encode())
@@ -395,10 +398,13 @@ class TestCommands:
         ("arguments", "code", "printed"),
         [
             ("report {good} --accept none.toml", 6, "none.toml"),
+            ("report {good} -f junit", 2, "--accept limits.toml"),
             ("report {good} --reference {good}", 6, "machine.json"),
+            ("bench -d cpu --accept none.toml", 6, "none.toml"),
             ("bench cifar10-mlp -d cpu --accept {limits}", 2, "--soak 10m"),
             ("compare --write-limits {good} -o x.html", 2, "End its name with .toml"),
             ("compare --write-limits {good} --margin 5", 2, "Write it as 5% or 0.05"),
+            ("compare {good} {good} --margin 5%", 2, "--margin would have no effect"),
             ("compare --write-limits {good} --baseline {good}", 2, "--baseline would have no effect"),
         ],
     )

@@ -85,6 +85,7 @@ def test_names_of_users_scripts_stay_private() -> None:
     [
         ("{}", "is not the file of a machine"),
         ('{"schema": "tfbench-extract", "schema_version": 2}', r"at `\$.schema`"),
+        ('{"schema": "tfbench-machine", "schema_version": 2}', "schema_version"),
         (" " * (50 << 20), "larger than 64 KiB"),
         (
             machine_json(KnownMachine(date="", host="", devices={"cpu": KnownDevice(kind="", values={"x": -1.0})})),

@@ -128,6 +128,7 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ("int?\n?int\nx = 1", {"x": 1}),
         ("%%timeit -n1 -r1 y = 2\nx = y + 1", {"x": 3, "y": 2}),
         ("%%capture out --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
+        ("\n%%time\nx = 1", {"x": 1}),
         ("%%bash\nx = 1", {}),
     ],
 )

@@ -95,6 +95,7 @@ def test_the_limit_of_a_step_is_its_largest_part() -> None:
     time = StepTime(batch=32, total=of(0.01, "s"), parts=parts)
     small = finding(Cause.LAUNCH, Part.LAUNCH, share=0.2)
     assert plain(limit(small, time)) == "compute 60 %, then launch 20 %"
+    assert plain(limit(finding(Cause.HEAT, Part.COMPUTE, share=0.1), None)) == "heat 10 %"
 
 
 def change(variant: str, gain: Estimate) -> Step:
@@ -213,6 +214,27 @@ def test_what_did_not_apply_is_skipped_and_what_ended_early_counts() -> None:
     early = replace(builders.cpu_run().trials[0], status=Status.TIMEOUT, message="Not measured: tuned.")
     assert early.partial
     assert any("counts" in each and "tuned" in each for each in banners(replace(whole, trials=(early,))))
+
+
+def test_explanations_have_the_variants_and_numbers() -> None:
+    faster = replace(finding(Cause.IMPOSSIBLE, share=0.3), variants=(BASELINE, "model-only"))
+    assert "model alone" in explanation(faster)
+    copied = finding(Cause.IMPOSSIBLE, share=0.3, bytes_per_s=9e10, link_bytes_per_s=3.2e10)
+    assert "90 GB/s" in explanation(copied) and "32 GB/s" in explanation(copied)
+    for tuned, name in ((0.0, BASELINE), (1.0, TUNED)):
+        assert name in explanation(finding(Cause.NOT_LEARNING, share=None, tuned=tuned))
+
+
+def test_failures_with_several_reasons_have_the_first_with_its_workload() -> None:
+    whole = builders.failed_run()
+    failed = (trial for trial in whole.trials if trial.failed)
+    trials = [
+        replace(each, workload=name, message=text)
+        for (name, text), each in zip((("a", "no GPU."), ("b", "boom.")), failed, strict=False)
+    ]
+    assert any(
+        "of a: no GPU." in each and "boom" not in each for each in banners(replace(whole, trials=trials))
+    )
 
 
 def test_counts_of_narrow_intervals_and_trials() -> None:

@@ -195,6 +195,13 @@ def test_nothing_runs_without_consent_and_check_prints_what_needs_it(tmp_path):
     assert f"commit {'0' * 40}" in " ".join(printed.err.split())
 
 
+def test_scripts_are_named_after_the_report(tmp_path):
+    here = write_files(tmp_path, {"here/mine.py": "A = 1"}) / "here/mine.py"
+    run = with_options(replace(OPTIONS, workloads=("/gone/mine.py",), params={}))
+    assert rerun(tmp_path, run, "--check").code == 2
+    assert rerun(tmp_path, run, str(here), "--check").code == 0
+
+
 @pytest.mark.parametrize("given", ["--engine=none", "--price=abc"])
 def test_check_refuses_what_a_rerun_refuses(tmp_path, given):
     printed = rerun(tmp_path, recorded(), "--check", given)

@@ -25,6 +25,7 @@ def is_refused(path: Path, text: str) -> bool:
         (f"{LOOP}# we fit and predict\nmodel.train_on_batch(x, y)\n", True),
         (f"{LOOP}    # tfbench: step 32\n", False),
         ("model.fit(x, y)\n", False),
+        ("getattr(model, method)(x)\n", False),
         ("getattr(model, 'fit')(x)\n", False),
         ("import keras_tuner\nkeras_tuner.RandomSearch(build).search(x, y)\n", False),
         ("exec(open('train.py').read())\n", False),

@@ -163,6 +163,7 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         ("[also.'a b']\ntitle = 'x'", "'a b'"),
         ("requests = {batch_sizes = [1], bounds_ms = [-1.0]}", "above 0"),
         (f"requests = {{batch_sizes = [1{'0' * 30}]}}", "too large"),
+        (DATA.format(", vocabulary = -5"), "vocabulary"),
         (DATA.format("").replace('"x"', '"../x"'), "name of data"),
         ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = 1.0\nunit = 'sec'", "samples/s"),
         ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = nan\nunit = 's'", "0 or above"),
@@ -226,6 +227,7 @@ def test_keras_datasets_are_found_in_every_style(read: Read, code: str) -> None:
     [
         (None, "No such file"),
         (b"x = (", r"is not Python 3\.\d+, "),  # the container's may be newer
+        (b"x = '\x00'", "is not Python"),
         (b"\xff\xfe\x00", "is not UTF-8"),
         (b"# coding: klingon\nx = 1", "is not UTF-8"),
         (b"x = " + b"(" * 1000 + b")" * 1000, "is not Python"),

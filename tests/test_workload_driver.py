@@ -354,6 +354,7 @@ def test_what_applies_to_a_call_and_a_device(made, missing):
         (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, "calls:10": 8.9}), False),
         (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}, eager=True), False),
         (WITHOUT_COPY, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, HOST_FED: 9.1}), False),
+        (WITHOUT_FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}), False),
         (WITHOUT_FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 9}, eager=True), True),
     ],
 )
