@@ -410,6 +410,7 @@ def run_trials(stopping: Stopping, values: list[float], seconds: float = 1.0) ->
         ([1000, 1001, 999, 1000, 1000, 1000, 1000], 1.0, 3),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 1.0, 7),
         ([1000, 2000, 500, 1000, 3000, 700, 1500], 24.0, 4),
+        # The minimum number of trials runs even if it exceeds the budget,
         ([1000, 2000, 500, 1000], 110, 3),
         # unless they are long.
         ([1000, 2000, 500, 1000], 1e6, 1),

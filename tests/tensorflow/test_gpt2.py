@@ -68,7 +68,10 @@ print(json.dumps([losses, published.count_params(), tuned.network.count_params()
 
 @pytest.mark.parametrize(
     "changed",
-    [{"ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False}, {"BLOCK": 16, "LOSS_CHUNKS": 4}],
+    [
+        {"LAYERS": 2, "ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False},
+        {"BLOCK": 16, "LOSS_CHUNKS": 4},
+    ],
 )
 def test_tuned_trains_as_published(execute, changed):
     (published, tuned), *parameters = execute(take(**changed) + TRAINED)
