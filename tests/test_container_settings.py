@@ -131,39 +131,16 @@ def dripping() -> Iterator[bytes]:
         ("200 OK\r\nContent-Length: 1000", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nX:", dripping, "no whole answer in 0.3 s"),
         ("200 OK\r\nContent-Length: 6000000000", lambda: repeat(bytes(1 << 20)), "more than 64 MiB"),
-        (
-            "200 OK\r\nContent-Length: 20",
-            lambda: [b'{"ApiVersion":"abc"}'],
-            "cannot be read: ValueError: invalid literal",
-        ),
         ("200 OK\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: KeyError: 'ApiVersion'"),
-        ("200 OK\r\nContent-Length: 4", lambda: [b"null"], "cannot be read: TypeError"),
         ("500 Error\r\nContent-Length: 2", lambda: [b"{}"], "cannot be read: status 500 without a message"),
         ("200 OK\r\nContent-Length: 6", lambda: [b"<html>"], "is not JSON"),
         ("is what HTTP has a number for", list, "is not HTTP"),
         ("503 Busy\r\nContent-Length: 6", lambda: [b"<html>"], "a web page"),
         ("200 OK\r\nContent-Length: 21", lambda: [b'{"ApiVersion":"1.12"}'], "it is too old"),
-        (
-            "403 Forbidden\r\nContent-Length: 32",
-            lambda: [b'{"message": "denied by plugin."}'],
-            "denied by plugin.",
-        ),
+        ("403 Forbidden\r\nContent-Length: 32", lambda: [b'{"message": "denied by plugin."}'], "denied by plugin."),
     ],
-    ids=[
-        "drips",
-        "drips a header",
-        "large",
-        "strange",
-        "empty",
-        "null",
-        "no message",
-        "page",
-        "no number",
-        "busy page",
-        "old",
-        "forbids",
-    ],
-)
+    ids=range(10),
+)  # fmt: skip
 def test_reason_of_an_unusual_engine_is_told(head, body, reason):
     timeout_s = 0.3 if body is dripping else CONNECT_S
     with engine_that_answers(head, body()) as socket, pytest.raises(EngineError) as raised:
@@ -207,7 +184,7 @@ MISSING = ("404 Not Found", '{"message": "no such image"}')
 @pytest.mark.parametrize(
     ("call", "others"),
     [
-        *((existing, {"/images/": (OK, text)}) for text in ("{", '{"a":' * 100_000)),
+        (existing, {"/images/": (OK, '{"a":' * 100_000)}),
         (existing, {"/images/": ("404 Not Found", "[]")}),
         (existing, {"/images/": (OK, "null")}),
         (custom, {"/images/create": (OK, "7"), "/images/": MISSING}),
@@ -382,13 +359,16 @@ def test_access_of_each_engine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
+    ("names", "expected", "suffix"),
     [
-        (("0", "1", "all"), ("nvidia.com/gpu=0", "nvidia.com/gpu=1")),
-        (("GPU-aaaa-0", "GPU-abbb-1", "0", "1"), ("nvidia.com/gpu=GPU-aaaa-0", "nvidia.com/gpu=GPU-abbb-1")),
+        (("0", "1", "all"), ("nvidia.com/gpu=0", "nvidia.com/gpu=1"), "yaml"),
+        (
+            ("GPU-aaaa-0", "GPU-abbb-1", "0"),
+            ("nvidia.com/gpu=GPU-aaaa-0", "nvidia.com/gpu=GPU-abbb-1"),
+            "json",
+        ),
     ],
 )
-@pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_cdi_names_are_read_from_specification(tmp_path, names, expected, suffix):
     spec = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": name} for name in names]}
     create(tmp_path, f"etc/cdi/nvidia.{suffix}", text=json.dumps(spec))

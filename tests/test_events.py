@@ -17,8 +17,6 @@ from tests.fakes import error_line, good_events, line, start_line, window_line
 from workloads.protocol import LONGEST_REASON, NO_GPU_EXIT, EventWriter, ProtocolError
 from workloads.variants import BASELINE, TUNED
 
-HUGE = b"1" + b"0" * 30
-
 
 def nested(depth: int) -> list:
     return [nested(depth - 1)] if depth else []
@@ -98,27 +96,20 @@ def test_every_kind_of_event_is_read(file):
     ("garbage", "expected"),
     [
         (b"not json\n", "line 3"),
-        (b"[1]\n", "not a JSON object"),
         (b'{"kind":"dream"}\n', "unknown event kind 'dream'"),
         (b'{"kind":"window"}\n', "missing"),
         (b'{"kind":"warning","message":5}\n', "message is int"),
-        (b'{"kind":"metric","variant":"x","name":"y","value":true}\n', "value is bool"),
         (b'{"kind":"steps","variant":"x","window":0,"step_ns":["a"]}\n', "invalid literal"),
         (b'{"kind":"variant","variant":"x","params":{},"changes":[{"what":"a"}]}\n', "missing"),
-        (b'{"kind":"variant","variant":"x","params":{},"changes":["a"]}\n', "Expected `object`"),
-        (b"\xff\xfe\n", "line 3"),
         (b'{"kind":"steps","variant":"x","window":0,"step_ns":[[1]]}\n', "plain list"),
-        (b'{"kind":"steps","variant":"x","window":0,"step_ns":[%s]}\n' % HUGE, "large"),
         (b"[" * 200_000 + b"\n", "recursion"),
         (window_line(0).encode(), "without steps, samples"),
         (window_line(10**11).encode(), "impossible speed"),
-        (window_line(10**30).encode(), "too large"),
         (line("metric", variant="x", name="y", value=float("inf")).encode(), "not finite"),
         (line("steps", variant="x", window=0, step_ns=[-5]).encode(), "negative duration"),
         (line("facts", facts={str(n): n for n in range(1000)}).encode(), "values in one place"),
         (line("variant", variant="x", params={"x": nested(90)}, changes=[]).encode(), "nested too deeply"),
         (line("phase", name="data", variant="", start_ns=2, end_ns=1).encode(), "ends before"),
-        (line("phase", name="data", variant="", start_ns=2, end_ns=1 << 70).encode(), "too large"),
     ],
     ids=lambda value: None if isinstance(value, str) else "garbage",
 )  # fmt: skip
@@ -231,8 +222,6 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
         (ended(137, out_of_memory=True), EventLog(started=True), None, Status.OUT_OF_MEMORY,
          "of 1.5 GiB. Raise --memory"),
         (ended(137), GOOD, None, Status.FAILED, "exited with code 137 (SIGKILL)"),
-        (ended(-11), GOOD, None, Status.FAILED, "exited with code -11 (SIGSEGV)"),
-        (ended(9), GOOD, None, Status.FAILED, "exited with code 9."),
         (ended(1), raised("boom"), None, Status.FAILED, "raised ValueError: boom. See log.txt"),
         (ended(1), raised("Graph error:\n  at f\n\nOSError: no disk\n\n\t [[{{node F}}]]\n [[Next]] [Op]"),
          None, Status.FAILED, "raised ValueError: OSError: no disk. See"),
@@ -243,13 +232,11 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
          "raised ValueError: "),
         (ended(1), raised(f"a.py:1: {'x' * 5000}. Download it.", "ScriptError"), None, Status.FAILED,
          "x. Download it. See log.txt"),
-        (ended(1), raised("x" * 5000), None, Status.FAILED, "raised ValueError: xxx"),
         (ended(1), raised("x", "_ArrayMemoryError"), None, Status.OUT_OF_MEMORY, "Lower the batch size"),
         (ended(1), raised("RESOURCE_EXHAUSTED: y", "XlaError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(1), raised("cuda: out of memory", "XGBoostError"), None, Status.OUT_OF_MEMORY, "ran out"),
         (ended(NO_GPU_EXIT), raised("Registered 0 of 1 GPUs", "NoGpu"), None, Status.NO_GPU, "0 of 1 GPUs."),
         (ended(NO_GPU_EXIT), EventLog(), None, Status.NO_GPU, "did not find the GPU. Run `tfbench doctor`"),
-        (ended(0), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
         (ended(1), EventLog(problem="line 3: nonsense"), None, Status.BAD_EVENTS, "line 3: nonsense. See"),
         (ended(1), EventLog(problem="no events"), None, Status.FAILED, "exited with code 1"),
         (replace(ended(137), removed=True), EventLog(), None, Status.FAILED, "Somebody removed the container"),
@@ -273,7 +260,6 @@ def test_trial_outcome(how, log, cause, status, expected):
         ([WINDOW], {}, (BASELINE, TUNED), Status.BAD_EVENTS),
         ([], {BASELINE: "no", TUNED: "no"}, (BASELINE, TUNED), Status.BAD_EVENTS),
         ([WINDOW], {TUNED: "no"}, (TUNED,), Status.BAD_EVENTS),
-        ([], {}, (BASELINE,), Status.BAD_EVENTS),
     ],
 )
 def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(windows, left_out, planned, status):

@@ -23,7 +23,6 @@ def changed(text: str, *names: str) -> str:
     ("name", "line", "expected"),
     [
         ("no-progress-bar", "model.fit(x, y, 64, 3, 1)", "model.fit(x, y, 64, 3, 2)"),
-        ("no-progress-bar", "model.fit(x, y, 64, 3, 0)", "model.fit(x, y, 64, 3, 0)"),
         ("no-progress-bar", "model.fit(x, y, 64, 3)", "model.fit(x, y, 64, 3, verbose=2)"),
         ("larger-batch", "model.fit(x, y, 64, 3)", "model.fit(x, y, 256, 3)"),
         (
@@ -33,11 +32,6 @@ def changed(text: str, *names: str) -> str:
         ),
         ("cudnn-kernel", "layers.GRU(8, activation='relu')", 'layers.GRU(8, activation="tanh")'),
         ("parallel-map", f"data = {SOURCE}.map(f, 4)", f"data = {SOURCE}.map(f, 4)"),
-        (
-            "parallel-map",
-            f"data = {SOURCE}.interleave(f, 4, 1, 2)",
-            f"data = {SOURCE}.interleave(f, 4, 1, 2)",
-        ),
     ],
 )
 def test_arguments_by_position_are_known(name: str, line: str, expected: str) -> None:
@@ -87,7 +81,6 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
     ("defined", "mapped", "cached"),
     [
         ("aug = keras.Sequential([keras.layers.RandomFlip()])", "lambda x: aug(x, training=True)", False),
-        ("flip = keras.layers.RandomFlip()\ndef prep(x): return flip(x)", "prep", False),
         ("def move(x): return tf.image.random_crop(x, 8)\ndef prep(x):\n    return move(x)", "prep", False),
         (
             "class Shift:\n    def __call__(self, x): return x + tf.random.normal([])\nshift = Shift()",
@@ -95,13 +88,10 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
             False,
         ),
         ("from helper import prep", "prep", False),
-        ("import helper", "lambda x: helper.prep(x)", False),
         ("def made(prep): return data.map(prep)", "lambda x: prep(x)", False),
         ("from PIL import Image\nimport numpy as np", "lambda x: np.asarray(Image.open(x))", True),
-        ("x = np.random.rand(8)\nscale = keras.layers.Rescaling(2)", "lambda x: scale(len(x) * x)", True),
         ("def half(x): return x / 2\ndef prep(x): return half(x)", "functools.partial(prep)", True),
         ("level = tf.Variable(0.0)", "lambda x: x * level", False),
-        ("", "lambda x: x * tf.timestamp()", False),
         ("", "lambda x: (x, model(x))", False),
         (
             "class Own:\n    def train(self): self.model.fit(x)\n    def prep(self, x): return self.scale * x\n"
@@ -126,7 +116,6 @@ def test_what_a_map_uses_decides_whether_it_is_cached(defined: str, mapped: str,
         ("tf.data.Dataset.from_generator(samples, output_types=tf.int32)", False),
         (f"tf.data.Dataset.range(9).interleave(lambda i: {SOURCE}.shuffle(9))", False),
         ("shuffled()", False),
-        ("plain()", True),
     ],
 )
 def test_what_a_map_gets_decides_whether_it_is_cached(source: str, cached: bool) -> None:
@@ -239,21 +228,15 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
     "text",
     [
         plain("x, y, class_weight=weights"),
-        plain("x, y, validation_split=0.1"),
         plain("x, y, **settings"),
         plain("x"),
-        plain("x[:100], y[:100]"),
         plain("dataset, y"),
         plain() + "model.fit(x, y)\n",
         plain().replace("model.fit", "x = x / 2\nmodel.fit"),
-        plain().replace("model.fit", "x[x < 0] = 0\nmodel.fit"),
         plain().replace("model.fit", "np.random.shuffle(y)\nmodel.fit"),
-        plain().replace("model.fit", "np.divide(x, 2, out=x)\nmodel.fit"),
         plain().replace("model = ", "def flip():\n    y[:] = 1 - y\nmodel = "),
         plain().replace("model.fit", "model.load_weights('a.weights.h5')\nmodel.fit"),
-        plain().replace("model.fit", "Checkpoint(model=model).restore('a')\nmodel.fit"),
         plain(made="class Mine(keras.Model):\n    pass\nmodel = Mine()"),
-        plain(made="model = load_model('a.keras')"),
         "def train():\n" + "".join(f"    {line}\n" for line in plain().splitlines()),
     ],
 )
@@ -320,13 +303,10 @@ def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     ("device", "text", "expected"),
     [
         ("cpu", 'POLICY = "mixed_float16"\nset_global_policy(POLICY)', 'set_global_policy("float32")'),
-        ("cpu", "set_dtype_policy(args.precision)", 'set_dtype_policy("float32")'),
         ("cpu", 'set_global_policy(Policy("mixed_bfloat16"))', 'set_global_policy("float32")'),
         ("cpu", 'keras.layers.Dense(2, dtype="float16")', 'keras.layers.Dense(2, dtype="float32")'),
-        ("cpu", "HALF = tf.float16\nDense(2, dtype=HALF)", 'Dense(2, dtype="float32")'),
         ("gpu", 'set_floatx("float64")', 'set_floatx("float32")'),
         ("gpu", "set_global_policy(args.policy)", 'set_global_policy("mixed_float16")'),
-        ("gpu", 'Dense(2, dtype="float64")', 'Dense(2, dtype="float32")'),
     ],
 )
 def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expected: str) -> None:
@@ -341,7 +321,6 @@ def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expecte
         ("cpu", 'np.zeros(3, dtype="float16")\nDense(2, dtype="int32")'),
         ("cpu", 'keras.layers.Dense(2, activation="softmax", dtype="float32")'),
         ("gpu", 'POLICY = "mixed_bfloat16"\nset_global_policy(POLICY)'),
-        ("gpu", 'set_global_policy(Policy("mixed_float16"))'),
     ],
 )
 def test_a_precision_that_is_fast_stays(device: str, text: str) -> None:

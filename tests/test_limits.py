@@ -205,15 +205,11 @@ class TestWritten:
     [
         ("capability.bf61 >= 1", "Unknown quantity 'capability.bf61'", "Did you mean capability.bf16"),
         ("capability.bf16 >= 650 GB/s", "is in TFLOP/s, not 'GB/s'", "Write the number in TFLOP/s"),
-        ("scaling.resnet50.4 >= 0.9 samples/s", "not 'samples/s'", "such as 0.95 or 95%"),
         ("resnet50.tuned >= 90%", "not in %", "97% of H100"),
         ("resnet50.tuned >= many", "'many' is not a positive number", ">= NUMBER UNIT"),
-        ("resnet50.tuned >= -1", "not a positive number", "NUMBER UNIT"),
         ("resnet50.tuned >= 0", "not a positive number", "NUMBER UNIT"),
-        ("resnet50.tuned >= 1e999", "not a positive number", "NUMBER UNIT"),
         ("resnet50.tuned", "is not a limit", "NAME >= NUMBER UNIT"),
         ("resnet50.tuned = 6400", "'=' does not go with", "Only health takes ="),
-        ("health >= 1", "'>=' does not go with health", "health = ok"),
         ("health = great", "'great' is not a level of health", "health = attention"),
         ("soak.sustained / resnet50.tuned >= 0.9", "is not a ratio", "docs/limits.md"),
         ("capability.bf16 on gpux >= 1", "'gpux' is not a device", "on gpu0"),
@@ -233,17 +229,7 @@ def test_a_wrong_limit_is_one_sentence_with_what_to_try(
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "limits",
-        "limits = 3",
-        "limits = []",
-        "limits = [3]",
-        "[limits]\na = 1",
-        "other = []",
-        "\x00",
-        "a" + ".a" * 99_999,
-    ],
+    "text", ["limits", "limits = 3", "limits = []", "limits = [3]", "other = []", "a" + ".a" * 99_999]
 )
 def test_other_files_are_no_limits(tmp_path: Path, text: str) -> None:
     path = tmp_path / "limits.toml"
@@ -309,7 +295,6 @@ class TestPlanned:
         [
             ("soak.sustained / soak.cold >= 0.9", "would not measure soak.sustained", "--soak 10m"),
             ("gpt2.tuned >= 1", "would not measure gpt2.tuned", "the workload in the run"),
-            ("scaling.resnet50.4 >= 0.9", "would not measure scaling.resnet50.4", "--device scaling"),
             ("capability.jpeg on gpu0 >= 1", "is on gpu0, where this run does not", "Choose from: cpu"),
             ("resnet05.tuned >= 1", "Unknown quantity 'resnet05.tuned'", "resnet50.tuned"),
         ],
@@ -368,18 +353,7 @@ class TestReport:
         text = render_markdown(judged_run())
         assert all(each in text for each in ("55.2 of 60.0", "2 of 5 limits", "another slot", "--soak 10m"))
         assert acceptance.level(judged_run().acceptance) == "alert"
-
-    @pytest.mark.parametrize(
-        ("texts", "words", "level"),
-        [
-            ((), "", "good"),
-            (("health = ok", "capability.bf16 >= 1"), "Accepted: 2 of 2 limits.", "good"),
-            (("soak.cold >= 1",), "Not measured: soak.cold. Met: 0 of 1 limit.", "notice"),
-        ],
-    )
-    def test_the_sentence(self, texts: tuple[str, ...], words: str, level: str) -> None:
-        results = accepted(measured(), map(parse_limit, texts))
-        assert (acceptance.sentence(results), acceptance.level(results)) == (words, level)
+        assert (acceptance.sentence([]), acceptance.level([])) == ("", "good")
 
     def test_junit_has_a_case_for_each_limit_and_device(self) -> None:
         (suite,) = JUnitXml.fromstring(render_acceptance(judged_run()).encode())
@@ -425,14 +399,13 @@ class TestCommands:
         [
             ("report {good} --accept none.toml", 6, "none.toml"),
             ("report {good} -f junit", 2, "--accept limits.toml"),
-            ("report {good} --reference none.json", 6, "none.json"),
             ("report {good} --reference {good}", 6, "machine.json"),
             ("bench -d cpu --accept none.toml", 6, "none.toml"),
             ("bench cifar10-mlp -d cpu --accept {limits}", 2, "--soak 10m"),
             ("compare --write-limits {good} -o x.html", 2, "End its name with .toml"),
             ("compare --write-limits {good} --margin 5", 2, "Write it as 5% or 0.05"),
-            ("compare --write-limits {good} --baseline {good}", 2, "--baseline would have no effect"),
             ("compare {good} {good} --margin 5%", 2, "--margin would have no effect"),
+            ("compare --write-limits {good} --baseline {good}", 2, "--baseline would have no effect"),
         ],
     )
     def test_bad_input_is_refused_before_anything_runs(

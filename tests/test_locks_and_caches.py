@@ -163,7 +163,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "truncated": lambda folder: os.truncate(folder / "x.npy", 10),
     "missing": lambda folder: (folder / "x.npy").unlink(),
     "added": lambda folder: (folder / "cat/1.jpg").touch(),
-    "dangling": lambda folder: (folder / "cat/1.jpg").symlink_to("/nowhere"),
+    "a pipe": lambda folder: ((folder / "x.npy").unlink(), os.mkfifo(folder / "x.npy")),
+    "a link to a device": lambda folder: (
+        (folder / "x.npy").unlink(),
+        (folder / "x.npy").symlink_to("/dev/zero"),
+    ),
     "a folder": lambda folder: ((folder / "x.npy").unlink(), (folder / "x.npy").mkdir()),
     "no record": lambda folder: (folder / ".content").unlink(),
 }
@@ -182,9 +186,7 @@ def test_damaged_folder_is_made_again_and_said(cached: Cached, damage: Callable[
 
 
 def test_damaged_record_or_anything_at_the_place_of_a_folder(cached: Cached, tmp_path: Path) -> None:
-    for made, record in enumerate(
-        ("", "{", "[]", "7", "null", "{}", '{"sha256": 1}', "[" * 100_000, '{"a":' * 100_000), 2
-    ):
+    for made, record in enumerate(("", "[]", "{}", '{"sha256": 1}', '{"a":' * 100_000), 2):
         (cached.folder / ".content").write_text(record)
         assert cached.keep().files.keys() == FILES.keys()
         assert cached.made == made, record[:20]

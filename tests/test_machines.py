@@ -84,7 +84,6 @@ def test_names_of_users_scripts_stay_private() -> None:
     ("content", "message"),
     [
         ("{}", "is not the file of a machine"),
-        ("no", "is not the file of a machine"),
         ('{"schema": "tfbench-extract", "schema_version": 2}', r"at `\$.schema`"),
         ('{"schema": "tfbench-machine", "schema_version": 2}', "schema_version"),
         (" " * (50 << 20), "larger than 64 KiB"),
@@ -138,9 +137,7 @@ def among(machines: list[KnownMachine], scale: float = 1.0) -> tuple[Analysis, S
     ("count", "scale", "words"),
     [
         (1, 0.9, "below the only other"),
-        (4, 1.005, "between the 3rd and 4th of 4"),
         (4, 1.015, "between the 2nd and 3rd of 4"),
-        (4, 0.9, "below all 4"),
         (4, 1.1, "above all 4"),
         (12, 1.065, "better than 7 of 12"),
         (39, 1.145, "38th percentile of 39"),

@@ -83,13 +83,11 @@ def test_a_difference_is_told_by_cell() -> None:
     ("content", "expected"),
     [
         (b"print(1)", "is not a notebook"),
-        (b"[]", "is not a notebook"),
         (b'{"nbformat": 4, "cells": [{"source": 3}]}', "is not a notebook"),
         (b"{}", "names no version"),
         (json.dumps({"nbformat": 3, "worksheets": []}).encode(), "it has version 3"),
         (json.dumps({"nbformat": 5, "cells": {"a": "x = 1"}}).encode(), "it has version 5"),
         (notebook("x", metadata={"kernelspec": {"language": "R"}}), "is r, not Python"),
-        (notebook("x", metadata={"language_info": {"name": "julia"}}), "is julia, not Python"),
         (notebook(MARKDOWN, ""), "has no code cells"),
         (b'{"cells": ' + b"[" * 5000, "is not a notebook"),
     ],
@@ -119,7 +117,6 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
     [
         ("x = 1\n!pip install -q x \\\n  y\ny = 2", {"x": 1, "y": 2}),
         ("if True:\n    %matplotlib inline\nx = 3", {"x": 3}),
-        ("%time x = 5", {"x": 5}),
         ("%timeit -n 1 -r 1 x = 5", {"x": 5}),
         ("x = %time 2 + 3", {"x": 5}),
         ("files = !ls", {"files": []}),
@@ -134,7 +131,6 @@ def test_an_error_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
         ("%%capture out --no-stderr\nx = 1\n%time y = 2", {"x": 1, "y": 2}),
         ("\n%%time\nx = 1", {"x": 1}),
         ("%%bash\nx = 1", {}),
-        ("%%html\n<b>it's</b>", {}),
     ],
 )
 def test_lines_of_ipython(cell: str, expected: dict[str, object]) -> None:

@@ -3,15 +3,13 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from harness.analysis import analyse
 from harness.cli.rendering import charts_code
-from harness.model.analysis import Analysis, Estimate
-from harness.model.run import Run, Status
+from harness.model.run import Status
 from harness.run.recording import pack_for_page
 from reports import numbers
 from reports.charts import still
@@ -27,11 +25,17 @@ from workloads.variants import BASELINE
 
 pytestmark = pytest.mark.slow
 
-EVERY = pytest.mark.parametrize("name", RUNS)
+
+@pytest.mark.parametrize("name", RUNS)
+def test_pages_are_well_formed_safe_and_whole(name):
+    """In one test, so that each page is rendered by one process."""
+    check_markup(name)
+    check_security_policy(name)
+    check_figures(name)
+    check_embedded_data(name)
 
 
-@EVERY
-def test_the_page_is_well_formed_and_its_links_resolve(name):
+def check_markup(name):
     document = pages.document(name)
     assert document.unbalanced == []
     assert len(document.ids) == len(set(document.ids))
@@ -42,8 +46,8 @@ def test_the_page_is_well_formed_and_its_links_resolve(name):
     assert targets <= {f"#{id_}" for id_ in document.ids}
 
 
-@EVERY
-def test_the_content_security_policy_allows_only_the_page_itself(name):
+def check_security_policy(name):
+    """It allows only the page itself."""
     metas = pages.document(name).all("meta")
     policy = next(meta["content"] for meta in metas if meta.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -56,6 +60,29 @@ def test_the_content_security_policy_allows_only_the_page_itself(name):
     assert "http" not in policy
     # The policy applies only to elements after it.
     assert page(name).index("Content-Security-Policy") < page(name).index("<style")
+
+
+def check_figures(name):
+    """Each can be drawn, and has a label and a table."""
+    document = pages.document(name)
+    figures = figures_of(analysis(name))
+    assert sorted(str(each["id"]) for each in document.all("figure")) == sorted(figures)
+    drawings = [each for each in document.all("div") if each.get("role") == "img"]
+    assert len(drawings) == len(figures)
+    assert all(len(each["aria-label"] or "") > 40 for each in drawings)
+    for figure in figures.values():
+        assert figure.table.rows
+        assert {len(row) for row in figure.table.rows} == {len(figure.table.header)}
+        assert still(figure).startswith("<svg")
+
+
+def check_embedded_data(name):
+    data = json.loads(unpacked(name, "tfbench-analysis"))
+    run = analysis(name).run
+    assert data["run"]["manifest"]["run_id"] == run.manifest.run_id
+    assert [trial["id"] for trial in data["run"]["trials"]] == [trial.id for trial in run.trials]
+    assert [case["device"] for case in data["cases"]] == [case.device for case in analysis(name).cases]
+    assert set(json.loads(unpacked(name, "tfbench-figures"))) == set(figures_of(analysis(name)))
 
 
 def frame_hash(text):
@@ -76,59 +103,6 @@ def test_hostile_names_are_escaped():
     assert "49" not in {word for word in document.words if word.strip() == "49"}
     assert not any("<" in text for attributes, text in document.code if "type" in attributes)
     assert "\u202e" not in page("hostile")
-
-
-@EVERY
-def test_every_figure_can_be_drawn_and_has_a_label_and_a_table(name):
-    document = pages.document(name)
-    figures = figures_of(analysis(name))
-    assert sorted(str(each["id"]) for each in document.all("figure")) == sorted(figures)
-    drawings = [each for each in document.all("div") if each.get("role") == "img"]
-    assert len(drawings) == len(figures)
-    assert all(len(each["aria-label"] or "") > 40 for each in drawings)
-    for figure in figures.values():
-        assert figure.table.rows
-        assert {len(row) for row in figure.table.rows} == {len(figure.table.header)}
-        assert still(figure).startswith("<svg")
-
-
-def estimates(value: object) -> Iterator[Estimate]:
-    if isinstance(value, Estimate):
-        yield value
-    elif is_dataclass(value) and not isinstance(value, Run):
-        for each in fields(value):
-            yield from estimates(getattr(value, each.name))
-    elif isinstance(value, (tuple, Mapping)):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from estimates(each)
-
-
-def texts(result: Analysis) -> set[str]:
-    """Return every speed and ratio of an analysis as formatted in the report."""
-    trials = (each for _, _, variant in result.variants for each in variant.trial_throughputs)
-    findings = [each for case in result.cases for each in case.findings]
-    gains = [each.gain for each in findings if each.gain]
-    gains += [end for each in estimates(result) if each.unit == "ratio" for end in (each.low, each.high)]
-    gains += [factor for row in rows(result) for _, factor in row.path]
-    tested = [each.ablation for each in findings if each.ablation]
-    predicted = [each.predicted for each in tested if each.predicted]
-    gains += [value for each in predicted for value in (each.median, each.low, each.high)]
-    return {
-        *(numbers.speed(each) for each in estimates(result)),
-        *(numbers.factor(each.median) for each in estimates(result) if each.unit == "ratio"),
-        *(f"{numbers.number(each)}/s" for each in trials),
-        *(numbers.speed(row.each_gpu) for row in rows(result)),
-        *(end for each in result.published for end in numbers.published(each.number).split(" to ")),
-        *map(numbers.factor, gains),
-    }
-
-
-@pytest.mark.parametrize("name", ["suite", "optimizations", "cpu", "four-gpus", "interrupted", "sweep"])
-def test_quantities_are_formatted_consistently(name):
-    text = pages.document(name).text.replace(numbers.SPACE, " ")
-    shown = set(re.findall(r"(?<![\w.,])([\d,.]+(?:/s|×))", text)) - {"1×"}
-    assert shown
-    assert shown <= texts(analysis(name))
 
 
 @pytest.mark.parametrize("name", ["suite", "cpu", "gpu", "four-gpus"])
@@ -213,16 +187,6 @@ def test_pages_show_only_what_a_run_has(name: str, words: tuple[str, ...], absen
 def unpacked(name, id_):
     packed = re.search(rf'id="{id_}"[^>]*>([^<]*)<', page(name)).group(1)
     return gzip.decompress(base64.b64decode(packed)).decode()
-
-
-@EVERY
-def test_embedded_data_can_be_read_back(name):
-    data = json.loads(unpacked(name, "tfbench-analysis"))
-    run = analysis(name).run
-    assert data["run"]["manifest"]["run_id"] == run.manifest.run_id
-    assert [trial["id"] for trial in data["run"]["trials"]] == [trial.id for trial in run.trials]
-    assert [case["device"] for case in data["cases"]] == [case.device for case in analysis(name).cases]
-    assert set(json.loads(unpacked(name, "tfbench-figures"))) == set(figures_of(analysis(name)))
 
 
 def test_chart_code_is_embedded_only_with_charts_and_is_cached(tmp_path):

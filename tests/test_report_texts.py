@@ -10,16 +10,12 @@ import pytest
 
 from harness.analysis import analyse
 from harness.model.analysis import (
-    Ablation,
-    CaseResult,
     Cause,
     Caveat,
     CaveatKind,
     Estimate,
     Finding,
-    PeakUse,
     Precision,
-    Remedy,
     StepTime,
 )
 from harness.model.run import Status
@@ -31,9 +27,7 @@ from reports.messages import (
     PART_TEXTS,
     banners,
     caveat_lines,
-    further,
     limit,
-    removed,
     repeat,
     trust,
 )
@@ -95,43 +89,13 @@ def test_caveats_of_a_kind_are_grouped_with_the_worst_value() -> None:
     assert (second[0], third[0]) == ("2 trials of w failed. boom", "1 trial of w timeout.")
 
 
-@pytest.mark.parametrize(
-    ("each", "text"),
-    [
-        (finding(Cause.INPUT, Part.INPUT_WAIT, share=0.94), "input 94 %"),
-        (finding(Cause.LAUNCH, Part.LAUNCH, share=0.55), "launch 55 %"),
-        (finding(Cause.RUN_EAGERLY, Part.FRAMEWORK, share=0.4), "framework 40 % (run_eagerly)"),
-        (finding(Cause.QUOTA, Part.HOST, share=0.3), "host 30 % (CPU quota)"),
-        (finding(Cause.MEMORY_BANDWIDTH, Part.COMPUTE, share=0.7), "compute 70 % (memory bandwidth)"),
-        (finding(Cause.HEAT, Part.COMPUTE, share=0.1), "heat 10 %"),
-        (finding(Cause.IMPOSSIBLE, share=0.3), "impossible measurement"),
-        (None, "not analysed"),
-    ],
-)
-def test_limits(each: Finding | None, text: str) -> None:
-    assert plain(limit(each, None)) == text
+def test_the_limit_of_a_step_is_its_largest_part() -> None:
     assert PART_TEXTS.keys() == set(Part)
     parts = {Part.COMPUTE: of(0.006, "s"), Part.LAUNCH: of(0.002, "s")}
     time = StepTime(batch=32, total=of(0.01, "s"), parts=parts)
     small = finding(Cause.LAUNCH, Part.LAUNCH, share=0.2)
     assert plain(limit(small, time)) == "compute 60 %, then launch 20 %"
-
-
-def test_what_a_step_gains_without_a_cause_is_predicted_or_tested() -> None:
-    item = finding(Cause.LAUNCH, Part.LAUNCH)
-    assert "launch" in removed(item) and "2.00×" in removed(item)
-    assert "other programs" in removed(finding(Cause.OTHER_PROGRAMS, Part.HOST)), "without what"
-    ablation = Ablation(variant="without:launch", predicted=of(2.2, "ratio"), gain=of(2.1, "ratio"))
-    tested = removed(replace(item, ablation=ablation))
-    assert tested.index("2.10×") < tested.index("2.20×")
-    assert "±10" in plain(tested)
-    missed = replace(ablation, predicted=between(9.0, 8.0, 10.0, unit="ratio"))
-    assert "8.00× to 10.0×" in removed(replace(item, ablation=missed))
-    assert removed(replace(item, gain=None)) == ""
-    line = further(item)
-    assert all(text in line for text in ("launch", plain("50"), fix(item), "2.00×"))
-    useless = Remedy(variant="fix:xla", gain=of(1.01, "ratio"), alone=True)
-    assert fix(replace(item, remedy=useless)) == fix(item)
+    assert plain(limit(finding(Cause.HEAT, Part.COMPUTE, share=0.1), None)) == "heat 10 %"
 
 
 def change(variant: str, gain: Estimate) -> Step:
@@ -263,6 +227,18 @@ def test_explanations_have_the_variants_and_numbers() -> None:
         assert name in explanation(finding(Cause.NOT_LEARNING, share=None, tuned=tuned))
 
 
+def test_failures_with_several_reasons_have_the_first_with_its_workload() -> None:
+    whole = builders.failed_run()
+    failed = (trial for trial in whole.trials if trial.failed)
+    trials = [
+        replace(each, workload=name, message=text)
+        for (name, text), each in zip((("a", "no GPU."), ("b", "boom.")), failed, strict=False)
+    ]
+    assert any(
+        "of a: no GPU." in each and "boom" not in each for each in banners(replace(whole, trials=trials))
+    )
+
+
 def test_counts_of_narrow_intervals_and_trials() -> None:
     assert trust(analysis("empty"))[1] == "alert"
     assert trust(analysis("bare"))[1] == "notice"
@@ -277,69 +253,6 @@ def test_counts_of_narrow_intervals_and_trials() -> None:
     assert "2 of 3 " in next(each for each in banners(cut) if "Cut short" in each), "of those required"
 
 
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
-        (("no GPU.", "no GPU."), "2 trials of a, b failed: no GPU."),
-        (("no GPU.", "boom."), "2 trials failed; the first, of a: no GPU."),
-    ],
-)
-def test_failures_have_their_workloads_and_one_reason_only_if_they_share_it(messages, expected) -> None:
-    whole = builders.failed_run()
-    failed = (trial for trial in whole.trials if trial.failed)
-    trials = [
-        replace(trial, workload=name, message=text)
-        for name, text, trial in zip("ab", messages, failed, strict=False)
-    ]
-    assert expected in list(banners(replace(whole, trials=trials)))
-
-
-def said(analysis) -> str:
-    return verdict(analysis, rows(analysis)).replace(numbers.SPACE, " ")
-
-
-def test_the_verdict_says_what_was_measured_and_no_more() -> None:
-    analysis = analyse(builders.gpu_run())
-    text = said(analysis)
-    assert text.startswith(f"{rows(analysis)[0].name} ")
-    assert "fast as this machine's CPUs" in text
-    assert "peak" not in text
-    assert said(replace(analysis, cases=())) == ""
-    share = between(0.01, 0.01, 0.01)
-    small = [
-        replace(
-            row,
-            case=replace(row.case, findings=(replace(row.case.limit, parts=(Part.HOST,), share=share),)),
-        )
-        for row in rows(analysis)
-        if row.case.limit and row.step_time
-    ]
-    assert all(limit(row.case.limit, row.step_time).startswith("compute") for row in small)
-    assert "limited by compute" in verdict(analysis, small + small)
-    assert "99 % of requests" in said(analyse(special_runs.serving_run()))
-
-
-def test_use_of_the_peak_is_a_range_over_workloads() -> None:
-    analysis = analyse(builders.gpu_run())
-    use = PeakUse(
-        flops_per_sample=1e6, flops_per_s=2e13, precision="tf32", measured_peak=4e14, sheet_peak=5e14
-    )
-    first = next(case for case in analysis.cases if case.device == "gpu0")
-
-    def using(device: str, **flops_per_s: float) -> CaseResult:
-        variants = {
-            name: replace(first.variants[name], peak_use=replace(use, flops_per_s=value))
-            for name, value in flops_per_s.items()
-        }
-        return replace(first, device=device, variants=variants)
-
-    cases = using("gpu0", baseline=2e13, tuned=2e14), using("gpu0", baseline=4e13)
-    text = said(replace(analysis, cases=cases))
-    assert "The code as written uses 5.0 to 10 % of the GPU's measured peak, tuned 50 %" in text
-    # A CPU's peak is no GPU's.
-    assert "peak" not in said(replace(analysis, cases=(using("cpu", baseline=2e13),)))
-
-
 def between(median: float, low: float, high: float, n: int = 5, unit: str = "samples/s") -> Estimate:
     return Estimate(median=median, low=low, high=high, n=n, unit=unit)
 
@@ -352,10 +265,8 @@ def figure(value: float, upto: float, unit: str) -> Published:
     ("value", "text", "spread"),
     [
         (between(12_343.2, 12_151, 12_481), "12,300", "12,200 to 12,500"),
-        (between(35_620, 34_920, 36_270), "35,600", "34,900 to 36,300"),
         (between(7178.4, 7178.3, 7178.5), "7,180", "7,180 to 7,180"),
         (between(0.5381, 0.524, 0.555), "0.538", "0.524 to 0.555"),
-        (between(3.0, 1.0, 9.0), "3.00", "1.00 to 9.00"),
         (between(384_373, 6_904, 19_436_994, n=2), "384,000", "6,900 to 19,437,000"),
         (between(886, 886, 886, n=1), "886", "1 reading"),
         (between(0.0, 0.0, 0.0), "0", "0 to 0"),
@@ -381,34 +292,19 @@ def test_missing_values_are_not_shown_as_zero() -> None:
     ("written", "value", "text"),
     [
         (numbers.duration, 3 * 3600 + 125, "3 h 02 min"),
-        (numbers.duration, 1075, "17 min 55 s"),
         (numbers.duration, 3599.9, "60 min 00 s"),
-        (numbers.duration, 28.4, "28.4 s"),
         (numbers.duration, 0.00302, "3.02 ms"),
-        (numbers.duration, 9e-7, "900 ns"),
         (numbers.duration, 0.0, "0 s"),
-        (numbers.percent, 0.0432, "4.3 %"),
         (numbers.percent, 0.0099999999, "1.0 %"),
-        (numbers.percent, 0.834, "83 %"),
         (numbers.percent, 0.0, "0 %"),
         (numbers.percent, 0.0002, "<0.1 %"),
         (numbers.percent, -0.0002, "0 %"),
-        (numbers.percent, -0.12, "\u221212 %"),
-        (numbers.factor, 0.6531, "0.65×"),
         (numbers.factor, 0.0123, "0.012×"),
-        (numbers.factor, 6.2331, "6.23×"),
-        (numbers.factor, 13.5, "13.5×"),
         (numbers.factor, 190.4, "190×"),
         (numbers.quantity, between(343, 340, 346, unit="s"), "5 min 43 s"),
-        (numbers.quantity, between(3.1, 3, 3.2, unit="ratio"), "3.10×"),
         (numbers.quantity, between(0.94, 0.9, 0.95, unit="share"), "94 %"),
-        (numbers.quantity, between(12_343.2, 12_151, 12_481), "12,300/s"),
-        (numbers.published, figure(47, 0, "samples/s"), "47/s"),
         (numbers.published, figure(15000, 17000, "samples/s"), "15,000 to 17,000/s"),
-        (numbers.published, figure(1_234_567, 0, "samples/s"), "1,234,567/s"),
         (numbers.published, figure(0, 0.1, "utilisation"), "0 to 10 %"),
-        (numbers.published, figure(4, 0, "ratio"), "4×"),
-        (numbers.published, figure(343, 0, "s"), "5 min 43 s"),
         (numbers.energy, 0.0215, "21.5 mJ"),
         (numbers.size, 150_754_820_096, "140 GiB"),
         (numbers.number, -0.001234, "\u22120.00123"),

@@ -171,36 +171,3 @@ def test_installing_says_one_line_unless_pip_fails_and_keeps_what_it_said(clone:
     asked = (clone / ".venv/asked").read_text().splitlines()
     assert [line.split()[:2] for line in asked] == [["install", "--require-hashes"], ["install", "--no-deps"]]
     assert make(clone, "install").stdout.startswith("make: Nothing to be done"), "once is enough"
-
-
-@pytest.fixture
-def installed(clone: Path) -> Path:
-    """Return a clone with its tools installed, of which `pytest` leaves a mark, and a folder of programs."""
-    for name in ("tests/install.sh", "images/engine.sh"):
-        (clone / name).parent.mkdir()
-        shutil.copy(ROOT / name, clone / name)
-    for name in ("chromium", "pdftotext", "docker-compose"):
-        program(clone / "programs" / name, "exit 0")
-    for name in ("ruff", "mypy"):
-        program(clone / ".venv/bin" / name, "exit 0")
-    program(clone / ".venv/bin/pytest", "touch tested")
-    for stamp in ("installed", "installed-dev"):
-        (clone / ".venv" / stamp).touch()
-    return clone
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
-@pytest.mark.parametrize("runs", [True, False])
-def test_make_test_runs_the_tests_only_with_an_engine(installed: Path, runs: bool) -> None:
-    program(installed / "programs/docker", f"echo 29.0; exit {0 if runs else 1}")
-    path = f"{installed / 'programs'}:/usr/bin:/bin"
-    # An engine elsewhere that does not answer is nothing that a script may replace.
-    done = make(installed, "test", PATH=path, DOCKER_HOST=f"unix://{installed}/nowhere")
-    assert (done.returncode == 0, (installed / "tested").exists()) == (runs, runs), done.stderr
-    advice = [line for line in done.stderr.splitlines() if line.startswith("make test needs")]
-    assert [line.partition("`")[2] for line in advice] == ([] if runs else ["make quick`."])

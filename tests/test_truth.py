@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 from functools import cache
 from statistics import median
 
@@ -9,21 +8,16 @@ import pytest
 from benchmarks.power import measure, stopped
 from benchmarks.truth import scoring
 from benchmarks.truth.__main__ import judge_all
-from benchmarks.truth.case import Case
-from benchmarks.truth.judging import Judged, planted_loss, utilisation
+from benchmarks.truth.judging import Judged
 from benchmarks.truth.running import Settings, run_case, script_of
-from benchmarks.truth.standin_cases import plant
 from benchmarks.truth.suites import SUITES, archive, unpack
-from harness.analysis import analyse
 from harness.defaults import PROFILES
 from harness.model.analysis import Cause
 from harness.model.comparison import Extract
 from harness.run.scripts import check_params, read_workloads
 from harness.run.stopping import Stopping
-from harness.run.store import read_run
 from tests.comparisons import again, whole
 from tests.conftest import ROOT
-from tests.recordings import recording
 from tests.test_runner import planned, trial
 
 CASES = tuple(case for suite in SUITES.values() for case in suite)
@@ -43,31 +37,6 @@ class TestCases:
             (control,) = (each for each in CASES if each.name == case.control)
             assert control.script == case.script, case.name
             assert Cause.COMPUTE in (control.planted, *control.also), case.name
-
-
-class TestJudging:
-    def test_loss_and_utilisation_of_a_recorded_run(self, tmp_path):
-        analysis = analyse(read_run(recording("h200-input-bound", tmp_path)))
-        case = Case(name="c", planted=Cause.INPUT, script="", text="", device="gpu", step_s=0.001)
-        written = analysis.cases[0].variants["baseline"]
-        assert planted_loss(case, analysis, None) == pytest.approx(1 - 0.001 / written.step_time.median)
-        assert planted_loss(replace(case, lost=0.25), analysis, None) == 0.25
-        assert planted_loss(replace(case, step_s=None, control="x"), analysis, analysis) == 0
-        assert planted_loss(replace(case, planted=Cause.COMPUTE), analysis, None) is None
-        assert utilisation(case, analysis) == pytest.approx(2248 / 29033, rel=0.01)
-        simulated = replace(case, params={"SAMPLE_US": 5, "STEP_US": 10})
-        step_s = (10 + 5 * written.batch_size) / 1e6
-        assert utilisation(simulated, analysis) == pytest.approx(step_s / written.step_time.median)
-
-    def test_planted_readings_replace_recorded_ones(self, tmp_path):
-        readings = {"sm_clock_mhz": 990.0, "throttle_sw_thermal": 0.25, "power_capped_s": 0.25}
-        plant(recording("h200-compute-bound", tmp_path), tmp_path / "planted", readings)
-        run = read_run(tmp_path / "planted")
-        (series,) = (each for each in run.trials[0].telemetry if each.source == "nvml")
-        assert set(series.columns["sm_clock_mhz"]) == {990.0}
-        assert series.columns["throttle_sw_thermal"].mean() == pytest.approx(0.25, abs=0.01)
-        grown = series.columns["power_capped_s"][-1] - series.columns["power_capped_s"][0]
-        assert grown == pytest.approx(0.25 * (series.t_ns[-1] - series.t_ns[0]) / 1e9, rel=1e-3)
 
 
 MAX_WRONG = 0.05

@@ -252,7 +252,7 @@ def attack(
     assert after.keys() == before.keys()
 
 
-@pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm"])
+@pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 def test_a_script_in_a_folder_that_trials_have_of_their_own(tmp_path: Path, place: str) -> None:
     (tmp_path / "out").mkdir()
     with tempfile.NamedTemporaryFile("w", dir=place, suffix=".csv") as neighbour:
@@ -288,15 +288,26 @@ def test_a_trials_folder_behind_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protects", [True, False])
 def test_local_engine(home: Path, temporary: Path, tf_python: Path, protects: bool) -> None:
     places = (home.parent / "elsewhere", home, home / "small.csv") if protects else ()
-    attack(LocalEngine(protects=protects), image(str(tf_python)), home, "tensorflow", places)
+    # Where the kernel protects the files, it does not matter what writes to them.
+    attack(
+        LocalEngine(protects=protects), image(str(tf_python)), home, "" if protects else "tensorflow", places
+    )
     assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.docker
 def test_docker_engine(home: Path) -> None:
-    with closing(DockerEngine.connect()) as engine:
-        used = ImageBuilder(ROOT, paths_here().cache, engine.client, Silent()).ensure("cpu")
-        attack(engine, used, home, "tensorflow", (home.parent / "elsewhere",))
+    """Docker before version 25 leaves file systems below a mount writable."""
+    inner = home / "data/deep"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "none", inner], check=True)
+    try:
+        write_files(inner, {"in-it.csv": "5"})
+        (inner / "in-it.csv").chmod(0o666)
+        with closing(DockerEngine.connect()) as engine:
+            used = ImageBuilder(ROOT, paths_here().cache, engine.client, Silent()).ensure("cpu")
+            attack(engine, used, home, "tensorflow", (home.parent / "elsewhere",))
+    finally:
+        subprocess.run(["umount", inner], check=True)
 
 
 @pytest.fixture
@@ -398,18 +409,3 @@ def test_file_systems_below_a_mount_are_read_only_too() -> None:
     )
     inner = with_inner(mounts, ["/", "/home", "/home/me", "/home/me/data/nfs", "/home/mess", "/home/out/x"])
     assert inner == (*mounts, Mount(container=f"{FILE_DIR}/data/nfs", host=Path("/home/me/data/nfs")))
-
-
-@pytest.mark.docker
-def test_a_file_system_below_the_scripts_folder(home: Path) -> None:
-    """Docker before version 25 leaves them writable."""
-    inner = home / "data/deep"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "none", inner], check=True)
-    try:
-        write_files(inner, {"in-it.csv": "5"})
-        (inner / "in-it.csv").chmod(0o666)
-        with closing(DockerEngine.connect()) as engine:
-            used = ImageBuilder(ROOT, paths_here().cache, engine.client, Silent()).ensure("cpu")
-            attack(engine, used, home)
-    finally:
-        subprocess.run(["umount", inner], check=True)

@@ -1,4 +1,3 @@
-import errno
 import os
 import pickle
 import subprocess
@@ -139,8 +138,6 @@ def test_files_are_read_beside_the_script_and_written_elsewhere(run: Run, tmp_pa
     ("write", "written"),
     [
         ("open('log.csv', 'w').write('new')", "new"),
-        ("open(b'log.csv', 'a').write('new')", "oldnew"),
-        ("open(here / 'log.csv', 'r+').write('new')", "new"),
         ("os.write(os.open('log.csv', os.O_WRONLY), b'N')", "Nld"),
         ("os.chdir('data'); open('../log.csv', 'w').write('new'); os.chdir('..')", "new"),
         ("(here / 'log.csv').unlink(); open('log.csv', 'x').write('new')", "new"),
@@ -159,13 +156,9 @@ def test_files_beside_the_script_stay_as_they_are(run: Run, tmp_path: Path, writ
 def test_a_large_file_and_a_folder_elsewhere_can_be_written_too(run: Run, tmp_path: Path) -> None:
     home = write_files(
         tmp_path / "home",
-        {
-            "small.csv": "old",
-            "data/a.csv": "1",
-            "__pycache__/x.pyc": "",
-            "runs/1/plan.json": "",
-            "runs/1/manifest.json": "",
-        },
+        dict.fromkeys(
+            ("small.csv", "data/a.csv", "__pycache__/x.pyc", "runs/1/plan.json", "runs/1/manifest.json"), ""
+        ),
     )
     logs = write_files(tmp_path / "elsewhere", {"hist.csv": "history"})
     for name in ("large.bin", "larger.bin"):
@@ -189,22 +182,8 @@ def test_a_large_file_and_a_folder_elsewhere_can_be_written_too(run: Run, tmp_pa
         "seen['files'] = sorted(os.listdir()), os.listdir('runs/1')"
     )
     assert seen["read"] == ["new", 40 << 20, "2"]
-    assert seen["files"] == (
-        [
-            "circle",
-            "data",
-            "large.bin",
-            "larger.bin",
-            "logs",
-            "runs",
-            "same",
-            "small.csv",
-            "to-large",
-            "train.py",
-            "up",
-        ],
-        [],
-    )
+    names = "circle data large.bin larger.bin logs runs same small.csv to-large train.py up"
+    assert seen["files"] == (names.split(), [])
     assert {path.name: path.read_text() for path in logs.iterdir()} == {"hist.csv": "history"}
     assert [path.name for path in (home / "data").iterdir()] == ["a.csv"]
     assert (home / "large.bin").stat().st_size == (home / "larger.bin").stat().st_size == 40 << 20
@@ -225,24 +204,9 @@ os.listdir("data"); os.stat("stated.csv")
 
 def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    names = [
-        "data/python.csv",
-        "native.csv",
-        "child.csv",
-        "linked.csv",
-        "stated.csv",
-        "unread.csv",
-        "data/unread.csv",
-    ]
-    write_files(
-        home,
-        {
-            **dict.fromkeys(names, "1"),
-            "helper.py": "",
-            "unused.py": "",
-            "__pycache__/helper.cpython-311.pyc": "x",
-        },
-    )
+    files = "data/python.csv native.csv child.csv linked.csv stated.csv unread.csv data/unread.csv"
+    code = "helper.py unused.py __pycache__/helper.cpython-311.pyc"
+    write_files(home, dict.fromkeys(files.split(), "1") | dict.fromkeys(code.split(), ""))
     for name in ("large.bin", "unread.bin"):
         with (home / name).open("wb") as file:
             file.truncate(40 << 20)
@@ -269,18 +233,13 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "advice"),
     [
-        ("x = 1\nraise KeyError('no')", "train.py:2: KeyError: 'no'.", ""),
         ("def f():\n    import json\n    json.loads('{')\n\nf()", "train.py:3: JSONDecodeError: Expecting", ""),
-        ("assert False", "train.py:1: AssertionError.", ""),
         ("raise RuntimeError('first\\nsecond')", "train.py:1: RuntimeError: first.", ""),
         ("import sys\nsys.exit(3)", "ended by itself: sys.exit(3)", "--arg"),
-        ('raise ValueError("No. \'x\' sizes: 8\\n\'y\' sizes: 9")', "'x' sizes: 8, 'y' sizes: 9", ""),
         ("from argparse import *\np = ArgumentParser()\np.add_argument('x')\np.parse_args()", "required: x", "=VALUE"),
         ("input('Epochs? ')", "train.py:1: EOFError", "--arg or --param"),
-        ("import pickle, io\npickle.load(io.BytesIO())", "train.py:2: EOFError: Ran out of input.", "input.@"),
         ("import os\nr, w = os.pipe()\nos.close(r)\nos.write(w, b'x')", "BrokenPipeError", "Broken pipe.@"),
         ("import os\nr, w = os.pipe()\nos.get_terminal_size(w)", "train.py:3: OSError", "no terminal"),
-        ("raise RuntimeError(\"can't start new thread\")", "RuntimeError", "Processes and threads are limited"),
         ("import os\nraise BlockingIOError(11, os.strerror(11))", "BlockingIOError", "start fewer"),
         ("raise PermissionError(13, 'Permission denied', '/etc/shadow')", "'/etc/shadow'", "no rights of root"),
         (
@@ -292,20 +251,17 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
         ("open('/tmp/none/x')", "FileNotFoundError", "nor a library has made"),
         ("import nothing_like_it.deeply", "ModuleNotFoundError", "--with nothing-like-it"),
         ("import xgboost as xgb", "No module named 'xgboost'", '# image = "trees"'),
-        ("import nothing_like_it", "ModuleNotFoundError", "If nothing_like_it is yours, put it beside"),
         (
             "raise ValueError('Exception encountered when calling A.call().\\n\\nBad shape.\\nArguments: 1')",
             "train.py:1: ValueError: Bad shape.", "",
         ),
         ("raise Exception('URL fetch failure on http://x')", "URL fetch failure", "--mount PATH"),
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
-        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "ConnectionRefused", "no network"),
         ("raise Exception('TensorBoard is not installed, missing')", "TensorBoard", "--with tensorboard"),
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
-        ("open('mine/a.csv')", "No such file", "from the script's folder"),
-        ("import os\nos.listdir('/data/mine')", "No such file", "add --mount /data/mine"),
         ("import os\nos.symlink('/gone/x', 'logs')\nopen('logs/a', 'w')", "No such file", "logs is a link to /gone/x"),
         ("import errno\nraise OSError(errno.ENOSPC, 'No space left on device')", "No space", "is full"),
+        ("raise OSError(27, 'File too large', '/tmp/weights.h5')", "File too large", "ulimit -f"),
         ("import errno\nraise OSError(errno.EROFS, 'Read-only file system')", "Read-only", "Write to a new file"),
     ],
 )  # fmt: skip
@@ -441,12 +397,10 @@ def test_what_applies_to_a_call_and_a_device(made, missing):
     [
         (WITHOUT_INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, waits=0.4), True),
         (WITHOUT_INPUT, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01), False),
-        (STAGES, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01), False),
         (STAGES, job(step_ms={BASELINE: 10, MODEL_ONLY: 10}, waits=0.01, steps=4), True),
         (STAGES, job(step_ms={BASELINE: 10, CUSTOM_LOOP: 10, MODEL_ONLY: 5}, waits=0.01), True),
         ("batch:4", job(step_ms={BASELINE: 500, MODEL_ONLY: 400}, device="cpu"), False),
         ("batch:2", job(step_ms={BASELINE: 500, MODEL_ONLY: 400}, device="cpu"), True),
-        ("batch:2", job(step_ms={BASELINE: 500, MODEL_ONLY: 400}), False),
         ("calls:10", job(step_ms={BASELINE: 120, MODEL_ONLY: 90}), True),
         (WITHOUT_LAUNCH, job(step_ms={BASELINE: 200, MODEL_ONLY: 150}), False),
         (WITHOUT_LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 9, "calls:10": 3}), True),
@@ -476,7 +430,6 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
         (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 5}), True),
         (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 10}), False),
         (Aim.EAGER, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
-        (Aim.DEVICE, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), False),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
         (Aim.INPUT, job(gpus=2), False),
@@ -517,12 +470,6 @@ def test_remedies_are_applied_alone_and_together():
     step_ms = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert candidates(fixes, job(step_ms=step_ms).results) == ["fix:b", "fix:a"]
     assert together(["fix:b", "fix:a"]) == "fix:b+a"
-
-
-def test_the_limit_of_file_sizes_is_not_taken_for_a_missing_mount():
-    text = script.explained(OSError(errno.EFBIG, "File too large", "/tmp/weights.h5"), Path("/tmp/train.py"))
-    assert "ulimit -f" in text
-    assert "--mount" not in text
 
 
 @pytest.mark.parametrize(("planned", "errors"), [((BASELINE, "bad"), 0), (("bad", "worse"), 2)])

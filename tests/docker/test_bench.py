@@ -95,7 +95,7 @@ def test_what_scripts_read_and_write_and_how_they_fail(tmp_path: Path) -> None:
         "hog": "hog = [b'x' * (64 << 20) for _ in range(100)]",
         "hangs": "time.sleep(3600)",
     }
-    arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "12"]
+    arguments: list[str | Path] = ["--variants", "baseline", "--memory", "1.0", "--stall", "8"]
     arguments += ["--mount", str(data), "--arg=--fast", "--env", "FLAVOUR=mild"]
     for name, body in bodies.items():
         arguments.append(script(files, name, body, TREES_SCRIPT))
@@ -115,7 +115,7 @@ def test_what_scripts_read_and_write_and_how_they_fail(tmp_path: Path) -> None:
     messages = {trial.workload: trial.message for trial in run.trials}
     assert "raises.py:11: RuntimeError: no such layer." in messages["raises"]
     assert "limit of 1.0 GiB. Raise --memory" in messages["hog"]
-    assert "No event for 12 s" in messages["hangs"]
+    assert "No event for 8 s" in messages["hangs"]
     assert "3 of 4 trials failed" in err
     assert all(message in err for message in messages.values())
     logs = {name: (bench.run_path / f"trials/{name}.cpu.0/log.txt").read_text("utf-8") for name in bodies}

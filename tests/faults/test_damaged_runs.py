@@ -14,7 +14,6 @@ from benchmarks.reference import to_json
 from harness.analysis import analyse
 from harness.analysis.extract import extract
 from harness.analysis.versus import versus
-from harness.errors import StoreError
 from harness.model.run import Run, Status
 from harness.options import Options
 from harness.run.events import EventTail
@@ -119,37 +118,3 @@ def test_damaged_extract(tmp_path_factory, chance):
     text = json.dumps(damaged(json.loads(to_json(good)), chance))
     with succeeds_or_user_error():
         versus([good, read_extract_file(text)])
-
-
-@pytest.mark.parametrize("value", ["=1+1", None, [1], {}, 1e300])
-def test_a_call_with_values_of_other_types(intact, tmp_path, value):
-    path = tmp_path / "run"
-    shutil.copytree(intact, path)
-    for file in path.rglob("events.jsonl"):
-        events = [json.loads(each) for each in file.read_text().splitlines()]
-        for event in events:
-            if event["kind"] == "variant":
-                event["params"] |= {"epochs": value, "samples_per_epoch": value}
-        file.write_text("".join(json.dumps(each) + "\n" for each in events))
-    render(open_run(path), html=True)
-
-
-@pytest.mark.parametrize("changes", [{"classes": 0}, {"classes": -1}, {"test": 0}, {"train": -1}, None])
-def test_a_plan_with_impossible_data_sets(intact, tmp_path, changes):
-    path = tmp_path / "run"
-    shutil.copytree(intact, path)
-    plan = json.loads((path / "plan.json").read_text())
-    (workload,) = plan["workloads"]
-    workload["datasets"] = [workload["datasets"][0] | changes] if changes else []
-    (path / "plan.json").write_text(json.dumps(plan))
-    render(open_run(path), html=False)
-
-
-def test_a_number_that_no_page_can_hold(intact, tmp_path):
-    path = tmp_path / "run"
-    shutil.copytree(intact, path)
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["options"]["call"] = 10**30
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StoreError, match="too large"):
-        open_run(path)

@@ -48,7 +48,7 @@ def test_requests_to_a_silent_engine_share_a_deadline(make_spec, monkeypatch):
     engine.close()
 
 
-KILLS_PER_TEST = 8 if ALL else 5
+KILLS_PER_TEST = 8 if ALL else 3
 KILLS = round(ALL * 0.05) if ALL else KILLS_PER_TEST
 TIMEOUT_S = 240.0
 # A busy engine may still start a requested container after the kill; that container ends at once.

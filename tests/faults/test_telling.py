@@ -58,7 +58,7 @@ def shell(command: str, *, umask: int = 0o022, **environment: str) -> subprocess
     )  # fmt: skip
 
 
-@faults(share=0.015, default=4)
+@faults(share=0.015, default=3)
 @given(
     redirections=st.sets(st.sampled_from(REDIRECTIONS[:-1]), max_size=3),
     piped=st.booleans(),
@@ -70,18 +70,13 @@ def test_report_is_written_in_any_environment(
 ):
     out = tmp_path_factory.mktemp("out")
     words = f"{sys.executable} -m harness report {recorded} --out {out} {' '.join(sorted(redirections))}"
-    done = shell(words + (f" {REDIRECTIONS[-1]}" if piped else ""), umask=umask, **settings)
+    piping = f" {REDIRECTIONS[-1]}" if piped else ""
+    done = shell(words + piping, umask=umask, SOURCE_DATE_EPOCH="abc", **settings)
     assert {path.name for path in out.iterdir()} == {"report.html", "results.json"}, done.stderr
     assert "Traceback" not in done.stderr
     if not piped:
         lost = ">/dev/full" in redirections  # the last one wins
         assert done.returncode == (6 if lost else 0), done.stderr
-
-
-@pytest.mark.parametrize("columns", ENVIRONMENT["COLUMNS"])
-def test_list_prints_whatever_the_width(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert "cats-dogs" in tfbench("list").out
 
 
 def test_programs_of_the_system_are_found_whatever_the_path() -> None:
@@ -103,19 +98,17 @@ def test_removed_working_folder_is_named(tmp_path: Path) -> None:
     assert "working directory no longer exists" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["ssh://user:pass-word@host", "tcp://user:p@ss-word@host:1", "user:pass-word@host", "http://:pass-word@h/?token=pass-word"],
-)  # fmt: skip
-def test_password_of_an_address_is_not_printed(
-    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", address)
+def test_password_of_an_address_is_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFBENCH_CACHE", str(tmp_path))
-    printed = tfbench("bench", "-e", "docker", "-d", "cpu", "--out", str(tmp_path))
-    assert printed.code == EngineError.exit_code
-    assert "names no socket of this machine" in printed.err
-    assert "word" not in printed.err.replace("words", "")
+    for address in (
+        "tcp://user:p@ss-word@host:1",
+        "user:pass-word@host",
+        "http://:pass-word@h/?token=pass-word",
+    ):
+        monkeypatch.setenv("DOCKER_HOST", address)
+        printed = tfbench("bench", "-e", "docker", "-d", "cpu", "--out", str(tmp_path))
+        assert printed.code == EngineError.exit_code
+        assert "word" not in printed.err.replace("words", "")
 
 
 def test_escapes_in_names_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -159,12 +152,6 @@ def test_limits_of_the_shell_are_told(
     done = shell(command)
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (code, written)
     assert remedy in done.stderr
-
-
-def test_any_date_of_a_build_is_ignored(recorded: Path, tmp_path: Path) -> None:
-    output_of(
-        sys.executable, "-m", "harness", "report", recorded, "-f", "csv", "-o", tmp_path, SOURCE_DATE_EPOCH="abc"
-    )  # fmt: skip
 
 
 def faked_run(path: Path, trials: int, seconds: float) -> list[str]:
@@ -218,7 +205,7 @@ def test_an_interrupt_before_the_report_says_how_to_write_it(tmp_path: Path) -> 
     assert f"tfbench report {path}" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("redirection", ["<&- >/dev/full 2>&-", ">&- 2>/dev/full", "</dev/null | head -c 1"])
+@pytest.mark.parametrize("redirection", ["<&- >/dev/full 2>&-", "</dev/null 2>/dev/full | head -c 1"])
 def test_run_is_measured_whatever_the_streams(tmp_path: Path, redirection: str) -> None:
     path = tmp_path / "run"
     done = shell(f"{' '.join(faked_run(path, 2, 0.1))} {redirection}", TFBENCH_LOCK=str(tmp_path / "lock"))

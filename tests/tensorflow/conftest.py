@@ -43,9 +43,9 @@ class Outcome:
         return event["message"]
 
     def metric(self, variant: str, name: str) -> float:
-        """Return the value of a metric that was written once."""
-        (event,) = self.of("metric", variant=variant, name=name)
-        return event["value"]
+        """Return the value of a metric, which is the same wherever the variant was read again."""
+        (value,) = {event["value"] for event in self.of("metric", variant=variant, name=name)}
+        return value
 
 
 def environment(**more: str) -> Mapping[str, str]:

@@ -37,8 +37,8 @@ LEARNED = {
     "cats-dogs": (32, 0.55), "cifar10-mlp": (16, 0.3), "cifar100-mlp": (30, 0.05), "cifar10-cnn": (24, 0.2),
     "fashion-mnist-mlp": (30, 0.3), "recommender": (60, 0.58),
 }  # fmt: skip
-# Their steps take long to compile, and their rungs are the same two scripts with other constants.
-DEEP = ("gpt2-generate", "recommender", "transfer-learning", "imdb-lstm", "resnet50-infer", "resnet50-serve")
+# Their ladders run too; rungs of the others are the same two scripts with other constants.
+LADDERS = ("cats-dogs", "cifar10-cnn", "cifar100-mlp")
 Serve = Callable[[Data], str]
 
 
@@ -73,19 +73,25 @@ def run(drive: Any, serve: Serve, name: str, variants: list[str], **more: Any) -
     )  # fmt: skip
 
 
-# One of each script: further workloads of a script differ in its constants only; the deep network takes a minute.
+# One of each script: further workloads of a script differ in its constants only, as resnet50-infer and resnet50-serve
+# do; the deep network takes a minute.
 @pytest.mark.parametrize(
-    "name", [name for name in WORKLOADS if (ROOT / "workloads" / name).is_dir() and name != "cats-dogs-deep"]
+    "name",
+    [
+        name
+        for name in WORKLOADS
+        if (ROOT / "workloads" / name).is_dir() and name not in ("cats-dogs-deep", "resnet50-infer")
+    ],
 )
 def test_published_tuned_and_the_ladder_between_them_run_and_learn(drive, serve, arrays, name):
     workload = WORKLOADS[name]
     rungs = [OPTIMIZATION.of(rung) for rung, each in workload.ladder.items() if each.device != "gpu"]
-    rungs = [] if name in DEEP else rungs
+    rungs = rungs if name in LADDERS else []
     steps, least = LEARNED.get(name, (2, 0.0))
     # Windows end early after ten times their length: all steps must fit into it on a busy host too.
     more: dict[str, Any] = {"steps": steps, "window_s": 2.0} if least else {}
-    # Its two scripts have nothing to evaluate, for which their deep network would be compiled once more.
-    more["evaluate"] = name != "resnet50"
+    # Without an accuracy to reach, a deep network would be compiled once more for it.
+    more["evaluate"] = name not in ("resnet50", "transfer-learning")
     if name.endswith("-mlp"):
         # Perceptrons learn noisy patterns sooner than the procedural pictures; convolutions do not.
         (data,) = workload.datasets

@@ -25,28 +25,27 @@ SCORED = "model = made(metrics=['accuracy'])\nmodel.fit(x, y, batch_size=8)\n"
 CHECKPOINT = "keras.callbacks.ModelCheckpoint('saved/best.keras', save_freq=2)"
 # Name -> what stands after HEAD.
 PLACES = {
-    "if main": "def main():\n    made().fit(x, y, batch_size=8)\nif __name__ == '__main__':\n    main()",
-    "strategy's scope": (
-        "with tf.distribute.OneDeviceStrategy('CPU:0').scope():\n    made().fit(x, y, batch_size=8)"),
-    "thread": (
-        "import threading\nthread = threading.Thread(target=lambda: made().fit(x, y, batch_size=8))\n"
-        "thread.start()\nthread.join()"),
-    "try": "try:\n    made().fit(x, y, batch_size=8)\nexcept Exception:\n    print('CAUGHT')\nfinally:\n    pass",
-    "positional arguments": "made().fit(x, y, 8, 1)",
-    "subclass": (
+    "main, with positional arguments and warnings as errors": (
+        "import warnings\nwarnings.simplefilter('error')\ndef main():\n    try:\n        made().fit(x, y, 8, 1)\n"
+        "    except Exception:\n        print('CAUGHT')\n    finally:\n        pass\n"
+        "if __name__ == '__main__':\n    main()"),
+    "thread, after an evaluation": (
+        "import threading\nmodel = made()\nmodel.evaluate(x, y)\nmodel.predict(x)\n"
+        "thread = threading.Thread(target=lambda: model.fit(x, y, batch_size=8))\nthread.start()\nthread.join()"),
+    "strategy's scope, with a CallbackList": (
+        "with tf.distribute.OneDeviceStrategy('CPU:0').scope():\n"
+        "    made().fit(x, y, 8, callbacks=keras.callbacks.CallbackList([keras.callbacks.History()]))"),
+    "subclass, and failed after": (
         "class Own(keras.Sequential):\n    def fit(self, *args, **named):\n"
         "        return super().fit(*args, **named)\n"
         "model = Own([keras.layers.Dense(2)])\n"
-        "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\nmodel.fit(x, y, 8)"),
+        "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\nmodel.fit(x, y, 8)\n"
+        "raise RuntimeError('no display')"),
     "EarlyStopping": "made().fit(x, y, 8, callbacks=[keras.callbacks.EarlyStopping('loss', patience=0)])",
     "ModelCheckpoint": f"import os\nos.makedirs('saved')\nmade().fit(x, y, 8, callbacks={CHECKPOINT})",
-    "CallbackList": "made().fit(x, y, 8, callbacks=keras.callbacks.CallbackList([keras.callbacks.History()]))",
-    "evaluate before": "model = made()\nmodel.evaluate(x, y)\nmodel.predict(x)\nmodel.fit(x, y, 8)",
-    "warnings as errors": "import warnings\nwarnings.simplefilter('error')\nmade().fit(x, y, 8)",
     "folder that is gone": (
         "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    os.chdir(folder)\n"
         "made().fit(x, y, 8)"),
-    "failed after": "made().fit(x, y, batch_size=8)\nraise RuntimeError('no display')",
 }  # fmt: skip
 
 
@@ -63,13 +62,9 @@ def test_fit_is_measured_wherever_it_is_called(drive, place):
 SEVERAL = HEAD + "model = made()\nmodel.fit(x[:96], y[:96], 8)\nmodel.fit(x[:96], y[:96], 16)\n"
 
 
-@pytest.mark.parametrize(("call", "classes"), [(1, 8), (2, 16)])
-def test_one_of_several_calls(drive, call, classes):
-    done = drive(SEVERAL, call=call, variants=[BASELINE, MODEL_ONLY])
-    assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY), classes)
-
-
-def test_a_call_that_is_not_made(drive):
+def test_one_of_several_calls(drive):
+    done = drive(SEVERAL, call=2, variants=[BASELINE, MODEL_ONLY])
+    assert done.per_step() == dict.fromkeys((BASELINE, MODEL_ONLY), 16)
     assert "fewer than 3 times. Choose another --call" in drive(SEVERAL, call=3, code=1).message
 
 
@@ -91,13 +86,13 @@ def test_ends_of_epochs_are_left_out_of_windows_and_reported(drive, times):
     text = (
         HEAD
         + f"import time\nx, y = x.repeat({times}, 0), y.repeat({times}, 0)\n"
-        + ("end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: time.sleep(0.8))\n")
+        + ("end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: time.sleep(0.5))\n")
     )
     slow = drive(text + "made().fit(x, y, 8, callbacks=[end])", variants=[BASELINE], steps=20)
     (metric,) = slow.of("metric", name=BETWEEN_EPOCHS)
-    assert 0.8 <= metric["value"] * -(-100 * times // 8) < 3
+    assert 0.5 <= metric["value"] * -(-100 * times // 8) < 2
     for window in slow.of("window"):
-        assert window["end_ns"] - window["start_ns"] < 0.8e9
+        assert window["end_ns"] - window["start_ns"] < 0.5e9
 
 
 def test_some_long_ends_of_epochs_count_with_their_length(drive):
@@ -173,13 +168,12 @@ def test_a_script_that_does_not_train_is_measured_as_keras_runs_it(drive, call):
     assert done.of("requests") == []
 
 
-@pytest.mark.parametrize(("steps", "end"), [(4, "Repeat it."), (0, "Repeat it, or use --profile smoke.")])
-def test_an_input_that_is_too_short_has_advice(drive, steps, end):
+def test_an_input_that_is_too_short_has_advice(drive):
     text = f"{HEAD}made().predict((x[:4],) for _ in range(3))"
-    assert drive(text, code=1, steps=steps).message.endswith(f"the input is too short. {end}")
+    assert "--profile smoke" in drive(text, code=1, steps=0).message
 
 
-@pytest.mark.parametrize("call", ["predict(data)", "evaluate(data)", "predict(endless(), steps=10)"])
+@pytest.mark.parametrize("call", ["evaluate(data)", "predict(endless(), steps=10)"])
 def test_the_input_of_inference_is_part_of_its_step(drive, call):
     slow = (
         "import time\n"
@@ -223,16 +217,12 @@ print("NOT REACHED")
 """
 
 
-@pytest.mark.parametrize("mark", ["# tfbench: step", "#tfbench:step", "pass  # tfbench: step"])
-def test_a_loop_of_its_own_has_marked_steps(drive, mark):
-    done = drive(HEAD + LOOP.replace("# tfbench: step", mark))
+@pytest.mark.parametrize("mark", ["#tfbench:step", "pass  # tfbench: step"])
+def test_a_loop_of_its_own_has_marked_steps_and_no_breakdown(drive, mark):
+    done = drive(HEAD + LOOP.replace("# tfbench: step", mark), variants=[BASELINE, MODEL_ONLY])
     assert done.per_step() == {BASELINE: 8}
     assert done.of("variant")[0]["params"] == {"batch_size": 8}
     assert "NOT REACHED" not in done.log
-
-
-def test_a_loop_of_its_own_has_no_breakdown(drive):
-    done = drive(HEAD + LOOP, variants=[BASELINE, MODEL_ONLY])
     assert [each["variant"] for each in done.of("left-out") + done.of("needless")] == [MODEL_ONLY]
 
 
@@ -264,9 +254,7 @@ def test_another_backend_is_refused(drive):
     ("ends", "told"),
     [
         ("SystemExit(0)", "SystemExit(0)"),
-        ("KeyboardInterrupt()", "KeyboardInterrupt()"),
         ("ModuleNotFoundError('No module named tb', name='tb')", "--with tb"),
-        ("IndexError(7)", "train.py:17: IndexError: 7"),
     ],
 )
 def test_a_callback_that_ends_the_call_is_told(drive, ends, told):
@@ -278,11 +266,11 @@ def test_a_callback_that_ends_the_call_is_told(drive, ends, told):
 
 
 SCHEDULES = {
-    "a list": "keras.callbacks.LearningRateScheduler(lambda epoch: [0.1, 0.01][epoch])",
-    "a power": "keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 * (1 - epoch / 2) ** 0.9)",
-    "the number of epochs": "Told()",
-    "the end of the training": "Whole()",
-}
+    "a list and the number of epochs":
+        "Told(), keras.callbacks.LearningRateScheduler(lambda epoch: [0.1, 0.01][epoch])",
+    "a power and the end of the training":
+        "Whole(), keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 * (1 - epoch / 2) ** 0.9)",
+}  # fmt: skip
 SEEN = """
 class Told(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
@@ -317,8 +305,7 @@ def test_what_lies_beside_the_script_is_read_in_all_variants_and_never_written(d
         "0.txt",
         "1.txt",
     )
-    for name in names:
-        write_files(tmp_path, {name: "old"})
+    write_files(tmp_path, dict.fromkeys(names, "old"))
     text = HEAD + (
         "files = tf.data.Dataset.list_files('?.txt', shuffle=False).repeat(20).batch(4)\n"
         "def read(names):\n"
@@ -349,13 +336,10 @@ def test_a_large_file_beside_the_script_becomes_a_copy_when_python_or_h5py_write
     assert (tmp_path / "a.bin").read_bytes()[:3] == bytes(3)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["import helper\nm.evaluate(x, y)\nhelper.train(m, x, y)", "m.evaluate(x, y)\nrun = m.fit\nrun(x, y, 8)"],
-)
-def test_fit_is_measured_wherever_it_stands(drive, text):
-    helper = "def train(m, x, y):\n    m.fit(x, y, 8)\n"
-    assert drive(f"{HEAD}m = made()\n{text}", files={"helper.py": helper}).per_step() == {BASELINE: 8}
+def test_fit_is_measured_in_a_module_and_under_another_name(drive):
+    helper = "def train(m, x, y):\n    run = m.fit\n    run(x, y, 8)\n"
+    text = f"{HEAD}import helper\nm = made()\nm.evaluate(x, y)\nhelper.train(m, x, y)"
+    assert drive(text, files={"helper.py": helper}).per_step() == {BASELINE: 8}
 
 
 def test_a_fit_in_a_loop_is_told(drive):
@@ -424,7 +408,6 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
     ("text", "expected"),
     [
         ("keras.utils.get_file('a.zip', 'http://127.0.0.1:9/a.zip')", "--mount PATH"),
-        ("raise KeyError('no labels')", "train.py:16: KeyError: 'no labels'."),
         # Interrupts are ignored in what a shell starts in the background.
         (
             "import signal as s\ns.signal(s.SIGINT, s.default_int_handler)\ns.raise_signal(s.SIGINT)",
@@ -437,14 +420,10 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),
         ("for _ in range(3):\n    pass\n    # tfbench: step 8\n", "ended after 2 steps"),
         (LOOP.replace("step BATCH_SIZE", "step 0"), "step 0"),
-        (LOOP.replace("step BATCH_SIZE", "step -5"), "one sample or more"),
-        (LOOP.replace("step BATCH_SIZE", "step 'a'"), "'a'"),
-        (LOOP.replace("step BATCH_SIZE", "step 10**23"), "at most"),
         (LOOP.replace("step BATCH_SIZE", "step 10^23"), "powers"),
         (LOOP.replace("step BATCH_SIZE", "step 8 images"), "such as 32"),
         ("made().fit()", "x is None"),
         (LOOP.replace("# tfbench", "# other").replace("1000", "1"), "# tfbench: step BATCH_SIZE"),
-        ("m = made()\nm.train_on_batch(x, y)\nm.evaluate(x, y)", "trains in a loop of its own. Mark"),
         ("for _ in range(9):  # tfbench: step 8\n    pass", "a line of its own"),
         ("m = made()\nm.evaluate(x, y)\nm.train_on_batch(x, y)", "trains in a loop of its own. Mark"),
         (
@@ -473,10 +452,8 @@ def test_downloads_are_found_among_mounts(drive, tmp_path):
 
 # Name -> how to load it, and its shapes.
 DATASETS = {
-    "cifar10": ("keras.datasets.cifar10", (32, 32, 3), "(40, 1)"),
     "cifar100": ("__import__('keras').datasets.cifar100", (32, 32, 3), "(40, 1)"),
     "mnist": ("__import__('tensorflow').keras.datasets.mnist", (28, 28), "(40,)"),
-    "fashion-mnist": ("tf.keras.datasets.fashion_mnist", (28, 28), "(40,)"),
 }
 
 
@@ -556,7 +533,7 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
         ("made().fit(zip([x], [y]), steps_per_epoch=1)", "train.py:{}: ValueError: Unrecognized data type"),
         (
             "import multiprocessing as m\n"
-            "def work():\n    import time\n    while time.process_time() < 5:\n        pass\n"
+            "def work():\n    import time\n    while time.process_time() < 2:\n        pass\n"
             "p = m.get_context('fork').Process(target=work)\np.start()\np.join()",
             "trains in processes that it starts",
         ),

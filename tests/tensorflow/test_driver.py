@@ -210,14 +210,12 @@ def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     assert len(done.of("error")) == code
 
 
-@pytest.mark.parametrize("variant", [BASELINE, TUNED])
-def test_a_non_finite_loss_is_an_error(drive, variant):
+def test_a_non_finite_loss_is_an_error(drive):
     text = HEAD + (
         "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
         "model.compile(keras.optimizers.SGD(1e38), 'mse')\nmodel.fit(x, y, 8)"
     )
-    done = drive(text, others={TUNED: text}, variants=[variant], code=1)
-    (error,) = done.of("error")
+    (error,) = drive(text, variants=[BASELINE], code=1).of("error")
     assert error["type"] == "LossError"
     assert "try a smaller learning rate, float32" in error["message"]
 

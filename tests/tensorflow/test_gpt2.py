@@ -9,7 +9,7 @@ from workloads.variants import BASELINE, TUNED
 pytestmark = pytest.mark.tensorflow
 
 ENTRY = next(each for each in built_in() if each.workload.name == "gpt2")
-SIZES = {"LAYERS": 2, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 48, "VOCABULARY": 500, "BATCH_SIZE": 2}
+SIZES = {"LAYERS": 1, "WIDTH": 64, "HEADS": 2, "SEQUENCE": 48, "VOCABULARY": 500, "BATCH_SIZE": 2}
 
 TAKE = """
 import json
@@ -68,7 +68,10 @@ print(json.dumps([losses, published.count_params(), tuned.network.count_params()
 
 @pytest.mark.parametrize(
     "changed",
-    [{"ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False}, {"BLOCK": 16, "LOSS_CHUNKS": 4}],
+    [
+        {"LAYERS": 2, "ATTENTION": "plain", "LOSS_CHUNKS": 0, "JIT_COMPILE": False},
+        {"BLOCK": 16, "LOSS_CHUNKS": 4},
+    ],
 )
 def test_tuned_trains_as_published(execute, changed):
     (published, tuned), *parameters = execute(take(**changed) + TRAINED)

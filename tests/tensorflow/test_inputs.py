@@ -61,13 +61,13 @@ PAIRS = "tf.data.Dataset.from_tensor_slices((x, y))"
 # Name -> (what stands after HEAD, samples per step of the baseline).
 INPUTS = {
     "arrays": ("made().fit(x, y, batch_size=BATCH_SIZE)", None),
-    "default batch": ("made().fit(x[:96], y[:96])", 32),
-    "tensors": ("made().fit(tf.constant(x[:96]), tf.constant(y[:96]), 8)", 8),
-    "sample weights": ("made().fit(x[:96], y[:96], 8, sample_weight=x[:96, 0])", 8),
-    "class weights": ("made().fit(x[:96], y[:96], 8, class_weight={0: 1.0, 1: 2.0})", 8),
-    "validation split": ("made().fit(x, y, 8, validation_split=0.2)", 8),  # 80 samples are left
-    "validation data": ("made(metrics=['accuracy']).fit(x[:96], y[:96], 8, validation_data=(x, y))", 8),
-    "dictionaries": (TWO_INPUTS + "model.fit({'a': x[:96], 'b': x[:96]}, y[:96], batch_size=8)", 8),
+    "tensors, default batch": ("made().fit(tf.constant(x[:96]), tf.constant(y[:96]))", 32),
+    "sample weights, several steps per call": (
+        "made(steps_per_execution=4).fit(x[:96], y[:96], 8, sample_weight=x[:96, 0])", 8),
+    "class weights, validation data": (
+        "weights = {0: 1.0, 1: 2.0}\n"
+        "made(metrics=['accuracy']).fit(x[:96], y[:96], 8, class_weight=weights, validation_data=(x, y))", 8),
+    "xla, validation split": ("made(jit_compile=True).fit(x, y, 8, validation_split=0.2)", 8),  # 80 samples are left
     "lists": (TWO_INPUTS.replace('{"a": a, "b": b}', "[a, b]") + "model.fit([x[:96], x[:96]], y[:96], 8)", 8),
     "dictionaries and weights in a pipeline": (
         TWO_INPUTS + "parts = ({'a': x[:96], 'b': x[:96]}, y[:96], x[:96, 0])\n"
@@ -75,11 +75,8 @@ INPUTS = {
     "pipeline": (f"made().fit({PAIRS}.shuffle(10).batch(8, drop_remainder=True).prefetch(2))", 8),
     "a step of its own": (VAE + "model.fit(tf.data.Dataset.from_tensor_slices(x[:96]).batch(8))", 8),
     "a step of its own on arrays": (VAE + "model.fit(x[:96], batch_size=8)", 8),
-    "several steps per call": ("made(steps_per_execution=4).fit(x[:96], y[:96], 8)", 8),
-    "xla": ("made(jit_compile=True).fit(x[:96], y[:96], 8)", 8),
-    "mixed precision": (
-        "keras.mixed_precision.set_global_policy('mixed_float16')\nmade().fit(x[:96], y[:96], 8)", 8),
-    "a strategy of its own": (
+    "mixed precision, a strategy of its own": (
+        "keras.mixed_precision.set_global_policy('mixed_float16')\n"
         "with tf.distribute.MirroredStrategy(['CPU:0']).scope():\n    model = made()\nmodel.fit(x[:96], y[:96], 8)", 8),
 }  # fmt: skip
 
@@ -119,7 +116,6 @@ def test_a_pipeline_that_never_ends_needs_its_steps(drive):
 
 
 IN_PYTHON = {
-    "loader": LOADER + "made().fit(Loader())",
     "loader with threads": LOADER + "made().fit(Loader(workers=2, max_queue_size=4))",
     "endless loader": LOADER.replace("def __len__(self):\n        return 13", "num_batches = None")
     + "made().fit(Loader(), steps_per_epoch=5)",
@@ -151,11 +147,9 @@ STAGED = {
     "tf.TensorSpec((), tf.int32))).batch(8)": ["read, train.py:23", "batch"],
     "tf.data.Dataset.zip(tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(y)).batch(8)":
         ["read", "batch"],
-    PAIRS + ".padded_batch(8)": ["read", "padded batch"],
-    PAIRS + ".batch(16).unbatch().batch(8)": ["read", "batch", "unbatch", "batch (2)"],
-    PAIRS + ".batch(50).rebatch(8)": ["read", "batch", "rebatch"],
-    PAIRS + ".map(half).map(half).take(96).batch(8)":
-        ["read", "half, train.py:17", "half, train.py:17 (2)", "batch"],
+    PAIRS + ".batch(16).unbatch().padded_batch(8)": ["read", "batch", "unbatch", "padded batch"],
+    PAIRS + ".map(half).map(half).take(96).batch(50).rebatch(8)":
+        ["read", "half, train.py:17", "half, train.py:17 (2)", "batch", "rebatch"],
 }  # fmt: skip
 FUNCTIONS = """
 def half(a, b):
@@ -192,7 +186,6 @@ def test_sequences_of_different_lengths(drive, batching):
 # 600 samples make one batch of 512 and one of 88.
 ENDS = {
     "arrays": (HEAD + "made().fit(np.resize(x, (600, 4)), np.resize(y, 600), 512)", 300),
-    "short": (piped("range(600)", ".batch(512)"), 300),
     "in calls": (piped("range(600)", ".batch(512)", calls=2), 300),
     "repeated": (piped("range(600)", ".batch(512).repeat()", steps=2), 300),
     "unknown": (piped("range(600)", ".filter(lambda x, y: True).batch(200)"), 200),
@@ -209,8 +202,15 @@ def test_samples_include_short_batches(drive, end):
     assert bool(done.of("warning")) == (end == "unknown")
 
 
-@pytest.mark.parametrize("source", ["range(80)", "range(80).repeat()", "range(80).filter(lambda i: True)"])
-@pytest.mark.parametrize("steps", [None, 10, 14])
+@pytest.mark.parametrize(
+    ("source", "steps"),
+    [
+        ("range(80)", None),
+        ("range(80)", 14),
+        ("range(80).repeat()", 10),
+        ("range(80).filter(lambda i: True)", 14),
+    ],
+)
 def test_steps_of_calls_of_several_are_those_that_keras_ran(drive, source, steps):
     """An input of 20 batches, and epochs of all of them, of one call or of one call and a half."""
     text = piped(source, steps=steps, calls=10).replace("model.fit(", "model.fit(callbacks=[Steps()], x=")
@@ -228,7 +228,6 @@ class Steps(keras.callbacks.Callback):
 @pytest.mark.parametrize(
     ("text", "steps", "samples"),
     [
-        (HEAD + "made().fit(x, y, 8, epochs=3)", 3 * 13, 300),
         (HEAD + "made().fit(x, y, 8, epochs=4, initial_epoch=1)", 3 * 13, 300),
         (HEAD + "made(steps_per_execution=5).fit(x, y, 8, epochs=3)", 3 * 13, 300),
         (HEAD + LOADER + "made().fit(Loader(), epochs=3)", 3 * 13, 300),

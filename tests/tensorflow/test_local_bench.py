@@ -1,4 +1,3 @@
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -6,9 +5,8 @@ import psutil
 import pytest
 
 from harness.analysis import analyse
-from harness.model.run import Status
 from harness.run.store import read_run
-from tests.endtoend import Tfbench, script, wait_until
+from tests.endtoend import Tfbench, script
 from workloads.variants import BASELINE, INPUT_ONLY, MODEL_ONLY
 
 pytestmark = pytest.mark.tensorflow
@@ -54,16 +52,3 @@ def test_auto_falls_back_to_local_with_a_warning_about_isolation(tmp_path, envir
     again = read_run(path)
     assert again.planned == bench.read().planned
     assert analyse(again).cases[0].speed(BASELINE), "it was measured again"
-
-
-def test_trial_processes_end_with_the_harness(tmp_path, environment):
-    arguments = options(tmp_path, "time.sleep(3600)")
-    with Tfbench(folder=tmp_path, engine="local", arguments=arguments, environment=environment) as bench:
-        bench.wait_for(lambda: bench.trial_started("good.cpu.0"))
-        assert processes_in(tmp_path / "tmp")
-        bench.signal(signal.SIGINT)
-        code, _, err = bench.finish()
-    wait_until(lambda: processes_in(tmp_path / "tmp") == [])
-    assert code == 130
-    assert "Traceback" not in err
-    assert bench.statuses == {"good.cpu.0": Status.INTERRUPTED}

@@ -113,12 +113,6 @@ tf.config.set_logical_device_configuration(
 """
 
 
-def test_a_script_sets_up_tensorflow_in_each_run(drive):
-    text = "import tensorflow as tf\n" + SETTINGS + HEAD + "made().fit(x[:96], y[:96], 8)\n"
-    done = drive(text, others={TUNED: text + "\n"}, variants=[BASELINE, MODEL_ONLY, TUNED])
-    assert done.of("left-out") == []
-
-
 ONCE = """
 import multiprocessing, os
 import tensorflow as tf
@@ -133,8 +127,8 @@ keras.utils.register_keras_serializable(package="own")(type("Own", (keras.layers
 
 
 def test_what_can_be_done_once_in_a_process_is_done_in_each_run(drive):
-    text = HEAD + ONCE + "made().fit(x[:96], y[:96], flags.FLAGS.batch)\n"
-    done = drive(text, others={"opt:same": text + "\n", TUNED: text + "\n"})
+    text = f"import tensorflow as tf\n{SETTINGS}{HEAD}{ONCE}made().fit(x[:96], y[:96], flags.FLAGS.batch)\n"
+    done = drive(text, others={TUNED: text + "\n"}, variants=[BASELINE, MODEL_ONLY, TUNED])
     assert done.of("left-out") == []
 
 
