@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -161,13 +162,15 @@ def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) ->
     """Make all text in nested values printable.
 
     Raises:
-        ValueError: nested deeper than `depth`, or an integer of more than 64 bits, which no document can hold.
+        ValueError: nested deeper than `depth`, or with a number that is not finite or has more than 64 bits.
     """
     if isinstance(value, str):
         return printable(value, max_length)
     if not isinstance(value, (Mapping, list, tuple)):
-        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError("it has a number that is too large")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("it has a number that is not finite")
         return value
     if depth == 0:
         raise ValueError("it is nested too deeply")

@@ -191,6 +191,56 @@ def test_what_a_loop_of_fits_changes_is_not_cached() -> None:
     assert ".cache()" not in changed(f"{text}{loop}", "cache")
 
 
+STEERED = (
+    "class Own(keras.callbacks.Callback):\n    seen = 0\n"
+    "    def on_train_batch_end(self, batch, logs=None):\n        self.seen += 1\n        {body}\n"
+    "    def shrink(self):\n        self.model.set_weights(smaller)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("callback", "offered"),
+    [
+        (STEERED.format(body="self.model.optimizer.learning_rate = 0.1"), False),
+        (STEERED.format(body="self.model.optimizer.learning_rate.assign(0.1)"), False),
+        (STEERED.format(body="self.shrink()"), False),
+        ("Own = keras.callbacks.LambdaCallback(on_train_batch_end=lambda b, l: scale.assign(b))\n", False),
+        (STEERED.format(body="self.losses.append(logs['loss'])"), True),
+        (STEERED.format(body="Own.seen += 1; self.model.stop_training = batch > 99"), True),
+        (STEERED.format(body="pass").replace("on_train_batch_end", "on_epoch_end"), True),
+    ],
+)
+@pytest.mark.parametrize("remedy", ["steps-per-execution", "many-steps"])
+def test_callbacks_that_steer_training_run_around_each_batch(callback, offered, remedy) -> None:
+    text = plain("x, y, callbacks=[Own()]").replace("model = ", f"{callback}model = ", 1)
+    assert (changed(text, remedy) != text) is offered
+
+
+STEP = (
+    "import random\nimport numpy as np\nclass Net(keras.Model):\n    count = 0\n"
+    "    def train_step(self, data):\n        {body}\n        return super().train_step(data)\n{after}"
+    "model = Net()\nmodel.compile('sgd', run_eagerly=True)\nmodel.fit(x)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "offered"),
+    [
+        ("Net.count += 1; data = data * Net.count", "", False),
+        ("data = data * self.alpha", CALLBACK.format("self.model.alpha = epoch"), False),
+        ("data = data * level[0]", f"level = [1.0]\n{CALLBACK.format('level[0] = epoch')}", False),
+        ("data = data + random.random()", "", False),
+        ("data = data + np.random.rand()", "", False),
+        ("self.count += 1; print('step')", "", True),
+        ("data = data * self.alpha", CALLBACK.format("self.model.alpha.assign(epoch)"), True),
+        ("data = data + sum(self.losses)", CALLBACK.format("self.losses.append(epoch)"), True),
+        ("logs = {}; logs.update(a=1); self.tracker.update_state(logs)", "", True),
+    ],
+)
+def test_a_step_whose_python_has_a_state_stays_eager(body, after, offered) -> None:
+    assert ("run_eagerly=False" in changed(STEP.format(body=body, after=after), "compiled")) is offered
+
+
 PLAIN = """\
 import keras
 import numpy as np

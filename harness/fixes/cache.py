@@ -17,7 +17,7 @@ import builtins
 import sys
 from collections.abc import Sequence
 
-from harness.fixes.between_epochs import may_change
+from harness.fixes.changes import may_change
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, name_of
 from workloads.protocol import Aim, Edit

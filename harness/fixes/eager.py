@@ -2,20 +2,24 @@
 
 Eager training runs every operation from Python.
 
-Safety: the same numbers; print and breakpoints inside train_step run while tracing only.
+Safety: the same numbers; print and breakpoints inside train_step run while tracing only. It is not offered if the
+step's Python reads what the script changes, or draws random numbers: both would stay as they were while tracing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.fixes.changes import keeps_state
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument
 from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return an edit for each place that asks for eager execution."""
+    """Return an edit for each place that asks for eager execution; [] if the step's Python has a state."""
+    if keeps_state(source):
+        return []
     compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
     switches = [
         source.replace(call.args[0], "False")

@@ -2,8 +2,8 @@
 
 For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
-Safety: the same steps on batches in another random order; callbacks on batches run once per call. The model is
-wrapped, and `save` saves its `network`, not compiled.
+Safety: the same steps on batches in another random order; callbacks on batches run once per call, so it is not offered
+if one changes training. The model is wrapped, and `save` saves its `network`, not compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from harness.fixes.changes import steers_batches
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, name_of
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
@@ -28,6 +29,8 @@ _WRAPPED_ALIKE = {"fit", "summary", "evaluate", "predict", "optimizer", "count_p
 def edits(source: Source) -> Sequence[Edit]:
     """Return the edits for each fit on arrays of a plain model that the script compiles once before."""
     fits, compiles = source.fits(), source.compiles()
+    if steers_batches(source):
+        return []
     result: list[Edit] = []
     for fit in fits:
         model = _owner(fit)
@@ -123,7 +126,7 @@ def _changed(node: ast.AST) -> list[ast.expr | None]:
 
 RULE = Rule(
     name="many-steps",
-    summary="Train many steps per call, on samples in the device's memory",
+    summary="Train many steps per call, and run callbacks on batches as often, on samples in the device's memory",
     aim=Aim.LAUNCH,
     safety=Safety.ALIKE,
     edits=edits,

@@ -103,12 +103,21 @@ class RunFolder:
         """Return whether the run folder has been created."""
         return all((self.path / name).exists() for name in ("manifest.json", "plan.json"))
 
+    def _require(self) -> None:
+        """Raise an error if the folder is gone, rather than make another that is no run."""
+        if not self.exists():
+            raise StoreError(
+                f"{self.path} is gone: it was moved or removed while it was measured.",
+                hint="If it was moved, continue it where it is now: tfbench bench --resume FOLDER",
+            )
+
     def session(self, trial_id: str) -> Path:
         """Return the folder of the container that serves a trial, with a folder for each of its trials."""
         return self.path / "containers" / session_of(trial_id)
 
     def open_trial(self, planned: PlannedTrial) -> TrialFolder:
         """Create a trial's folders, replacing old ones."""
+        self._require()
         folder, own = self.trial(planned.id), self.session(planned.id) / planned.id
         refuse_links(folder.path.parent, own.parent.parent, own.parent)
         with on_disk(self.path):
@@ -156,6 +165,7 @@ class RunFolder:
 
     def close_trial(self, trial: Trial, log: str) -> None:
         """Write the log and record of a trial that has ended."""
+        self._require()
         folder = self.trial(trial.id)
         write_atomic(folder.path / "log.txt", log)
         write_json(folder.record, {name: getattr(trial, name) for name in _RECORD_FIELDS})

@@ -1,13 +1,14 @@
-"""What a script may change between two epochs, and whether a pipeline would notice."""
+"""What a script's own code changes while it trains: for remedies that would run that code less often."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from harness.fixes.source import Source, name_of
 
+_BATCH_HOOK = re.compile(r"on_(train_)?batch_(begin|end)")
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While)
@@ -28,6 +29,40 @@ _CHANGING = {
     "append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault",
     "assign", "assign_add", "assign_sub",
 }  # fmt: skip
+_ASSIGNING = {"assign", "assign_add", "assign_sub"}
+# Change a model or its optimizer.
+_STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gradients"}
+# Methods that Keras compiles.
+_STEP = {"train_step", "test_step", "predict_step", "call", "compute_loss", "compute_metrics"}
+# Kept by Keras itself, in variables or around the step.
+_KEPT = {"learning_rate", "lr", "stop_training", "loss", "losses", "metrics", "optimizer"}
+
+
+def steers_batches(source: Source) -> bool:
+    """Return whether a callback changes the model or its optimizer around batches, so that it must run around each."""
+    hooks = [each for each in source.used(*_around_batches(source)) if not isinstance(each, ast.ClassDef)]
+    return any(_steers(source, hook, node) for hook in hooks for node in ast.walk(hook))
+
+
+def keeps_state(source: Source) -> bool:
+    """Return whether the step's Python reads what the script changes or draws, which compiling it would freeze."""
+    methods = [
+        each
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and each.name in _STEP
+    ]
+    step = source.used(*methods)
+    nodes = [node for each in step if isinstance(each, _FUNCTIONS) for node in ast.walk(each)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    read |= {
+        node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    stored = {names[0] for names in _changes([*step, *_between(source)], _CHANGING - _ASSIGNING) if names}
+    return bool((stored - _KEPT) & read) or any(
+        isinstance(node, ast.Call) and _draws(source, node) for node in nodes
+    )
 
 
 def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast.Call]) -> bool:
@@ -43,14 +78,14 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     if any(isinstance(each, ast.ClassDef) and any(_hooks(each)) for each in functions):
         return True
     names = {name for each in functions for name in source.free(each)}
-    if names & set(changed([*between, *functions])):
+    if any(names & set(each) for each in _changes([*between, *functions], _CHANGING)):
         return True
     files = any(name_of(call) in _FILES for each in (*functions, *steps) for call in _calls(each))
     return files and any(_writes(source, call) for each in between for call in _calls(each))
 
 
-def changed(code: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the names of objects and global variables that functions and loops change."""
+def _changes(code: Iterable[ast.AST], methods: Collection[str]) -> Iterator[list[str]]:
+    """Yield the names of each object or global variable that functions and loops change, its own name first."""
     for part in (
         each for node in code for each in ast.walk(node) if isinstance(each, (*_FUNCTIONS, *_LOOPS))
     ):
@@ -60,13 +95,13 @@ def changed(code: Iterable[ast.AST]) -> Iterator[str]:
         for node in ast.walk(part):
             match node:
                 case ast.Global(names=names):
-                    yield from names
+                    yield from ([name] for name in names)
                 case (
                     ast.Subscript(value=owner, ctx=ast.Store()) | ast.Attribute(value=owner, ctx=ast.Store())
                 ):
-                    yield from _names(node, own)
-                case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _CHANGING:
-                    yield from _names(owner, own)
+                    yield list(_names(node, own))
+                case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in methods:
+                    yield list(_names(owner, own))
 
 
 def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:
@@ -77,6 +112,43 @@ def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:
         owner = owner.value
     if isinstance(owner, ast.Name) and owner.id not in own:
         yield owner.id
+
+
+def _around_batches(source: Source) -> Iterator[ast.AST]:
+    """Yield what callbacks do around batches: hooks with the methods that they call, and arguments of callbacks."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+            waiting = [name for name in methods if _BATCH_HOOK.fullmatch(name)]
+            while waiting:
+                if method := methods.pop(waiting.pop(), None):
+                    yield method
+                    waiting += map(name_of, _calls(method))
+        elif isinstance(node, ast.keyword) and node.arg and _BATCH_HOOK.fullmatch(node.arg):
+            yield node.value
+
+
+def _steers(source: Source, hook: ast.AST, node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="stop_training"):
+            return False  # it trains on to the end of a call
+        case ast.Attribute(ctx=ast.Store(), value=ast.Attribute()):
+            return True
+        case ast.Attribute(ctx=ast.Store(), value=ast.Name(id=name)):
+            own = name in Source.bound(hook)
+            return not own and not any(isinstance(each, ast.ClassDef) for each in source.meanings(name))
+        case ast.Call(func=ast.Attribute(attr=attr)):
+            return attr in _STEERING
+        case ast.Call(func=ast.Name(id="setattr")):
+            return True
+    return False
+
+
+def _draws(source: Source, call: ast.Call) -> bool:
+    """Return whether a call draws random numbers in Python or NumPy."""
+    root, _, rest = source.words(call.func).partition(".")
+    package = source.package(root)
+    return package == "random" or (package == "numpy" and rest.startswith("random"))
 
 
 def _between(source: Source) -> list[ast.AST]:
