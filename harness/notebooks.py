@@ -23,6 +23,7 @@ from workloads.cells import CELL, LINE, MARKDOWN, PARAMETERS, cells
 MAX_BYTES = 256 << 20
 _LEFT_OUT = "  # left out"
 _WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
+_EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
@@ -239,7 +240,7 @@ def _environment(rest: str) -> str:
 
 _LINES: Mapping[str, Callable[[str], str]] = {
     "time": lambda rest: rest,
-    "timeit": lambda rest: _OPTIONS.sub("", rest, count=1),
+    **dict.fromkeys(("timeit", "prun", "memit"), lambda rest: _OPTIONS.sub("", rest, count=1)),
     "env": _environment,
     "set_env": _environment,
     "cd": lambda rest: f"__import__('os').chdir({_unquoted(rest)!r})" if rest else "",
@@ -250,8 +251,20 @@ _LINES: Mapping[str, Callable[[str], str]] = {
 
 
 def left_out(text: str) -> list[str]:
-    """Return the lines of a notebook that are left out of its script."""
-    return [found["line"] for line in text.split("\n") if (found := _WAS_LEFT_OUT.match(line))]
+    """Return the lines of a notebook that are left out of its script, or whose output is."""
+    result = list[str]()
+    for line in text.split("\n"):
+        if found := _WAS_LEFT_OUT.match(line):
+            result.append(found["line"])
+        elif found := _EMPTY.match(line):
+            result.append(f"{found['target']} = {found['magic']}")
+    return result
+
+
+def _restored(line: str) -> str:
+    """Return a line of a script as it was in the notebook."""
+    line = _WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line)
+    return _EMPTY.sub(r"\g<indent>\g<target> = \g<magic>", line)
 
 
 def notebook_of(text: str) -> str:
@@ -263,7 +276,7 @@ def notebook_of(text: str) -> str:
             source = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
             made.append({"cell_type": "markdown", "metadata": {}, "source": source})
         elif source:
-            source = "\n".join(_WAS_LEFT_OUT.sub(r"\g<indent>\g<line>", line) for line in source.split("\n"))
+            source = "\n".join(map(_restored, source.split("\n")))
             tags = {"tags": [PARAMETERS.strip()]} if mark.endswith(PARAMETERS) else {}
             made.append(
                 {

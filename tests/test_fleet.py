@@ -55,6 +55,7 @@ IDS = [trial.id for trial in RUN.planned]
 def done_trial(index: int, scratch: Path, status: Status = Status.OK) -> Written:
     planned = RUN.planned[index]
     folder = RunFolder(scratch / f"{planned.id}-{status}")
+    folder.create(RUN)
     trial = folder.open_trial(planned)
     trial.events.write_text("".join(good_events()), encoding="utf-8")
     message = "" if status is Status.OK else "It failed."

@@ -152,6 +152,13 @@ def test_files_variables_and_folders_of_magics(tmp_path: Path, monkeypatch: pyte
     assert (names["found"], names["size"], names["more"]) == ("a b", "8", 1)
 
 
+def test_what_a_program_would_have_printed_is_left_out():
+    cell = "files = !ls\nif files:\n    n = !nproc"
+    text = script_of(notebook(cell), Path("own.ipynb"))
+    assert left_out(text) == ["files = !ls", "n = !nproc"]
+    assert json.loads(notebook_of(text))["cells"][0]["source"] == cell
+
+
 def test_scripts_of_editors_and_exported_notebooks() -> None:
     cells = "# %%\n%matplotlib inline\nx = 1\n\n# %%\n%%time\ny = 2\n"
     assert printed(plain_script(cells).split("\n"))["y"] == 2

@@ -142,6 +142,16 @@ def test_unsafe_trial_ids_are_rejected():
             unpack(base64.b64encode(changed).decode())
 
 
+@pytest.mark.parametrize("value", [1 << 63, float("nan"), float("inf")])
+def test_numbers_that_no_run_has_are_rejected_in_a_page(value):
+    text, _ = pack_for_page(analyse(builders.cpu_run(trials=1)), whole=False)
+    document = msgspec.msgpack.decode(lzma.decompress(base64.b64decode(text)))
+    document["analysis"]["run"]["trials"][0]["windows"][0]["end_ns"] = value
+    changed = lzma.compress(msgspec.msgpack.encode(document), preset=0)
+    with pytest.raises(StoreError, match="damaged"):
+        unpack(base64.b64encode(changed).decode())
+
+
 def test_settings_that_need_consent():
     assert requested_resources(recorded(), rerun_options(recorded(), Options())) == {}
     run = with_options(UNTRUSTED)

@@ -166,7 +166,7 @@ DATA = 'data = {{name = "x", shape = [4], classes = 2, train = 2, test = 2{}}}'
         (DATA.format(", vocabulary = -5"), "vocabulary"),
         (DATA.format("").replace('"x"', '"../x"'), "name of data"),
         ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = 1.0\nunit = 'sec'", "samples/s"),
-        ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = nan\nunit = 's'", "0 or above"),
+        ("[[published]]\nsystem = 's'\ndevice = 'gpu'\nvalue = -1.0\nunit = 's'", "0 or above"),
         ("cpu = {STEPS = 2024-01-01}", "STEPS must be"),
         (f"title = 'x'\na{'.a' * 99_999} = 1", "dots"),
     ],

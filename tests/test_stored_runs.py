@@ -70,6 +70,21 @@ def test_trial_without_record_is_interrupted(folder):
     assert not run.ended
 
 
+def test_a_folder_that_was_moved_is_not_made_again(folder):
+    write_trial(folder, RUN.planned[0])
+    folder.open_trial(RUN.planned[1])
+    moved = folder.path.rename(folder.path.with_name("moved"))
+    for action in (
+        lambda: folder.open_trial(RUN.planned[0]),
+        lambda: folder.close_trial(trial_record(RUN.planned[1], Status.FAILED), ""),
+    ):
+        with pytest.raises(StoreError) as raised:
+            action()
+        assert "--resume" in raised.value.hint
+        assert not folder.path.exists()
+    assert [trial.status for trial in read_run(moved).trials] == [Status.OK, Status.INTERRUPTED]
+
+
 def test_a_sweep_over_none_can_be_read(tmp_path):
     run = sweep_run({"clipnorm": (None, 1.0)}, trials=1)
     read = read_run(write_run(tmp_path / "run", run).path)

@@ -23,7 +23,7 @@ from harness.errors import StoreError, UsageError
 ALL = int(os.environ.get("TFBENCH_FAULTS", "0"))
 LIMIT_S = 60
 HOSTILE: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 1 << 70, 10**400, 1e308, -0.0, float("nan"), float("inf"), "", "x" * 100_000,
+    None, True, -1, 0, 1, 1 << 63, 1 << 70, 10**400, 1e308, -0.0, float("nan"), float("inf"), "", "x" * 100_000,
     "a\ud800b", "\x1b[31m\x1b]0;x\x07", "../../etc/passwd", "\0", "<script>alert(1)</script>", [], {}, [[]],
     {"a": 1}, ["x"], [None],
 )  # fmt: skip
