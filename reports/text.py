@@ -84,8 +84,8 @@ def escape_markdown(value: object) -> str:
         return str(value)
     flat = _BREAKS.sub(" ", harmless(str(value))).replace("&", "&amp;").replace("<", "&lt;")
     escaped = _AT_LINE_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", flat))
-    # A zero-width joiner keeps "@name" from mentioning a GitHub user.
-    return escaped.replace("@", "@\u200d").replace("://", ":\u200d//")
+    # A zero-width joiner keeps "@name" from mentioning a GitHub user, and addresses from becoming links.
+    return escaped.replace("@", "@\u200d").replace("://", ":\u200d//").replace("www.", "www\u200d.")
 
 
 def code_block(text: str, language: str = "") -> Markup:

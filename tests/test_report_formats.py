@@ -119,6 +119,7 @@ def test_hostile_names_have_no_effect_in_markdown():
         ("1. item", r"1\. item"),
         ("3.1× faster", "3.1× faster"),
         ("@someone #12", "@\u200dsomeone \\#12"),
+        ("www.evil.com", "www\u200d.evil.com"),
         ("<b>&amp;", "&lt;b>&amp;amp;"),
     ],
 )

@@ -113,7 +113,7 @@ class Runner:
         """Print the speeds so far of what a trial has measured."""
         if speeds := stopping.speeds(planned):
             texts = (
-                f"{variant} {speed:,.4g}/s" + (f" ±{width:.0%}" if width < math.inf else "")
+                f"{variant} {speed:,.4g}/s" + (f" {_plus_minus(width)}" if width < math.inf else "")
                 for variant, (speed, width) in speeds.items()
             )
             self.progress.line(f"  {_name(planned)}: {', '.join(texts)}")
@@ -239,11 +239,15 @@ def _name(planned: PlannedTrial) -> str:
     return f"{planned.workload} on {planned.device} {point_words(planned.point)}".strip()
 
 
+def _plus_minus(width: float) -> str:
+    return f"±{width:.0%}" if width <= 1 else "over ±100%"
+
+
 def _label(number: int, required: int, stopping: Stopping) -> str:
     """Return what a trial is for, and how long the run may still take."""
     if number <= required:
         return f"Trial {number} of {required}"
-    widest = f"widest ±{stopping.widest:.0%}, " if stopping.widest < math.inf else ""
+    widest = f"widest {_plus_minus(stopping.widest)}, " if stopping.widest < math.inf else ""
     return f"Trial {number}, {widest}{stopping.left_s:.0f} s left"
 
 

@@ -175,8 +175,8 @@ class ScriptRun:
                 )
             if marked.done and not job.meter.written:
                 raise ScriptError(
-                    f"The loop of {Path(text.path).name} ended after {job.meter.steps} steps, before it was measured. "
-                    "Let it run longer."
+                    f"The loop of {Path(text.path).name} ended after {job.meter.steps + 1} steps, before it was "
+                    "measured. Let it run longer."
                 )
             if marked.done:
                 self._settle_marked()
