@@ -418,7 +418,7 @@ def test_a_child_that_the_script_forks_ends_with_the_script(drive):
         ("made().fit(x[:0], y[:0])", "no samples"),
         ("made().fit(x, y, workers=4)", "fit() got an unexpected keyword argument 'workers'"),
         ("made().fit(tf.data.Dataset.from_tensor_slices((x[:0], y[:0])).batch(8))", ""),
-        ("for _ in range(3):\n    pass\n    # tfbench: step 8\n", "ended after 2 steps"),
+        ("for _ in range(3):\n    pass\n    # tfbench: step 8\n", "ended after 3 steps"),
         (LOOP.replace("step BATCH_SIZE", "step 0"), "step 0"),
         (LOOP.replace("step BATCH_SIZE", "step 10^23"), "powers"),
         (LOOP.replace("step BATCH_SIZE", "step 8 images"), "such as 32"),
