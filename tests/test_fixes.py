@@ -1,9 +1,11 @@
 import ast
+from typing import Any
 
 import pytest
 
 from harness.fixes import REMEDIES, fixes_for
 from harness.fixes.rule import Safety
+from tests.conftest import ROOT
 from workloads.driver.edits import applied, at_sites
 from workloads.variants import FIX
 
@@ -196,6 +198,7 @@ STEERED = (
     "    def on_train_batch_end(self, batch, logs=None):\n        self.seen += 1\n        {body}\n"
     "    def shrink(self):\n        self.model.set_weights(smaller)\n"
 )
+COUNTED = STEERED.partition("    def shrink")[0]
 
 
 @pytest.mark.parametrize(
@@ -205,8 +208,12 @@ STEERED = (
         (STEERED.format(body="self.model.optimizer.learning_rate.assign(0.1)"), False),
         (STEERED.format(body="self.shrink()"), False),
         ("Own = keras.callbacks.LambdaCallback(on_train_batch_end=lambda b, l: scale.assign(b))\n", False),
-        (STEERED.format(body="self.losses.append(logs['loss'])"), True),
-        (STEERED.format(body="Own.seen += 1; self.model.stop_training = batch > 99"), True),
+        (COUNTED.format(body="self.losses.append(logs['loss'])"), True),
+        (COUNTED.format(body="Own.seen += 1; print(f'{Own.seen}', round(logs['loss'], 3))"), True),
+        (STEERED.format(body="self.model.stop_training = batch > 99"), False),
+        (STEERED.format(body="self.schedule.step(batch)"), False),
+        (STEERED.format(body="opt = self.model.optimizer; opt.learning_rate = 0.1"), False),
+        (STEERED.format(body="pass").replace("    def shrink", "    def on_train_end"), False),
         (STEERED.format(body="pass").replace("on_train_batch_end", "on_epoch_end"), True),
     ],
 )
@@ -231,6 +238,12 @@ STEP = (
         ("data = data * level[0]", f"level = [1.0]\n{CALLBACK.format('level[0] = epoch')}", False),
         ("data = data + random.random()", "", False),
         ("data = data + np.random.rand()", "", False),
+        (
+            "data = data * self.draw()",
+            "    def draw(self): return rng.uniform()\nrng = np.random.default_rng()\n",
+            False,
+        ),
+        ("data = data * next(factors)", "", False),
         ("self.count += 1; print('step')", "", True),
         ("data = data * self.alpha", CALLBACK.format("self.model.alpha.assign(epoch)"), True),
         ("data = data + sum(self.losses)", CALLBACK.format("self.losses.append(epoch)"), True),
@@ -239,6 +252,78 @@ STEP = (
 )
 def test_a_step_whose_python_has_a_state_stays_eager(body, after, offered) -> None:
     assert ("run_eagerly=False" in changed(STEP.format(body=body, after=after), "compiled")) is offered
+
+
+def test_a_loss_that_a_callback_changes_and_layers_frozen_between_fits_stay_eager() -> None:
+    changing = f"level = [1.0]\ndef own(y, p): return p * level[0]\n{CALLBACK.format('level[0] = epoch')}"
+    with_loss = STEP.format(body="pass", after=changing).replace("'sgd'", "'sgd', loss=own")
+    freezing = STEP.format(body="pass", after="") + "model.layers[0].trainable = False\nmodel.fit(x)\n"
+    for text in (with_loss, freezing):
+        assert "run_eagerly=False" not in changed(text, "compiled")
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [("steps_per_epoch=5", 5), ("steps_per_epoch=7", 7), ("steps_per_epoch=13", 0), ("steps_per_epoch=1000", 10),
+     ("steps_per_epoch=STEPS", 4), ("steps_per_epoch=len(x) // 32", 0), ("steps_per_epoch=20, validation_steps=5", 5),
+     ("steps_per_epoch=None", 10)],
+)  # fmt: skip
+def test_steps_per_call_divide_the_steps_of_an_epoch(given: str, steps: int) -> None:
+    text = changed(
+        plain(f"x, y, {given}").replace("model = ", "STEPS = 4\nmodel = ", 1), "steps-per-execution"
+    )
+    assert (f"steps_per_execution={steps})" in text) if steps else ("steps_per_execution" not in text)
+
+
+def test_a_model_class_of_the_script_is_not_plain() -> None:
+    own = "class Model(keras.Model):\n    def train_step(self, data): return {}\nmodel = Model()"
+    assert "ManySteps" not in changed(plain(made=own), "many-steps")
+
+
+@pytest.mark.parametrize(
+    ("steps", "most", "chosen"),
+    [(19, 10, 1), (93, 10, 4), (1562, 10, 10), (1562, 50, 50), (0, 10, 1), (5, 50, 5)],
+)
+def test_few_steps_of_an_epoch_are_left_out(steps: int, most: int, chosen: int) -> None:
+    source = (ROOT / "workloads/components/many_steps.py").read_text(encoding="utf-8")
+    (function,) = (each for each in ast.parse(source).body if getattr(each, "name", "") == "steps_per_call")
+    names: dict[str, Any] = {}
+    exec(ast.unparse(function), names)
+    assert names["steps_per_call"](steps, most) == chosen
+
+
+LOADER = (
+    "class Own(keras.utils.PyDataset):\n    def __init__(self):\n        self.kept = []\n"
+    "    def __getitem__(self, index):\n        {body}\n        return x, y\n"
+    "model.fit(Own())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "offered"),
+    [("self.kept.append(index)", False), ("self.at = index", False), ("z = next(self.stream)", False),
+     ("z = x.copy(); z[0] = 1", True), ("for row in x.copy(): row[:] = 0", True)],
+)  # fmt: skip
+def test_a_loader_with_a_state_keeps_its_thread(body: str, offered: bool) -> None:
+    assert ("workers" in changed(HEAD + LOADER.format(body=body), "loader-threads")) is offered
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (f"from random import gauss\ndata = {SOURCE}.map(lambda x, y: x + gauss(0, 1)).batch(8)\n", "cache"),
+        (f"data = {SOURCE}.map(lambda x, y: x + next(stream)).batch(8)\n", "cache"),
+        (f"data = {SOURCE}.interleave(read)\n", "parallel-map"),
+        (f"options.deterministic = False\ndata = {SOURCE}.map(prep)\n", "parallel-map"),
+        (
+            f"count = {{}}\ndef prep(x, y):\n    count['n'] = count['n'] + 1\ndata = {SOURCE}.map(prep)\n",
+            "parallel-map",
+        ),
+    ],
+)
+def test_what_depends_on_a_state_or_an_order_is_left_alone(text: str, remedy: str) -> None:
+    text = f"{HEAD}{text}model.fit(data)\n"
+    assert changed(text, remedy) == text
 
 
 PLAIN = """\
@@ -269,7 +354,7 @@ def plain(arguments: str = "x, y, epochs=2", made: str = SEQUENTIAL) -> str:
 def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fit: str, made: str) -> None:
     text = changed(plain(arguments, made), "many-steps")
     assert f"\nmodel = ManySteps(model, x, y, {batch})\nmodel.compile(" in text
-    assert f"\nper_call = {batch} * max(1, min(10, len(x) // {batch}))" in text
+    assert f"\nper_call = {batch} * steps_per_call(len(x) // {batch}, 10)  # samples of many steps\n" in text
     fit = fit.replace("BATCHES", "shuffled(len(x), per_call)")
     assert text.endswith(f"model.fit({fit}steps_per_epoch=max(1, len(x) // per_call))\n")
 

@@ -27,7 +27,8 @@ _ENDS = {"shuffle", "repeat", "batch", "padded_batch", "prefetch", "cache"}
 _CALLING = {"map", "filter", "interleave", "flat_map", "from_generator"}
 # In what differs from epoch to epoch; callbacks may change variables.
 _RANDOM = (
-    "random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle", "variable", "timestamp",
+    "random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle", "variable", "timestamp", "mixup", "augmix",
+    "cutmix", "solariz", "rvs(",
 )  # fmt: skip
 # Packages of which a function is random only if its name says so.
 _KNOWN = {"tensorflow", "keras", "numpy", "scipy", "PIL", "cv2", *sys.stdlib_module_names}
@@ -47,7 +48,10 @@ def edits(source: Source) -> Sequence[Edit]:
         names = [name_of(step) for step in steps]
         given = [step.args[0] for step in steps if name_of(step) in _CALLING and step.args]
         functions = source.used(*given)
-        if _ENDS & set(names) or _random(source, functions) or may_change(source, functions, steps):
+        joined = any(
+            name_of(each) == "shuffle" for step in steps for arg in step.args for each in _calls_in(arg)
+        )
+        if joined or _ENDS & set(names) or _random(source, functions) or may_change(source, functions, steps):
             continue
         return [source.insert_after(call, ".cache()")]
     return []
@@ -76,12 +80,18 @@ def _random(source: Source, functions: Sequence[ast.AST]) -> bool:
     for node in functions:
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True
+        if any(source.module(name) in ("random", "numpy.random") for name in source.free(node)):
+            return True
         called = {_base(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} | {_base(node)}
         for name in source.free(node):
             known = source.meanings(name) or hasattr(builtins, name) or source.package(name) in _KNOWN
             if name in trained or (name in called and not known):
                 return True
     return False
+
+
+def _calls_in(node: ast.AST) -> list[ast.Call]:
+    return [each for each in ast.walk(node) if isinstance(each, ast.Call)]
 
 
 def _base(node: ast.AST) -> str:

@@ -35,33 +35,118 @@ _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gra
 # Methods that Keras compiles.
 _STEP = {"train_step", "test_step", "predict_step", "call", "compute_loss", "compute_metrics"}
 # Kept by Keras itself, in variables or around the step.
-_KEPT = {"learning_rate", "lr", "stop_training", "loss", "losses", "metrics", "optimizer"}
+_KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimizer"}
+# Calls around batches that only print and record. Of a callback's own methods, the code is looked at.
+_RECORDING = {
+    "abs", "add_scalar", "append", "collect", "dict", "enumerate", "flush", "float", "format", "get", "get_memory_info",
+    "getrusage", "info", "int", "isfinite", "isinstance", "isnan", "items", "join", "keys", "len", "list", "log",
+    "log_metric", "log_metrics", "max", "mean", "memory_info", "min", "monotonic", "now", "numpy", "perf_counter",
+    "get_weights", "percentile", "print", "Process", "range", "ravel", "reshape", "round", "scalar",
+    "set_postfix", "sleep", "sorted", "std", "str", "strftime", "sum", "super", "time", "update", "values",
+    "virtual_memory", "write", "writerow", "zip",
+}  # fmt: skip
+_WATCHING = {
+    "math",
+    "time",
+    "datetime",
+    "gc",
+    "psutil",
+    "resource",
+    "logging",
+    "tracemalloc",
+    "wandb",
+    "mlflow",
+    "pynvml",
+}
+_DRAWING = {
+    "beta", "choice", "gauss", "next", "normal", "permutation", "rand", "randint", "randn", "random", "randrange",
+    "sample", "shuffle", "standard_normal", "uniform",
+}  # fmt: skip
 
 
 def steers_batches(source: Source) -> bool:
-    """Return whether a callback changes the model or its optimizer around batches, so that it must run around each."""
-    hooks = [each for each in source.used(*_around_batches(source)) if not isinstance(each, ast.ClassDef)]
-    return any(_steers(source, hook, node) for hook in hooks for node in ast.walk(hook))
+    """Return whether a callback may change training by what it does around batches, so that it must run around each.
+
+    What only counts, prints and records there does not, unless another method of the callback steers.
+    """
+    parts = list(_around_batches(source))
+    used = [each for each in source.used(*parts) if not isinstance(each, ast.ClassDef)]
+    classes = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and any(each in parts for each in node.body)
+    ]
+    return any(_steers(source, part, node) for part in (*used, *classes) for node in ast.walk(part)) or any(
+        _may_steer(source, node) for part in parts for node in ast.walk(part)
+    )
 
 
 def keeps_state(source: Source) -> bool:
     """Return whether the step's Python reads what the script changes or draws, which compiling it would freeze."""
-    methods = [
-        each
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef)
-        for each in node.body
-        if isinstance(each, ast.FunctionDef) and each.name in _STEP
-    ]
-    step = source.used(*methods)
+    step = source.used(*_in_steps(source))
     nodes = [node for each in step if isinstance(each, _FUNCTIONS) for node in ast.walk(each)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     read |= {
         node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
     stored = {names[0] for names in _changes([*step, *_between(source)], _CHANGING - _ASSIGNING) if names}
-    return bool((stored - _KEPT) & read) or any(
-        isinstance(node, ast.Call) and _draws(source, node) for node in nodes
+    return (
+        bool((stored - _KEPT) & read)
+        or any(isinstance(node, ast.Call) and _draws(source, node) for node in nodes)
+        or (_fits_again(source) and _sets_attributes(source))
+    )
+
+
+def _in_steps(source: Source) -> Iterator[ast.AST]:
+    """Yield what Keras or TensorFlow compiles: methods of models and layers, losses and metrics, tf.functions."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            if any(each.name in _STEP for each in methods):
+                yield from (
+                    each for each in methods if each.name != "__init__" and not _HOOK.fullmatch(each.name)
+                )
+        elif isinstance(node, ast.FunctionDef) and any(
+            source.words(each).endswith("function") or "function(" in source.words(each)
+            for each in node.decorator_list
+        ):
+            yield node
+    for call in source.compiles():
+        yield from call.args
+        yield from (each.value for each in call.keywords)
+
+
+def _fits_again(source: Source) -> bool:
+    loops = (node for node in ast.walk(source.tree) if isinstance(node, _LOOPS))
+    return len(source.fits()) > 1 or any(_fits(source, loop) for loop in loops)
+
+
+def _fits(source: Source, node: ast.AST) -> bool:
+    """Return whether code calls fit, also in a function that it calls."""
+    called = [each for each in source.used(node) if not isinstance(each, ast.ClassDef)]
+    return any(name_of(call) in ("fit", "train_on_batch") for each in called for call in _calls(each))
+
+
+def _sets_attributes(source: Source) -> bool:
+    """Return whether the script sets an attribute outside of its classes, such as a layer's trainable."""
+    inside = {
+        id(part)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        for part in ast.walk(node)
+    }
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and id(node) not in inside
+        for node in ast.walk(source.tree)
+    )
+
+
+def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
+    """Return whether functions change or draw from what outlives their call, so that their order counts."""
+    return any(name_of(call) == "next" for each in functions for call in _calls(each)) or any(
+        names and names[0] not in Source.bound(each)
+        for each in functions
+        for names in _changes([each], _CHANGING)
     )
 
 
@@ -78,7 +163,10 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     if any(isinstance(each, ast.ClassDef) and any(_hooks(each)) for each in functions):
         return True
     names = {name for each in functions for name in source.free(each)}
-    if any(names & set(each) for each in _changes([*between, *functions], _CHANGING)):
+    names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
+    if any(names & set(each) for each in _changes([*between, *functions], _CHANGING | _STEERING)):
+        return True
+    if any(name_of(call) == "next" for each in functions for call in _calls(each)):
         return True
     files = any(name_of(call) in _FILES for each in (*functions, *steps) for call in _calls(each))
     return files and any(_writes(source, call) for each in between for call in _calls(each))
@@ -130,8 +218,6 @@ def _around_batches(source: Source) -> Iterator[ast.AST]:
 
 def _steers(source: Source, hook: ast.AST, node: ast.AST) -> bool:
     match node:
-        case ast.Attribute(attr="stop_training"):
-            return False  # it trains on to the end of a call
         case ast.Attribute(ctx=ast.Store(), value=ast.Attribute()):
             return True
         case ast.Attribute(ctx=ast.Store(), value=ast.Name(id=name)):
@@ -144,11 +230,25 @@ def _steers(source: Source, hook: ast.AST, node: ast.AST) -> bool:
     return False
 
 
+def _may_steer(source: Source, node: ast.AST) -> bool:
+    """Return whether a node of what runs around batches is more than counting, printing and recording."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"))):
+            return False  # a method of its own
+        case ast.Call():
+            name = name_of(node)
+            watching = source.package(source.words(node.func).partition(".")[0]) in _WATCHING
+            return not watching and name not in _RECORDING and not _BATCH_HOOK.fullmatch(name)
+    return False
+
+
 def _draws(source: Source, call: ast.Call) -> bool:
-    """Return whether a call draws random numbers in Python or NumPy."""
-    root, _, rest = source.words(call.func).partition(".")
+    """Return whether a call draws from a state of Python or NumPy."""
+    root = source.words(call.func).partition(".")[0]
     package = source.package(root)
-    return package == "random" or (package == "numpy" and rest.startswith("random"))
+    return package == "random" or (
+        name_of(call) in _DRAWING and package not in ("tensorflow", "keras") and root != "self"
+    )
 
 
 def _between(source: Source) -> list[ast.AST]:
@@ -159,7 +259,7 @@ def _between(source: Source) -> list[ast.AST]:
             found.append(node)
         elif isinstance(node, ast.keyword) and node.arg and _HOOK.fullmatch(node.arg):
             found.append(node.value)
-        elif isinstance(node, _LOOPS) and any(name_of(call) == "fit" for call in _calls(node)):
+        elif isinstance(node, _LOOPS) and _fits(source, node):
             found.append(node)
     return source.used(*found)
 

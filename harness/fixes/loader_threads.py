@@ -10,10 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from harness.fixes.changes import keeps_own_state
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, input_of, name_of
 from workloads.protocol import Aim, Edit
 
+# Run before and between epochs, in one thread.
+_BETWEEN = ("__init__", "__len__", "on_epoch_begin", "on_epoch_end")
 _LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
 
 
@@ -23,6 +26,7 @@ def edits(source: Source) -> Sequence[Edit]:
         node.name
         for node in ast.walk(source.tree)
         if isinstance(node, ast.ClassDef)
+        and not keeps_own_state([each for each in node.body if getattr(each, "name", "") not in _BETWEEN])
         and any(source.words(base).endswith(("PyDataset", "Sequence")) for base in node.bases)
     }
     result: list[Edit] = []

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument
+from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import Aim, Edit
 
 
@@ -25,12 +25,22 @@ def edits(source: Source) -> Sequence[Edit]:
         if isinstance(call.func, ast.Attribute)
         and source.is_dataset(call.func.value)
         and argument(call, "num_parallel_calls") is None
-        and not any(map(_counts, source.used(*call.args[:1])))
+        and (name_of(call) == "map" or argument(call, "cycle_length") is not None)
+        and not any(_counts(source, each) for each in source.used(*call.args[:1]))
+        and not _allows_any_order(source)
         for edit in source.with_keyword(call, "num_parallel_calls", source.autotune)
     ]
 
 
-def _counts(node: ast.AST) -> bool:
+def _allows_any_order(source: Source) -> bool:
+    """Return whether the script lets parallel steps of a pipeline give their results in any order."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("deterministic", "experimental_deterministic")
+        for node in ast.walk(source.tree)
+    )
+
+
+def _counts(source: Source, node: ast.AST) -> bool:
     """Return whether code sets a value that outlives its call by one that it had before."""
     own = Source.bound(node)
     for each in ast.walk(node):
@@ -38,12 +48,18 @@ def _counts(node: ast.AST) -> bool:
             case (
                 ast.Global()
                 | ast.Nonlocal()
-                | ast.AugAssign(target=ast.Attribute())
-                | ast.Call(func=ast.Attribute(attr="assign" | "assign_add" | "assign_sub"))
+                | ast.Attribute(ctx=ast.Store())
+                | ast.Call(
+                    func=ast.Attribute(attr="assign" | "assign_add" | "assign_sub" | "pop" | "popleft")
+                )
+                | ast.Call(func=ast.Name(id="next"))
             ):
                 return True
             case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name))) if name not in own:
                 return True
+            case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                if source.words(target) in source.words(value):
+                    return True
     return False
 
 

@@ -46,6 +46,8 @@ def edits(source: Source) -> Sequence[Edit]:
             if _chosen(source, given) in ("float32", "float64", "")
         ]
     keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
+    if "GradientTape" in source.text and "scale_loss" not in source.text:
+        return []  # nothing scales the loss of a step of the script's own
     policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
     return double + ([source.after_imports(policy)] if keras else [])
 

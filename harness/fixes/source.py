@@ -157,11 +157,15 @@ class Source:
 
     def package(self, name: str) -> str:
         """Return the package that the script imports as a name, or from which; "" if it is none."""
+        return self.module(name).partition(".")[0]
+
+    def module(self, name: str) -> str:
+        """Return the module that the script imports as a name, or from which; "" if it is none."""
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for alias in node.names:
                     if name == (alias.asname or alias.name.partition(".")[0]):
-                        return (getattr(node, "module", None) or alias.name).partition(".")[0]
+                        return getattr(node, "module", None) or alias.name
         return ""
 
     def function(self, name: str) -> ast.FunctionDef | None:

@@ -2,25 +2,39 @@
 
 Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 
-Safety: the same numbers; callbacks on batches run once per call, so it is not offered if one changes training.
+Safety: the same numbers; callbacks on batches run once per call, so it is not offered if one may change
+training, nor with more steps per call than divide the steps of an epoch.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from harness.fixes.changes import steers_batches
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source
+from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile; [] if training depends on callbacks around each batch."""
-    if steers_batches(source):
+    most = STEPS_PER_CALL[source.device]
+    # Keras rounds these up to whole calls.
+    given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]
+    numbers = [_number(source, each) for each in given if each is not None]
+    steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
+    if steps == 1 or steers_batches(source):
         return []
-    steps = str(STEPS_PER_CALL[source.device])
-    return source.keyword_at(source.compiles(), "steps_per_execution", steps)
+    return source.keyword_at(source.compiles(), "steps_per_execution", str(steps))
+
+
+def _number(source: Source, node: ast.expr) -> int:
+    """Return a number of steps that the script gives as such or by a name; 0 for None, 1 if only it knows."""
+    value = source.only(node.id) if isinstance(node, ast.Name) else node
+    if isinstance(value, ast.Constant):
+        return value.value if isinstance(value.value, int) else 0 if value.value is None else 1
+    return 1
 
 
 RULE = Rule(

@@ -63,6 +63,11 @@ class ManySteps(keras.Model):
         return self.get_metrics_result()
 
 
+def steps_per_call(steps: int, most: int) -> int:
+    """Return the largest number of steps per call, up to `most`, that leaves out 2 % of an epoch's steps at most."""
+    return max(number for number in range(1, max(1, min(steps, most)) + 1) if steps % number <= steps / 50)
+
+
 def shuffled(count: int, size: int) -> tf.data.Dataset:
     """Return endless batches, int32[size], of the indices of `count` samples in random order.
 
