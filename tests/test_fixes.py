@@ -275,6 +275,13 @@ def test_steps_per_call_divide_the_steps_of_an_epoch(given: str, steps: int) -> 
     assert (f"steps_per_execution={steps})" in text) if steps else ("steps_per_execution" not in text)
 
 
+def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
+    text = changed(f"{plain()}import matplotlib\n", "many-steps")
+    assert text.index("import ManySteps") < text.index("ManySteps(model") < text.index("import matplotlib")
+    loader = HEAD + LOADER.format(body="pass").replace("model.fit", "if x: model.fit")
+    assert changed(loader, "loader-threads") == loader
+
+
 def test_a_model_class_of_the_script_is_not_plain() -> None:
     own = "class Model(keras.Model):\n    def train_step(self, data): return {}\nmodel = Model()"
     assert "ManySteps" not in changed(plain(made=own), "many-steps")

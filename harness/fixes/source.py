@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -249,13 +250,22 @@ class Source:
         if owner is None:
             return None
         start = self._starts[owner.lineno - 1]
+        if self._bytes[start : start + owner.col_offset].strip():
+            return None  # behind a colon, on the line of an `if`
         indent = " " * owner.col_offset
         return Edit(start=start, end=start, text="".join(f"{indent}{each}\n" for each in statements))
 
     def after_imports(self, text: str) -> Edit:
-        """Return the edit that puts a statement behind the imports at the top."""
+        """Return the edit that puts a statement behind the imports at the top, before the first training."""
+        top = [n for n in self.tree.body if not isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+        calls = [*self.compiles(), *self.fits()]
+        used = min((n.lineno for n in top if any(each in calls for each in ast.walk(n))), default=math.inf)
         last = max(
-            (n.end_lineno or 0 for n in self.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))),
+            (
+                n.end_lineno or 0
+                for n in top
+                if isinstance(n, (ast.Import, ast.ImportFrom)) and n.lineno < used
+            ),
             default=0,
         )
         start = self._starts[last]
