@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from harness.fixes.changes import may_change
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, name_of
+from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
 
 _ENDS = {"shuffle", "repeat", "batch", "padded_batch", "prefetch", "cache"}
@@ -49,7 +49,7 @@ def edits(source: Source) -> Sequence[Edit]:
         given = [step.args[0] for step in steps if name_of(step) in _CALLING and step.args]
         functions = source.used(*given)
         joined = any(
-            name_of(each) == "shuffle" for step in steps for arg in step.args for each in _calls_in(arg)
+            name_of(each) == "shuffle" for step in steps for arg in step.args for each in calls_in(arg)
         )
         if joined or _ENDS & set(names) or _random(source, functions) or may_change(source, functions, steps):
             continue
@@ -80,18 +80,15 @@ def _random(source: Source, functions: Sequence[ast.AST]) -> bool:
     for node in functions:
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True
-        if any(source.module(name) in ("random", "numpy.random") for name in source.free(node)):
+        free = source.free(node)
+        if any(source.module(name) in ("random", "numpy.random") for name in free):
             return True
-        called = {_base(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} | {_base(node)}
-        for name in source.free(node):
+        called = {_base(each.func) for each in calls_in(node)} | {_base(node)}
+        for name in free:
             known = source.meanings(name) or hasattr(builtins, name) or source.package(name) in _KNOWN
             if name in trained or (name in called and not known):
                 return True
     return False
-
-
-def _calls_in(node: ast.AST) -> list[ast.Call]:
-    return [each for each in ast.walk(node) if isinstance(each, ast.Call)]
 
 
 def _base(node: ast.AST) -> str:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from harness.fixes.source import Source, name_of
+from harness.fixes.source import Source, calls_in, name_of
 
 _BATCH_HOOK = re.compile(r"on_(train_)?batch_(begin|end)")
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
@@ -25,11 +25,9 @@ _WRITING = {
     "write_text", "write_bytes", "write_file", "savetxt", "savez", "tofile", "dump", "to_csv", "to_json", "to_parquet",
     "to_pickle", "imwrite", "save_img", "TFRecordWriter",
 }  # fmt: skip
-_CHANGING = {
-    "append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault",
-    "assign", "assign_add", "assign_sub",
-}  # fmt: skip
+_CHANGING_PYTHON = {"append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault"}
 _ASSIGNING = {"assign", "assign_add", "assign_sub"}
+_CHANGING = _CHANGING_PYTHON | _ASSIGNING
 # Change a model or its optimizer.
 _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gradients"}
 # Methods that Keras compiles.
@@ -89,7 +87,7 @@ def keeps_state(source: Source) -> bool:
     read |= {
         node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
-    stored = {names[0] for names in _changes([*step, *_between(source)], _CHANGING - _ASSIGNING) if names}
+    stored = {names[0] for names in _changes([*step, *_between(source)], _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
         or any(isinstance(node, ast.Call) and _draws(source, node) for node in nodes)
@@ -124,7 +122,7 @@ def _fits_again(source: Source) -> bool:
 def _fits(source: Source, node: ast.AST) -> bool:
     """Return whether code calls fit, also in a function that it calls."""
     called = [each for each in source.used(node) if not isinstance(each, ast.ClassDef)]
-    return any(name_of(call) in ("fit", "train_on_batch") for each in called for call in _calls(each))
+    return _calls(called, {"fit", "train_on_batch"})
 
 
 def _sets_attributes(source: Source) -> bool:
@@ -143,7 +141,7 @@ def _sets_attributes(source: Source) -> bool:
 
 def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
     """Return whether functions change or draw from what outlives their call, so that their order counts."""
-    return any(name_of(call) == "next" for each in functions for call in _calls(each)) or any(
+    return _calls(functions, {"next"}) or any(
         names and names[0] not in Source.bound(each)
         for each in functions
         for names in _changes([each], _CHANGING)
@@ -166,10 +164,10 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
     if any(names & set(each) for each in _changes([*between, *functions], _CHANGING | _STEERING)):
         return True
-    if any(name_of(call) == "next" for each in functions for call in _calls(each)):
+    if _calls(functions, {"next"}):
         return True
-    files = any(name_of(call) in _FILES for each in (*functions, *steps) for call in _calls(each))
-    return files and any(_writes(source, call) for each in between for call in _calls(each))
+    files = _calls((*functions, *steps), _FILES)
+    return files and any(_writes(source, call) for each in between for call in calls_in(each))
 
 
 def _changes(code: Iterable[ast.AST], methods: Collection[str]) -> Iterator[list[str]]:
@@ -211,7 +209,7 @@ def _around_batches(source: Source) -> Iterator[ast.AST]:
             while waiting:
                 if method := methods.pop(waiting.pop(), None):
                     yield method
-                    waiting += map(name_of, _calls(method))
+                    waiting += map(name_of, calls_in(method))
         elif isinstance(node, ast.keyword) and node.arg and _BATCH_HOOK.fullmatch(node.arg):
             yield node.value
 
@@ -268,8 +266,9 @@ def _hooks(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
     return (each for each in node.body if isinstance(each, ast.FunctionDef) and _HOOK.fullmatch(each.name))
 
 
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
+def _calls(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
+    """Return whether any of the nodes calls a function or method of one of these names."""
+    return any(name_of(call) in names for each in nodes for call in calls_in(each))
 
 
 def _reads_same(node: ast.AST) -> bool:
@@ -290,7 +289,7 @@ def _reads_same(node: ast.AST) -> bool:
                     | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
                 ) if _mentions(value, given):
                     given |= _mentioned(target)
-    return any(name_of(call) in _READING and not _mentions(call, given) for call in _calls(node))
+    return any(name_of(call) in _READING and not _mentions(call, given) for call in calls_in(node))
 
 
 def _mentioned(node: ast.AST) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -55,6 +56,7 @@ class Source:
             for node in ast.walk(self.tree) if isinstance(node, ast.Import)
             for alias in node.names if alias.name == "tensorflow"
         ), "")  # fmt: skip
+        self._find_names()
         # Also names by which functions take them.
         self._datasets = {"ds", "dataset", "train_ds", "train_dataset"}
         self._find_datasets()
@@ -96,7 +98,7 @@ class Source:
                     continue
                 found[id(node)] = node
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                    waiting += [*self._values_of(node.id), *filter(None, [self.function(node.id)])]
+                    waiting += [*self._values[node.id], *filter(None, [self.function(node.id)])]
         return [node for node in found.values() if isinstance(node, ast.Call)]
 
     def is_dataset(self, node: ast.expr) -> bool:
@@ -118,21 +120,11 @@ class Source:
 
     def value_of(self, name: str) -> ast.expr | None:
         """Return the last value that is assigned to a name."""
-        return max(self._values_of(name), key=lambda value: value.lineno, default=None)
-
-    def _values_of(self, name: str) -> list[ast.expr]:
-        return [
-            node.value
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Assign)
-            and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-        ]
+        return max(self._values[name], key=lambda value: value.lineno, default=None)
 
     def meanings(self, name: str) -> list[ast.AST]:
         """Return the values, functions and classes of a name."""
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        made = (node for node in ast.walk(self.tree) if isinstance(node, kinds) and node.name == name)
-        return [*self._values_of(name), *made]
+        return [*self._values[name], *self._made[name]]
 
     @staticmethod
     def bound(node: ast.AST) -> set[str]:
@@ -162,18 +154,11 @@ class Source:
 
     def module(self, name: str) -> str:
         """Return the module that the script imports as a name, or from which; "" if it is none."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                for alias in node.names:
-                    if name == (alias.asname or alias.name.partition(".")[0]):
-                        return getattr(node, "module", None) or alias.name
-        return ""
+        return self._modules.get(name, "")
 
     def function(self, name: str) -> ast.FunctionDef | None:
         """Return the function of this name."""
-        return next(
-            (n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and n.name == name), None
-        )
+        return next((each for each in self._made[name] if isinstance(each, ast.FunctionDef)), None)
 
     @staticmethod
     def returned(function: ast.FunctionDef) -> list[ast.expr]:
@@ -275,6 +260,23 @@ class Source:
         first, last = self._starts[node.lineno - 1], self._starts[node.end_lineno - 1]  # type: ignore[attr-defined]
         return first + node.col_offset, last + node.end_col_offset  # type: ignore[attr-defined]
 
+    def _find_names(self) -> None:
+        """Note what each name is assigned, which functions and classes have it, and from where it is imported."""
+        self._values: dict[str, list[ast.expr]] = defaultdict(list)
+        self._made: dict[str, list[ast.AST]] = defaultdict(list)
+        self._modules: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    for name in {each.id for each in targets if isinstance(each, ast.Name)}:
+                        self._values[name].append(value)
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    self._made[node.name].append(node)
+                case ast.Import(names=names) | ast.ImportFrom(names=names):
+                    for alias in names:
+                        module = getattr(node, "module", None) or alias.name
+                        self._modules.setdefault(alias.asname or alias.name.partition(".")[0], module)
+
     def _find_datasets(self) -> None:
         """Add the names of variables and functions that hold or return datasets."""
         before = -1
@@ -285,6 +287,11 @@ class Source:
                     self._datasets |= {each.id for each in node.targets if isinstance(each, ast.Name)}
                 if isinstance(node, ast.FunctionDef) and any(map(self.is_dataset, self.returned(node))):
                     self._datasets.add(node.name)
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Return the calls in a node."""
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
 def name_of(call: ast.Call) -> str:
