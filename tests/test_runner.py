@@ -9,7 +9,7 @@ import pytest
 
 from harness.defaults import PROFILES, Profile
 from harness.errors import BusyError, EngineError, Interrupted, StoreError
-from harness.model.run import PlannedTrial, Point, Run, Status, Trial, Window
+from harness.model.run import Phase, PlannedTrial, Point, Run, Status, Trial, VariantInfo, Window
 from harness.run.plan import plan_trials
 from harness.run.runner import Runner
 from harness.run.stopping import Stopping
@@ -30,7 +30,7 @@ from tests.fakes import (
     window_line,
 )
 from tests.test_locks_and_caches import nest
-from workloads.protocol import SOAK
+from workloads.protocol import FIRST_STEP, SOAK
 from workloads.variants import BASELINE, TUNED
 
 WORKLOAD = small_workload()
@@ -443,6 +443,16 @@ def test_variants_of_one_trial_are_as_narrow_as_the_widest():
         stopping.add(planned(index), replace(trial(1000.0), windows=(*trial(1000.0).windows, *tuned)))
     assert stopping.next([planned(3)]) is not None
     assert stopping.widest == stopping.width(planned(3)) > PROFILE.target_interval
+
+
+@pytest.mark.parametrize("keeps_programs", [True, False])
+def test_a_program_that_is_kept_makes_room_for_another_reading(keeps_programs):
+    compiled = VariantInfo(variant=BASELINE, params={"jit_compile": True}, changes=())
+    first_step = Phase(variant=BASELINE, name=FIRST_STEP, start_ns=0, end_ns=60 * 10**9)
+    stopping = Stopping(replace(PROFILE, trials=1, budget_s=120))
+    long = replace(trial(1000, seconds=65), phases=(first_step,), variants=(compiled,))
+    stopping.add(planned(0, "gpu0"), long, keeps_programs=keeps_programs)
+    assert (stopping.next([planned(1, "gpu0")]) is not None) is keeps_programs
 
 
 @pytest.mark.parametrize("trials", [1, 3])

@@ -147,6 +147,8 @@ PRIVATE = "TFBENCH_PRIVATE"
 OPENED, UNKNOWN = "TFBENCH_OPENED", "/"
 # That file, beside the events.
 OPENED_FILE = "opened.txt"
+# Environment variable: the folder where a container keeps the programs that XLA has compiled; see Spec.keeps_programs.
+PROGRAMS = "TFBENCH_PROGRAMS"
 
 _NUMBER = (int, float)
 # Fields of events with names that tfbench gives, not texts.
@@ -342,6 +344,7 @@ class Spec(Measuring):
         soak_s: how long to saturate the device, for the variant SOAK.
         stall_s: after this many seconds without an event the trial is killed; 0 for never.
         seed: for weights, shuffling and augmentation, unless the script sets its own.
+        keeps_programs: whether later readings of a script load what XLA has compiled for the first one.
         image: the workload's image family.
     """
 
@@ -361,6 +364,7 @@ class Spec(Measuring):
     soak_s: float = 0.0
     stall_s: float = 0.0
     seed: int = 1
+    keeps_programs: bool = False
     image: str = TENSORFLOW
 
 

@@ -87,7 +87,7 @@ class Runner:
         for job in jobs:
             earlier = ended.get(job.planned.id)
             if earlier and not earlier.failed:
-                stopping.add(job.planned, earlier)
+                stopping.add(job.planned, earlier, keeps_programs=job.spec.keeps_programs)
             else:
                 pending.append(job.planned)
         trials: list[Trial] = []
@@ -102,7 +102,7 @@ class Runner:
                     _label(done, required, stopping), len(job.spec.variants) * job.spec.windows
                 ) as bar:
                     trials.append(self._run_trial(job, servers, bar))
-                stopping.add(planned, trials[-1])
+                stopping.add(planned, trials[-1], keeps_programs=job.spec.keeps_programs)
                 self._report(planned, stopping)
         finally:
             servers.close_all()

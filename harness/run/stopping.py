@@ -11,7 +11,7 @@ from harness.defaults import Profile
 from harness.intervals import Spread, half_width, usual_spread
 from harness.model.analysis import MIN_TRIALS
 from harness.model.run import PlannedTrial, Point, Status, Trial
-from workloads.protocol import BETWEEN_EPOCHS, EVALUATE, STEADY
+from workloads.protocol import BETWEEN_EPOCHS, EVALUATE, FIRST_STEP, STEADY
 from workloads.readings import between_epochs_s, by_reading, timing
 from workloads.variants import BASELINE, measures_speed
 
@@ -19,6 +19,8 @@ from workloads.variants import BASELINE, measures_speed
 LONG_S = 120.0
 # What a process takes beside its phases: fork, the script's own imports, end.
 _PROCESS_S = 1.0
+# The most that is left of a first step where the compiled program is loaded: tracing. GPT-2 on an H100: 0.6.
+_LOADED = 0.67
 _Key = tuple[str, str, Point]
 
 
@@ -102,14 +104,19 @@ class Stopping:
     def _fits(self, key: _Key) -> bool:
         return key not in self._out_of_memory and self._again_s.get(key, 0.0) <= self.left_s
 
-    def add(self, planned: PlannedTrial, trial: Trial) -> None:
-        """Record a trial that has ended, with any outcome."""
+    def add(self, planned: PlannedTrial, trial: Trial, *, keeps_programs: bool = False) -> None:
+        """Record a trial that has ended, with any outcome.
+
+        Args:
+            keeps_programs: see Spec.
+        """
         key = _key(planned)
         took_s = trial.duration_s
         self._spent_s += took_s
         measured = {window.variant for window in trial.windows}
         shown = [variant for variant in measured if measures_speed(variant)] or sorted(measured)[:1]
-        self._again_s[key] = min(took_s, sum(_again_s(trial, variant) for variant in shown) or took_s)
+        loads = keeps_programs and planned.index == 0 and bool(planned.gpus)
+        self._again_s[key] = min(took_s, sum(_again_s(trial, variant, loads) for variant in shown) or took_s)
         if trial.status is Status.OUT_OF_MEMORY:
             self._out_of_memory.add(key)
         for variant in shown:
@@ -117,12 +124,19 @@ class Stopping:
                 self._speeds[key][variant].append(speed)
 
 
-def _again_s(trial: Trial, variant: str) -> float:
-    """Return how long another reading of a variant takes, in seconds, without its evaluation; inf if unknown."""
+def _again_s(trial: Trial, variant: str, loads: bool) -> float:
+    """Return how long another reading of a variant takes, in seconds, without its evaluation; inf if unknown.
+
+    Args:
+        loads: whether it will load a program that XLA has compiled for this one.
+    """
     first: dict[str, float] = {}
     for phase in sorted(trial.phases, key=lambda phase: phase.start_ns):
         if phase.variant == variant and phase.name not in (STEADY, EVALUATE):
             first.setdefault(phase.name, (phase.end_ns - phase.start_ns) / 1e9)
+    compiled = any(info.variant == variant and info.params.get("jit_compile") for info in trial.variants)
+    if loads and compiled and FIRST_STEP in first:
+        first[FIRST_STEP] *= _LOADED
     readings = by_reading(trial.windows, variant)
     if not first or not readings:
         return math.inf

@@ -122,6 +122,8 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
             folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
             module=entry.module,
             data={name: f"{DATA_DIR}/{name}" for name in data},
+            # Programs of other scripts may be too large to be kept.
+            keeps_programs=not entry.is_own,
         ),
         container=container,
     )
@@ -173,6 +175,7 @@ def spec_for(
     folder: str,
     data: Mapping[str, str],
     module: str = "",
+    keeps_programs: bool = False,
 ) -> Spec:
     """Return the specification for the container of `trial`.
 
@@ -180,6 +183,7 @@ def spec_for(
         folder: the script's folder in the container.
         module: see Script.
         data: data set -> its folder in the container.
+        keeps_programs: see Spec.
     """
     device = device_kind(trial.device)
     measuring = {field.name: getattr(profile, field.name) for field in fields(Measuring)}
@@ -218,6 +222,7 @@ def spec_for(
         evaluate=trial.index == 0,
         stall_s=profile.stall_s,
         seed=options.seed,
+        keeps_programs=keeps_programs,
         image=workload.image,
         **measuring,
     )

@@ -36,6 +36,7 @@ from workloads.protocol import (
     OPENED,
     OPENED_FILE,
     PROBES,
+    PROGRAMS,
     TENSORFLOW,
     TREES,
     Aim,
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def serve(folder: Path) -> NoReturn:
     """Run one trial after another."""
+    os.environ[PROGRAMS] = str(folder / "programs")
     done = ""
     while True:
         name = ""

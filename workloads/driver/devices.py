@@ -15,6 +15,17 @@ import tensorflow as tf
 from workloads.protocol import DEVICE_MEMORY, HOST_MEMORY, NoGpuError
 
 
+def keep_programs(folder: str) -> None:
+    """Let XLA keep the programs that it compiles in a folder, and load those that are there.
+
+    Call this before TensorFlow looks for devices, which reads the flags. What was compiled with other XLA_FLAGS counts
+    as the same program, so each script needs a folder of its own. XLA fails where it cannot write a program, because
+    the disk is full or a program has constants of 2 GiB.
+    """
+    flags = f"--tf_xla_persistent_cache_directory={folder} --tf_xla_persistent_cache_device_types=GPU"
+    os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} {flags}".strip()
+
+
 def registered(device: str, gpus: int) -> list[str]:
     """Return TensorFlow's names of the requested devices; initialises nothing that a script may still set up.
 

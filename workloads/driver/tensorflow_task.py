@@ -49,7 +49,17 @@ from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
 from workloads.driver.variants import needless
-from workloads.protocol import BUILD, FLOPS, EventWriter, NoGpuError, Script, Spec, distributes, text_of
+from workloads.protocol import (
+    BUILD,
+    FLOPS,
+    PROGRAMS,
+    EventWriter,
+    NoGpuError,
+    Script,
+    Spec,
+    distributes,
+    text_of,
+)
 from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
@@ -75,6 +85,8 @@ def work(task: Task, spec: Spec, events: EventWriter, results: Results, end: End
     Args:
         end: ends this process when all is measured.
     """
+    if (programs := os.environ.pop(PROGRAMS, "")) and spec.keeps_programs:
+        devices.keep_programs(f"{programs}/{task.script}")
     try:
         names = devices.registered(spec.device, spec.gpus)
     except NoGpuError as error:

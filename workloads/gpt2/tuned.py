@@ -22,7 +22,10 @@ from keras import layers, ops
 from many_steps import ManySteps, shuffled
 
 # On an H100, Triton's products and a longer search for the fastest ones triple the time to compile and gain nothing.
-XLA_FLAGS = "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2"
+XLA_FLAGS = (
+    "--xla_gpu_enable_triton_gemm=false --xla_gpu_autotune_level=2"
+    " --xla_gpu_experimental_enable_fusion_autotuner=false"
+)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # read when XLA starts
 
 GPUS = len(tf.config.get_visible_devices("GPU"))

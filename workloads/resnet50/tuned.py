@@ -7,6 +7,8 @@ the check of finite gradients. Half precision and XLA are faster on GPUs only.
 One call of the compiled step trains STEPS * BATCH_SIZE samples on each GPU; all are the length of a batch of indices.
 """
 
+import os
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -15,6 +17,10 @@ from gpu_layers import FusedBatchNormalization, SlicedMaxPooling
 from loss_scaling import BranchFreeLossScaling
 from many_steps import ManySteps, shuffled
 from resnet_v15 import batch_normalization, resnet50
+
+# On an H100, compiling each fusion in all ways, to choose the fastest, takes half of the first step and gains nothing.
+XLA_FLAGS = "--xla_gpu_experimental_enable_fusion_autotuner=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAGS}".strip()  # read when XLA starts
 
 GPUS = len(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 512 if GPUS else 8  # of each GPU
