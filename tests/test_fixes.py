@@ -127,6 +127,10 @@ def test_what_a_map_gets_decides_whether_it_is_cached(source: str, cached: bool)
     )
     text = f"{HEAD}{made}data = {source}.map(lambda *x: x).batch(8)\nmodel.fit(data)\n"
     assert (".cache()" in changed(text, "cache")) is cached
+    by_line = (
+        f"{HEAD}{made}data = {source}\ndata = data.map(lambda *x: x)\ndata = data.batch(8)\nmodel.fit(data)\n"
+    )
+    assert ("map(lambda *x: x).cache()\n" in changed(by_line, "cache")) is cached
 
 
 FILES = "tf.data.Dataset.list_files('*')"
@@ -326,6 +330,12 @@ def test_a_loader_with_a_state_keeps_its_thread(body: str, offered: bool) -> Non
             f"count = {{}}\ndef prep(x, y):\n    count['n'] = count['n'] + 1\ndata = {SOURCE}.map(prep)\n",
             "parallel-map",
         ),
+        ("tf.debugging.check_numerics(x, 'x')\nmodel.compile('sgd')\n", "xla"),
+        ("def call(x):\n    tf.debugging.assert_less(x, 9.0)\nmodel.compile('sgd')\n", "xla"),
+        (
+            "save = keras.callbacks.ModelCheckpoint('{epoch}-{batch}.keras', save_freq=9)\n",
+            "callbacks-per-epoch",
+        ),
     ],
 )
 def test_what_depends_on_a_state_or_an_order_is_left_alone(text: str, remedy: str) -> None:
@@ -379,6 +389,11 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
         plain().replace("model = ", "def flip():\n    y[:] = 1 - y\nmodel = "),
         plain().replace("model.fit", "model.load_weights('a.weights.h5')\nmodel.fit"),
         plain(made="class Mine(keras.Model):\n    pass\nmodel = Mine()"),
+        plain(made=f"{SEQUENTIAL}\nx = [x, x]"),
+        plain(made=f"{SEQUENTIAL}\ny = {{'a': y}}"),
+        plain() + "print(model.get_layer(index=0))\n",
+        plain() + "model.save_weights('a.weights.h5')\n",
+        plain() + "draw(model)\n",
         "def train():\n" + "".join(f"    {line}\n" for line in plain().splitlines()),
     ],
 )
@@ -391,7 +406,7 @@ def test_a_model_may_be_shown_and_arrays_prepared_before_many_steps() -> None:
         plain()
         .replace("model = ", "x[x < 0] = 0\nmodel = ")
         .replace("model.fit", "model.summary()\nmodel.fit")
-    )
+    ) + "model.save('a.keras')\nprint(model.evaluate(x, y), model(x))\n"
     assert "ManySteps(" in changed(text, "many-steps")
 
 
@@ -463,6 +478,8 @@ def test_precision_is_changed_where_it_is_chosen(device: str, text: str, expecte
         ("cpu", 'np.zeros(3, dtype="float16")\nDense(2, dtype="int32")'),
         ("cpu", 'keras.layers.Dense(2, activation="softmax", dtype="float32")'),
         ("gpu", 'POLICY = "mixed_bfloat16"\nset_global_policy(POLICY)'),
+        ("gpu", 'set_global_policy("float32")\nwith tf.GradientTape() as tape: pass'),
+        ("cpu", 'tf.TensorSpec((2,), dtype="float64")\ntf.Variable(0.0, dtype="float64")'),
     ],
 )
 def test_a_precision_that_is_fast_stays(device: str, text: str) -> None:

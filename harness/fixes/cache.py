@@ -69,7 +69,7 @@ def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
         else:
             node = next(iter(source.returned(function)), None) if function else None
         if isinstance(node, ast.Name):
-            node = source.value_of(node.id)
+            node = source.value_at(node)
     return result
 
 

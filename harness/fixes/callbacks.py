@@ -21,7 +21,8 @@ def edits(source: Source) -> Sequence[Edit]:
     result: list[Edit] = []
     for call in source.calls(*_OPTIONS):
         option = _OPTIONS[name_of(call)]
-        if argument(call, option) is not None:
+        # Once an epoch, Keras knows no number of a batch for the name of a file.
+        if argument(call, option) is not None and "{batch" not in source.words(call):
             result += source.with_keyword(call, option, '"epoch"')
     return result
 

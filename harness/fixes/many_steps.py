@@ -23,8 +23,12 @@ _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
 # Models whose train_step is Keras' own.
 _PLAIN = {"Sequential", "Model"}
-# What a script may use of its model between compile and fit: the same of the wrapped one.
-_WRAPPED_ALIKE = {"fit", "summary", "evaluate", "predict", "optimizer", "count_params", "stop_training"}
+# What a script may use of its model once it is compiled: the same of the wrapped one.
+_WRAPPED_ALIKE = {
+    "fit", "summary", "evaluate", "predict", "optimizer", "count_params", "stop_training", "save", "history",
+    "metrics_names", "get_weights", "set_weights", "weights", "trainable_weights", "predict_on_batch",
+    "test_on_batch", "loss", "name",
+}  # fmt: skip
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -48,7 +52,9 @@ def _edits(source: Source, fit: ast.Call, compiled: ast.Call, model: str) -> lis
     fits_arrays = arguments.keys() <= _KEPT and len(fit.args) <= len(_ORDER) and x and y
     if not (fits_arrays and _is_plain(source, source.value_of(model))):
         return []
-    if not _bound_before(source, (x, y), compiled) or not _used_alike(source, model, compiled, fit):
+    if any(isinstance(source.value_of(name), (ast.List, ast.Tuple, ast.Dict)) for name in (x, y)):
+        return []  # several inputs or outputs
+    if not _bound_before(source, (x, y), compiled) or not _used_alike(source, model, compiled):
         return []
     size = arguments.get("batch_size")
     batch = "32" if size is None else source.words(size)
@@ -104,13 +110,14 @@ def _bound_before(source: Source, names: Sequence[str], call: ast.Call) -> bool:
     return found and all(node in before for node in changes) and any(call in ast.walk(each) for each in top)
 
 
-def _used_alike(source: Source, model: str, compiled: ast.Call, fit: ast.Call) -> bool:
-    """Return whether all uses of a model between its compile and its fit mean the same if it is wrapped."""
-    first, last = compiled.end_lineno or 0, fit.end_lineno or 0
-    nodes = [node for node in ast.walk(source.tree) if first < getattr(node, "lineno", 0) <= last]
+def _used_alike(source: Source, model: str, compiled: ast.Call) -> bool:
+    """Return whether all uses of a model behind its compile mean the same if it is wrapped."""
+    first = compiled.end_lineno or 0
+    nodes = [node for node in ast.walk(source.tree) if first < getattr(node, "lineno", 0)]
     alike = {
         id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr in _WRAPPED_ALIKE
     }
+    alike |= {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return all(id(node) in alike for node in nodes if isinstance(node, ast.Name) and node.id == model)
 
 

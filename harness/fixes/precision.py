@@ -10,12 +10,15 @@ Safety: changes numerics; Keras scales the loss. Compare the accuracy.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, name_of
+from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
 
+# Have a type, but compute nothing.
+_NO_LAYER = re.compile(r"Spec$|Variable$|Feature$")
 _SLOW_ON_CPUS = ("float16", "mixed_float16", "bfloat16", "mixed_bfloat16", "float64")
 
 
@@ -31,23 +34,26 @@ def edits(source: Source) -> Sequence[Edit]:
     ]
     layers = [
         keyword.value
-        for call in ast.walk(source.tree) if isinstance(call, ast.Call) and name_of(call)[:1].isupper()
+        for call in calls_in(source.tree) if name_of(call)[:1].isupper() and not _NO_LAYER.search(name_of(call))
         for keyword in call.keywords if keyword.arg == "dtype"
     ]  # fmt: skip
     if source.device == "cpu":
         slow = [given for _, given in setters if _chosen(source, given) != "float32"]
         slow += [given for given in layers if _chosen(source, given) in _SLOW_ON_CPUS]
         return [source.replace(given, '"float32"') for given in slow]
+    # Nothing scales the loss of a step of the script's own.
+    unscaled = "GradientTape" in source.text and "scale_loss" not in source.text
     double = [source.replace(given, '"float32"') for given in layers if _chosen(source, given) == "float64"]
     if setters:
         return double + [
             source.replace(given, '"mixed_float16"' if "policy" in source.words(call.func) else '"float32"')
             for call, given in setters
             if _chosen(source, given) in ("float32", "float64", "")
+            and not (unscaled and "policy" in source.words(call.func))
         ]
     keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
-    if "GradientTape" in source.text and "scale_loss" not in source.text:
-        return []  # nothing scales the loss of a step of the script's own
+    if unscaled:
+        return []
     policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
     return double + ([source.after_imports(policy)] if keras else [])
 

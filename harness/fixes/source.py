@@ -122,6 +122,16 @@ class Source:
         """Return the last value that is assigned to a name."""
         return max(self._values[name], key=lambda value: value.lineno, default=None)
 
+    def value_at(self, node: ast.Name) -> ast.expr | None:
+        """Return the value that is assigned to a name last before it is used; without one, the last of all."""
+        place = node.lineno, node.col_offset
+        before = [
+            value
+            for value in self._values[node.id]
+            if (value.end_lineno or 0, value.end_col_offset or 0) <= place
+        ]
+        return max(before, key=lambda value: value.lineno, default=self.value_of(node.id))
+
     def meanings(self, name: str) -> list[ast.AST]:
         """Return the values, functions and classes of a name."""
         return [*self._values[name], *self._made[name]]
