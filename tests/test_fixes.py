@@ -95,6 +95,17 @@ def test_the_pipeline_that_is_trained_on_is_cached() -> None:
         ("def half(x): return x / 2\ndef prep(x): return half(x)", "functools.partial(prep)", True),
         ("level = tf.Variable(0.0)", "lambda x: x * level", False),
         ("", "lambda x: (x, model(x))", False),
+        ("teacher = keras.models.load_model('a')", "lambda x: (x, teacher(x))", True),
+        (
+            "teacher = keras.models.load_model('a')\nteacher.train_on_batch(x, y)",
+            "lambda x: (x, teacher(x))",
+            False,
+        ),
+        (
+            "teacher = keras.models.load_model('a')\nstep(teacher.trainable_variables)",
+            "lambda x: (x, teacher(x))",
+            False,
+        ),
         (
             "class Own:\n    def train(self): self.model.fit(x)\n    def prep(self, x): return self.scale * x\n"
             "own = Own()",

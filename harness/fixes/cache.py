@@ -30,6 +30,8 @@ _RANDOM = (
     "random", "augment", "uniform", "dropout", "noise", "jitter", "shuffle", "variable", "timestamp", "mixup", "augmix",
     "cutmix", "solariz", "rvs(",
 )  # fmt: skip
+# What a script uses of a model that it trains.
+_TRAINING = {"fit", "train_on_batch", "train_step", "trainable_variables", "trainable_weights"}
 # Packages of which a function is random only if its name says so.
 _KNOWN = {"tensorflow", "keras", "numpy", "scipy", "PIL", "cv2", *sys.stdlib_module_names}
 
@@ -75,8 +77,11 @@ def _steps(source: Source, call: ast.Call) -> list[ast.Call]:
 
 def _random(source: Source, functions: Sequence[ast.AST]) -> bool:
     """Return whether functions, with what they use, seem to be random or are not in the script."""
-    owners = (fit.func.value for fit in source.fits() if isinstance(fit.func, ast.Attribute))
-    trained = {owner.id for owner in owners if isinstance(owner, ast.Name)}
+    trained = {
+        node.value.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TRAINING
+    }
     for node in functions:
         if any(word in source.words(node).casefold() for word in _RANDOM):
             return True

@@ -57,8 +57,12 @@ class Source:
             for alias in node.names if alias.name == "tensorflow"
         ), "")  # fmt: skip
         self._find_names()
-        # Also names by which functions take them.
-        self._datasets = {"ds", "dataset", "train_ds", "train_dataset"}
+        # Also names by which functions take them, unless the script gives them to something else.
+        self._datasets = {
+            name
+            for name in ("ds", "dataset", "train_ds", "train_dataset")
+            if not any(map(self._is_other, self._values[name]))
+        }
         self._find_datasets()
 
     @property
@@ -286,6 +290,12 @@ class Source:
                     for alias in names:
                         module = getattr(node, "module", None) or alias.name
                         self._modules.setdefault(alias.asname or alias.name.partition(".")[0], module)
+
+    def _is_other(self, value: ast.expr) -> bool:
+        """Return whether a value is an object of a class of the script, or a collection."""
+        if isinstance(value, ast.Call):
+            return any(isinstance(each, ast.ClassDef) for each in self._made[name_of(value)])
+        return isinstance(value, (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp))
 
     def _find_datasets(self) -> None:
         """Add the names of variables and functions that hold or return datasets."""
