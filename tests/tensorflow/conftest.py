@@ -131,12 +131,14 @@ def warm(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def plain(trees_python: Path) -> Start:
+def plain(trees_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
+    folder = tmp_path_factory.mktemp("plain")
+
     def start(kind: str, what: Any) -> tuple[int, str]:
         arguments = ["-m", "workloads.driver", *what] if kind == "driver" else ["-c", what]
         done = subprocess.run(
-            [trees_python, *arguments], cwd=ROOT, env=environment(), stdout=PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False,
+            [trees_python, *arguments], cwd=ROOT, env=environment(TMPDIR=str(folder)), stdout=PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout
 

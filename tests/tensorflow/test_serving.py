@@ -38,7 +38,11 @@ def serving(python: Path, folder: Path) -> Iterator[subprocess.Popen]:
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
-            [python, "-m", "workloads.driver", folder], cwd=ROOT, env=environment(), stdout=log, stderr=log
+            [python, "-m", "workloads.driver", folder],
+            cwd=ROOT,
+            env=environment(TMPDIR=str(folder)),
+            stdout=log,
+            stderr=log,
         ) as server,
     ):
         try:

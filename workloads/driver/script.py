@@ -185,6 +185,8 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
         if folder != source and {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:
             continue  # a run of this script
         for entry in entries:
+            if entry.name == target.name and os.path.realpath(entry.path) == str(target):
+                continue  # a script in the folder of temporary files
             link, path = mirror / entry.name, entry.path
             with suppress(OSError):  # gone, or of a longer path than there can be
                 inside, through = True, followed
