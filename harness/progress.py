@@ -57,7 +57,7 @@ class LoggedTask:
         now = self._clock()
         if now >= self._due:
             self._due = now + self._every_s
-            share = f" {100 * self._done / self._total:3.0f} %" if self._total else ""
+            share = f" {min(100.0, 100 * self._done / self._total):3.0f} %" if self._total else ""
             self._write(f"{self._label}:{share} {now - self._begun:4.0f} s  {self._note}".rstrip())
 
     def note(self, text: str) -> None:

@@ -47,6 +47,8 @@ def fix(finding: Finding | None) -> str:
         return "one call with more samples; for small inputs model(x) or predict_on_batch"
     if finding and finding.cause is Cause.EPOCHS and finding.stages:
         return "less work in on_epoch_end, or only every so many epochs"
+    if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
+        return "more samples per epoch, validation less often (validation_freq)"
     return WORDS[finding.cause].advice if finding else ""
 
 
@@ -62,7 +64,8 @@ def advice(finding: Finding | None) -> str:
 def _epochs(finding: Finding) -> str:
     if "predicts" in finding.facts:
         return "Much time passes between calls: each makes a new iterator."
-    what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else "validation and a new iterator"
+    usual = "validation and a new iterator" if "validates" in finding.facts else "each makes a new iterator"
+    what = f"callbacks ({', '.join(finding.stages)})" if finding.stages else usual
     return f"Much time passes between epochs: {what}."
 
 
@@ -196,7 +199,7 @@ WORDS: Mapping[Cause, Words] = {
     Cause.KERAS_LOOP: Words(
         "Keras adds this time to the same steps in a custom loop.", "multiple steps per call"
     ),
-    Cause.EPOCHS: Words(_epochs, "more samples per epoch, validation less often (validation_freq)"),
+    Cause.EPOCHS: Words(_epochs, "more samples per epoch"),
     Cause.QUOTA: Words(
         "The container used up its CPU quota while CPUs were idle.",
         "lift the container's CPU quota: docker update --cpu-quota -1 CONTAINER",

@@ -250,6 +250,8 @@ STEP = (
     [
         ("Net.count += 1; data = data * Net.count", "", False),
         ("data = data * self.alpha", CALLBACK.format("self.model.alpha = epoch"), False),
+        ("data = data * self.alpha", CALLBACK.format("setattr(self.model, 'alpha', epoch)"), False),
+        ("data = data * self.alpha", CALLBACK.format("self.model.__dict__['alpha'] = epoch"), False),
         ("data = data * level[0]", f"level = [1.0]\n{CALLBACK.format('level[0] = epoch')}", False),
         ("data = data + random.random()", "", False),
         ("data = data + np.random.rand()", "", False),
@@ -295,6 +297,8 @@ def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
     assert text.index("import ManySteps") < text.index("ManySteps(model") < text.index("import matplotlib")
     loader = HEAD + LOADER.format(body="pass").replace("model.fit", "if x: model.fit")
     assert changed(loader, "loader-threads") == loader
+    one_line = plain().replace(")\nmodel.compile", "); model.compile")
+    assert "; model.compile" in changed(one_line, "many-steps") == one_line
 
 
 def test_a_model_class_of_the_script_is_not_plain() -> None:

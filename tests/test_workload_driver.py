@@ -230,6 +230,21 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
     assert set(lines) == read and len(lines) == len(read)
 
 
+def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> None:
+    write_files(tmp_path / "home", dict.fromkeys(["statistics.py", "os.py"], "mine = 1"))
+    (tmp_path / "home/train.py").write_text(
+        "import statistics\nprint(statistics.mine)\nimport os\nos.getpid()\n"
+    )
+    code = (
+        "import statistics, sys; from workloads.driver import script; from workloads.protocol import Script\n"
+        "script.run(Script(path=sys.argv[1], text=open(sys.argv[1]).read()), (), {})\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "home/train.py"], check=True, cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "message", "advice"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from harness.analysis.ratios import Spreads
 from harness.analysis.trial_measures import Measure, Measures
@@ -48,8 +49,16 @@ class Case:
     @property
     def predicts(self) -> bool:
         """Whether the script's call does not train."""
-        infos = (info for trial in self.trials for info in trial.variants if info.variant == BASELINE)
-        return any(info.params.get("trains") is False for info in infos)
+        return any(params.get("trains") is False for params in self._chosen())
+
+    @property
+    def validates(self) -> bool:
+        """Whether the script's call validates after epochs."""
+        return any(params.get("validates") is True for params in self._chosen())
+
+    def _chosen(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what the script has chosen, in each trial."""
+        return (info.params for trial in self.trials for info in trial.variants if info.variant == BASELINE)
 
     @property
     def gpus(self) -> tuple[str, ...]:

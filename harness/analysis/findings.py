@@ -136,7 +136,11 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
         if share.median >= smallest and certain:
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             if cause is Cause.EPOCHS:
-                stages, facts = _epoch_callbacks(case, time), {"predicts": 1.0} if case.predicts else {}
+                stages = _epoch_callbacks(case, time)
+                facts = {
+                    **({"predicts": 1.0} if case.predicts else {}),
+                    **({"validates": 1.0} if case.validates else {}),
+                }
             finding = case.finding(cause, share, *parts, facts=facts)
             # What several steps per call save on a GPU depends on how they fetch their batches.
             known = not (cause is Cause.LAUNCH and case.on_gpu)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -12,7 +14,15 @@ from pathlib import Path
 import typer
 
 from harness.cli.console import Terminal, best_effort, err
-from harness.errors import MissedError, TfbenchError, UndecidedError, UsageError, check_names, on_disk
+from harness.errors import (
+    MissedError,
+    StoreError,
+    TfbenchError,
+    UndecidedError,
+    UsageError,
+    check_names,
+    on_disk,
+)
 from harness.model.analysis import Analysis, Limit, LimitOutcome
 from harness.model.comparison import Extract, Gate, KnownMachine, Versus
 from harness.model.run import Prices
@@ -100,7 +110,7 @@ def output_paths(
     else:
         paths = {format_name: (target or folder) / files[format_name] for format_name in selected}
     for path in paths.values():
-        if is_recorded(path) or path.resolve() in (source.resolve() for source in inputs):
+        if is_recorded(path) or os.path.realpath(path) in map(os.path.realpath, inputs):
             raise UsageError(
                 f"The output would overwrite {path}, which is an input or part of a run.",
                 hint="Choose another folder or file with --out, or another format.",
@@ -133,12 +143,15 @@ def write_outputs(
         try:
             text = renderers[format_name]()
             if path == STDOUT:
+                if sys.__stdout__ is None:
+                    raise StoreError("Standard output is closed.", hint="Give the path of a file with --out.")
                 typer.echo(text, nl=False)
             elif path == target and _is_stream(path):
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
             else:
-                best_effort().print(f"{format_name}: {write_atomic(path, text).resolve()}", soft_wrap=True)
+                written = write_atomic(path, text).resolve()
+                best_effort().print(f"{format_name}: {printable(str(written))}", soft_wrap=True)
         except Exception as error:
             errors.append(error)
     if errors:

@@ -28,6 +28,8 @@ _WRITING = {
 _CHANGING_PYTHON = {"append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault"}
 _ASSIGNING = {"assign", "assign_add", "assign_sub"}
 _CHANGING = _CHANGING_PYTHON | _ASSIGNING
+# Change what only the running script knows the name of.
+_ANYTHING = {"setattr", "__setattr__", "delattr", "vars"}
 # Change a model or its optimizer.
 _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gradients"}
 # Methods that Keras compiles.
@@ -87,9 +89,11 @@ def keeps_state(source: Source) -> bool:
     read |= {
         node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
-    stored = {names[0] for names in _changes([*step, *_between(source)], _CHANGING_PYTHON) if names}
+    between = _between(source)
+    stored = {names[0] for names in _changes([*step, *between], _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
+        or _changes_anything([*nodes, *between])
         or any(isinstance(node, ast.Call) and _draws(source, node) for node in nodes)
         or (_fits_again(source) and _sets_attributes(source))
     )
@@ -141,7 +145,7 @@ def _sets_attributes(source: Source) -> bool:
 
 def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
     """Return whether functions change or draw from what outlives their call, so that their order counts."""
-    return _calls(functions, {"next"}) or any(
+    return _calls(functions, {"next"} | _ANYTHING) or any(
         names and names[0] not in Source.bound(each)
         for each in functions
         for names in _changes([each], _CHANGING)
@@ -159,6 +163,8 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
         return True
     between = _between(source)
     if any(isinstance(each, ast.ClassDef) and any(_hooks(each)) for each in functions):
+        return True
+    if _changes_anything([*between, *functions]):
         return True
     names = {name for each in functions for name in source.free(each)}
     names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
@@ -269,6 +275,15 @@ def _hooks(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 def _calls(nodes: Iterable[ast.AST], names: Collection[str]) -> bool:
     """Return whether any of the nodes calls a function or method of one of these names."""
     return any(name_of(call) in names for each in nodes for call in calls_in(each))
+
+
+def _changes_anything(nodes: Iterable[ast.AST]) -> bool:
+    """Return whether code may change any attribute of any object, by setattr or __dict__."""
+    return any(
+        name_of(each) in _ANYTHING if isinstance(each, ast.Call) else getattr(each, "attr", "") == "__dict__"
+        for node in nodes
+        for each in ast.walk(node)
+    )
 
 
 def _reads_same(node: ast.AST) -> bool:

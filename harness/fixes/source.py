@@ -237,12 +237,12 @@ class Source:
 
     def statements_before(self, node: ast.AST, statements: Sequence[str]) -> Edit | None:
         """Return the edit that puts statements on lines of their own before that of a node."""
-        line = node.lineno  # type: ignore[attr-defined]
+        start, end = self._span(node)
         owner = next(
             (
                 each
                 for each in ast.walk(self.tree)
-                if isinstance(each, _SIMPLE) and each.lineno <= line <= (each.end_lineno or 0)
+                if isinstance(each, _SIMPLE) and self._span(each)[0] <= start and end <= self._span(each)[1]
             ),
             None,
         )
@@ -250,7 +250,7 @@ class Source:
             return None
         start = self._starts[owner.lineno - 1]
         if self._bytes[start : start + owner.col_offset].strip():
-            return None  # behind a colon, on the line of an `if`
+            return None  # behind a colon or a semicolon
         indent = " " * owner.col_offset
         return Edit(start=start, end=start, text="".join(f"{indent}{each}\n" for each in statements))
 

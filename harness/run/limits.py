@@ -75,7 +75,7 @@ def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:
         or not all(isinstance(text, str) for text in texts)
     ):
         raise UsageError(
-            f"{path} is not a limits file: it needs one list named limits, of texts.",
+            f"{path} is not a limits file: it needs one list named limits, of 1 to {_MAX_LIMITS:,} texts.",
             hint='Write it as limits = ["health = ok", "capability.bf16 >= 650 TFLOP/s"]; see docs/limits.md.',
         )
     return tuple(_in_file(path, number, text, known) for number, text in enumerate(texts, 1))

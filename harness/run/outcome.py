@@ -114,6 +114,8 @@ def _failed(end: End) -> tuple[Status, str] | None:
     last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
     if number == signal.SIGBUS:
         last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
+    if number == signal.SIGKILL:
+        last = "Somebody, or the system for lack of memory, killed it. Use --resume to run it again."
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output. {last}"
     return Status.FAILED, result.strip()
 

@@ -214,6 +214,7 @@ class RunFolder:
 
     def write_health(self, health: Health) -> None:
         """Write the state of the machine around the run."""
+        self._require()
         write_json(self.path / "health.json", health)
 
     def health(self) -> Health | None:
@@ -319,7 +320,7 @@ def as_json(value: Any) -> bytes:
 
 def is_recorded(path: Path) -> bool:
     """Return whether a path is that of a run's own record, which cannot be made again."""
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # also of a link to itself
     runs = (folder for folder in path.parents if RunFolder(folder).exists())
     return any(path.relative_to(run).parts[0] in _RECORDED for run in runs)
 

@@ -12,7 +12,7 @@ from workloads.protocol import (
     RUN_EAGERLY,
     VARIABLE_PREFIX,
 )
-from workloads.variants import BASELINE, CUSTOM_LOOP, WITHOUT_FRAMEWORK
+from workloads.variants import BASELINE, CUSTOM_LOOP, MODEL_ONLY, WITHOUT_FRAMEWORK
 
 pytestmark = pytest.mark.tensorflow
 
@@ -87,6 +87,15 @@ def test_eager_steps_and_retracing_are_reported_and_compiled_by_the_ablation(dri
     assert done.metric(BASELINE, RUN_EAGERLY) == 1
     assert PYTHON_IN_STEP not in names(done), "an eager step is all Python"
     assert done.of("window", variant=WITHOUT_FRAMEWORK)
+
+
+def test_functions_that_run_eagerly_are_eager_steps_and_the_parts_are_compiled(drive):
+    eager = SCRIPT.replace("EAGER = False", "EAGER = False\ntf.config.run_functions_eagerly(True)")
+    head = "def train_step(self, data):"
+    noting = eager.replace(head, f"{head}\n        print('traced', tf.executing_eagerly())")
+    done = drive(noting, variants=[BASELINE, MODEL_ONLY], steps=10)
+    assert done.metric(BASELINE, RUN_EAGERLY) == 1
+    assert "traced True" in done.log and "traced False" in done.log
 
 
 def test_compiling_for_sizes_that_keep_coming_is_retracing_and_for_a_short_last_batch_is_not(drive):

@@ -265,9 +265,10 @@ class Call:
             "samples_per_epoch": self.samples_per_epoch,
             "steps_per_call": int(getattr(model, "steps_per_execution", 1) or 1) * self.steps_per_batch,
             "jit_compile": bool(getattr(model, "jit_compile", False)),
-            "run_eagerly": bool(getattr(model, "run_eagerly", False)),
+            "run_eagerly": runs_eagerly(model),
             "precision": _precision(model, policy),
             **({"python_input": True} if self.in_python else {}),
+            **({"validates": True} if self.arguments.get("validation_data") is not None else {}),
         }
 
     def keep_state(self) -> None:
@@ -308,6 +309,11 @@ def brief(arguments: Mapping[str, Any], *, epochs: int, steps: int) -> dict[str,
     count = steps * (arguments.get("batch_size") or 32)
     names = [name for name in ("x", "y", "sample_weight") if arguments.get(name) is not None]
     return given | {name: tf.nest.map_structure(lambda part: part[:count], arguments[name]) for name in names}
+
+
+def runs_eagerly(model: Any) -> bool:
+    """Return whether Python runs each operation of a model's steps, as the script has asked for."""
+    return bool(getattr(model, "run_eagerly", False)) or tf.config.functions_run_eagerly()
 
 
 def brief_validation(arguments: Mapping[str, Any], steps: int) -> dict[str, Any]:

@@ -41,6 +41,10 @@ _MOST_COPIED = 32 << 20
 _NOT_READ = ("__pycache__", ".git")
 # linux/inotify.h
 _IN_OPEN, _IN_ONESHOT, _IN_Q_OVERFLOW = 0x20, 0x80000000, 0x4000
+# Python has imported these before it runs a script: it finds no neighbour of such a name.
+_AT_START = {
+    "abc", "codecs", "encodings", "genericpath", "io", "os", "posixpath", "site", "stat", "sys", "zipimport",
+}  # fmt: skip
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
@@ -370,6 +374,10 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
         module.__package__ = script.module.rpartition(".")[0]
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
-    sys.path[:0] = [str(path.parents[script.depth])]
+    folder = path.parents[script.depth]
+    sys.path[:0] = [str(folder)]
+    for name in [each for each in sys.modules if each in sys.stdlib_module_names and each not in _AT_START]:
+        if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
+            del sys.modules[name]  # the driver has imported it, where the script finds its own neighbour
     sys.path.append(str(COMPONENTS))
     return module

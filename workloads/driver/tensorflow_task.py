@@ -327,6 +327,7 @@ class ScriptRun:
             raise Needless(reason)
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._results.params, changes=[])
+        tf.config.run_functions_eagerly(False)  # the parts are those of a compiled step
         _measure(job, self._meter)
 
     def _explained(self, error: BaseException) -> BaseException:

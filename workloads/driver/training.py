@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from workloads import variants
 from workloads.driver import keras_model
-from workloads.driver.call import Call, Epoch, brief, brief_validation, rows
+from workloads.driver.call import Call, Epoch, brief, brief_validation, rows, runs_eagerly
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -419,7 +419,7 @@ def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
 
 def _report_framework(job: Job, model: Any, in_python: Stopwatch, in_callbacks: Stopwatch) -> None:
     """Write metrics of Python code in and around the baseline's steps."""
-    eager = bool(getattr(model, "run_eagerly", False))
+    eager = runs_eagerly(model)
     job.metric(RUN_EAGERLY, float(eager))
     measured: dict[str, float] = {}
     if in_python.wrapped and not eager:
