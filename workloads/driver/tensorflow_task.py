@@ -60,7 +60,7 @@ from workloads.protocol import (
     distributes,
     text_of,
 )
-from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
+from workloads.variants import BASELINE, STAGES, TUNED, WITHOUT_FRAMEWORK, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -327,8 +327,14 @@ class ScriptRun:
             raise Needless(reason)
         if variant != STAGES:
             self._events.write("variant", variant=variant, params=self._results.params, changes=[])
-        tf.config.run_functions_eagerly(False)  # the parts are those of a compiled step
-        _measure(job, self._meter)
+        eager = tf.config.functions_run_eagerly()
+        # An ablation is the script's own training without one part; other variants are of a compiled step.
+        as_written = kind_of(variant).ablation and variant != WITHOUT_FRAMEWORK
+        tf.config.run_functions_eagerly(eager and as_written)
+        try:
+            _measure(job, self._meter)
+        finally:
+            tf.config.run_functions_eagerly(eager)
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return an error of the script's code while it is measured with what the user can do."""
