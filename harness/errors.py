@@ -119,9 +119,9 @@ def last_lines(output: str) -> str:
 def writing_hint(error: OSError, otherwise: str) -> str:
     """Return what to try after a file could not be written; `otherwise` if its error says no more."""
     if error.errno == errno.ENAMETOOLONG:
-        return "Choose a shorter name."
+        return "Choose a shorter name: --out for runs, TFBENCH_CACHE for the cache."
     if error.errno in (errno.ENOENT, errno.ELOOP):
-        return "Choose another path."
+        return "Choose another path: --out for runs, TFBENCH_CACHE for the cache."
     if error.errno != errno.EFBIG:
         return otherwise
     return "The size of files is limited: run `ulimit -f unlimited` first, or choose a folder on another file system."

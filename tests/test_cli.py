@@ -94,7 +94,7 @@ class TestUsageErrors:
             ("bench -d cpu --data dreams", 2, "Unknown data mode 'dreams'", "auto, real, procedural"),
             ("bench -d cpu --cpus 0-99999", 2, "--cpus 0-99999", "--cpus 0"),
             ("bench -d cpu --image tpu=x", 2, "Unknown image target 'tpu'", "cuda"),
-            (f"bench -o {'x' * 300}", 6, "Cannot write xxx", "shorter"),
+            (f"bench -o {'x' * 300}", 6, "Cannot write xxx", "--out"),
             ("bench none.py", 2, "none.py: No such file", "path"),
             ("bench .", 2, ". is no Python script", ".py"),
             ("compare a= b", 2, "a= names no run", "NAME=PATH"),

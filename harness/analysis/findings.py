@@ -137,10 +137,8 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
             stages, facts = (slowest_stages(case), _use(case)) if parts is INPUT_PARTS else ((), {})
             if cause is Cause.EPOCHS:
                 stages = _epoch_callbacks(case, time)
-                facts = {
-                    **({"predicts": 1.0} if case.predicts else {}),
-                    **({"validates": 1.0} if case.validates else {}),
-                }
+                known_of = {"predicts": case.predicts, "validates": case.validates}
+                facts = {name: 1.0 for name, holds in known_of.items() if holds}
             finding = case.finding(cause, share, *parts, facts=facts)
             # What several steps per call save on a GPU depends on how they fetch their batches.
             known = not (cause is Cause.LAUNCH and case.on_gpu)

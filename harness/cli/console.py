@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -132,6 +133,11 @@ class Terminal:
     def line(self, text: str) -> None:
         """Print a permanent line."""
         self._console.print(Text(printable(text)), soft_wrap=True)
+
+
+def show_path(label: str, path: Path) -> None:
+    """Print where a file is on standard output, without the escapes that may be in its name."""
+    best_effort().print(Text(f"{label}: {printable(str(path))}"), soft_wrap=True)
 
 
 def show_error(error: TfbenchError) -> None:

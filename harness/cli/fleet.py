@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.bench import command_line, confirm, raise_for_trials, stop_on_signals
-from harness.cli.console import Terminal, best_effort, err
+from harness.cli.console import Terminal, best_effort, err, show_path
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
 from harness.cli.shared_options import Resume, Yes, takes_options
 from harness.engines import LOCAL
@@ -136,7 +136,7 @@ def _write_page(folder: FleetFolder, progress: Progress) -> None:
     comparison = versus(read_extracts([NamedRun(path=path, label=path.name) for path in runs], progress))
     best_effort().print(_table(folder))
     page = write_atomic(folder.path / "comparison.html", comparison_renderers(comparison)["html"]())
-    best_effort().print(f"Page: {page.resolve()}", soft_wrap=True)
+    show_path("Page", page.resolve())
 
 
 def _table(folder: FleetFolder) -> Table:

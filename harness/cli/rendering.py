@@ -13,7 +13,7 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.console import Terminal, best_effort, err
+from harness.cli.console import Terminal, err, show_path
 from harness.errors import (
     MissedError,
     StoreError,
@@ -150,8 +150,7 @@ def write_outputs(
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
             else:
-                written = write_atomic(path, text).resolve()
-                best_effort().print(f"{format_name}: {printable(str(written))}", soft_wrap=True)
+                show_path(format_name, write_atomic(path, text).resolve())
         except Exception as error:
             errors.append(error)
     if errors:

@@ -46,18 +46,8 @@ _RECORDING = {
     "virtual_memory", "write", "writerow", "zip",
 }  # fmt: skip
 _WATCHING = {
-    "math",
-    "time",
-    "datetime",
-    "gc",
-    "psutil",
-    "resource",
-    "logging",
-    "tracemalloc",
-    "wandb",
-    "mlflow",
-    "pynvml",
-}
+    "math", "time", "datetime", "gc", "psutil", "resource", "logging", "tracemalloc", "wandb", "mlflow", "pynvml",
+}  # fmt: skip
 _DRAWING = {
     "beta", "choice", "gauss", "next", "normal", "permutation", "rand", "randint", "randn", "random", "randrange",
     "sample", "shuffle", "standard_normal", "uniform",
@@ -76,15 +66,18 @@ def steers_batches(source: Source) -> bool:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.ClassDef) and any(each in parts for each in node.body)
     ]
-    return any(_steers(source, part, node) for part in (*used, *classes) for node in ast.walk(part)) or any(
-        _may_steer(source, node) for part in parts for node in ast.walk(part)
+    return (
+        _changes_anything((*used, *classes))
+        or any(_steers(source, part, node) for part in (*used, *classes) for node in ast.walk(part))
+        or any(_may_steer(source, node) for part in parts for node in ast.walk(part))
     )
 
 
 def keeps_state(source: Source) -> bool:
     """Return whether the step's Python reads what the script changes or draws, which compiling it would freeze."""
     step = source.used(*_in_steps(source))
-    nodes = [node for each in step if isinstance(each, _FUNCTIONS) for node in ast.walk(each)]
+    functions = [each for each in step if isinstance(each, _FUNCTIONS)]
+    nodes = [node for each in functions for node in ast.walk(each)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     read |= {
         node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
@@ -93,7 +86,7 @@ def keeps_state(source: Source) -> bool:
     stored = {names[0] for names in _changes([*step, *between], _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
-        or _changes_anything([*nodes, *between])
+        or _changes_anything([*functions, *between])
         or any(isinstance(node, ast.Call) and _draws(source, node) for node in nodes)
         or (_fits_again(source) and _sets_attributes(source))
     )
@@ -145,10 +138,14 @@ def _sets_attributes(source: Source) -> bool:
 
 def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
     """Return whether functions change or draw from what outlives their call, so that their order counts."""
-    return _calls(functions, {"next"} | _ANYTHING) or any(
-        names and names[0] not in Source.bound(each)
-        for each in functions
-        for names in _changes([each], _CHANGING)
+    return (
+        _calls(functions, {"next"})
+        or _changes_anything(functions)
+        or any(
+            names and names[0] not in Source.bound(each)
+            for each in functions
+            for names in _changes([each], _CHANGING)
+        )
     )
 
 
@@ -229,8 +226,6 @@ def _steers(source: Source, hook: ast.AST, node: ast.AST) -> bool:
             return not own and not any(isinstance(each, ast.ClassDef) for each in source.meanings(name))
         case ast.Call(func=ast.Attribute(attr=attr)):
             return attr in _STEERING
-        case ast.Call(func=ast.Name(id="setattr")):
-            return True
     return False
 
 

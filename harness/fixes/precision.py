@@ -51,9 +51,9 @@ def edits(source: Source) -> Sequence[Edit]:
             if _chosen(source, given) in ("float32", "float64", "")
             and not (unscaled and "policy" in source.words(call.func))
         ]
-    keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
     if unscaled:
         return []
+    keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
     policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
     return double + ([source.after_imports(policy)] if keras else [])
 

@@ -115,7 +115,7 @@ class Stopping:
         self._spent_s += took_s
         measured = {window.variant for window in trial.windows}
         shown = [variant for variant in measured if measures_speed(variant)] or sorted(measured)[:1]
-        loads = keeps_programs and planned.index == 0 and bool(planned.gpus)
+        loads = keeps_programs and planned.index == 0
         self._again_s[key] = min(took_s, sum(_again_s(trial, variant, loads) for variant in shown) or took_s)
         if trial.status is Status.OUT_OF_MEMORY:
             self._out_of_memory.add(key)

@@ -122,8 +122,8 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
             folder=str(Path(FILE_DIR) / entry.path.parent.relative_to(entry.folder)),
             module=entry.module,
             data={name: f"{DATA_DIR}/{name}" for name in data},
-            # Programs of other scripts may be too large to be kept.
-            keeps_programs=not entry.is_own,
+            # Programs of other scripts may be too large to be kept; those for CPUs compile in a moment.
+            keeps_programs=bool(trial.gpus) and not entry.is_own,
         ),
         container=container,
     )

@@ -60,7 +60,7 @@ from workloads.protocol import (
     distributes,
     text_of,
 )
-from workloads.variants import BASELINE, STAGES, TUNED, WITHOUT_FRAMEWORK, kind_of, measures_speed
+from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -329,8 +329,7 @@ class ScriptRun:
             self._events.write("variant", variant=variant, params=self._results.params, changes=[])
         eager = tf.config.functions_run_eagerly()
         # An ablation is the script's own training without one part; other variants are of a compiled step.
-        as_written = kind_of(variant).ablation and variant != WITHOUT_FRAMEWORK
-        tf.config.run_functions_eagerly(eager and as_written)
+        tf.config.run_functions_eagerly(eager and kind_of(variant).ablation)
         try:
             _measure(job, self._meter)
         finally:

@@ -274,8 +274,8 @@ class Meter:
             return
         if not math.isfinite(loss):
             raise LossError(
-                f"The loss is {loss} after {self.steps} step{'s' if self.steps > 1 else ''} of variant {self.variant}; "
-                "try a smaller learning rate, float32 instead of half precision, or data without NaN."
+                f"The loss is {loss} after {self.steps} step{'' if self.steps == 1 else 's'} of variant "
+                f"{self.variant}; try a smaller learning rate, float32 instead of half precision, or data without NaN."
             )
 
 

@@ -464,6 +464,7 @@ def ablation(job: Job) -> None:
                 pass
             case variants.WITHOUT_FRAMEWORK:
                 model.run_eagerly, callbacks = False, []
+                tf.config.run_functions_eagerly(False)  # until the caller sets it again
             case variants.WITHOUT_EPOCHS:
                 changes = _fed(call, call.dataset.repeat()) | {"steps_per_epoch": ENDLESS}
                 epoch = replace(epoch, ends=False)
