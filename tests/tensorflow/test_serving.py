@@ -111,4 +111,5 @@ def test_later_readings_load_what_the_first_has_compiled_and_each_script_has_its
             found.append({path: path.stat().st_mtime_ns for path in programs.glob("*/*.pb")})
     assert not found[0]
     assert {path.parent.name for path in found[1]} == {BASELINE, TUNED}
-    assert found[2] == found[1], "none was compiled again"
+    # A later reading may reach the last, smaller batch where the first did not, and compiles that.
+    assert found[2].items() >= found[1].items(), "none was compiled again"
