@@ -218,7 +218,8 @@ def revealed(options: Options, values: Mapping[str, str]) -> Options:
     if missing := [name for name in (*hidden, *places.values()) if name not in values]:
         raise UsageError(
             f"Runs do not record secrets such as the value of {', '.join(missing)}.",
-            hint=f"Set it in this shell: export {missing[0]}=... To have values recorded, use --env-public.",
+            hint=f"In this shell: export {' '.join(f'{name}=...' for name in missing)} "
+            "To have values recorded, use --env-public.",
         )
     arguments = list(options.arguments)
     for position, name in places.items():

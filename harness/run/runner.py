@@ -77,7 +77,7 @@ class Runner:
             try:
                 return self._run(jobs)
             except KeyboardInterrupt as error:
-                raise self._interrupted("Interrupted between trials.") from error
+                raise self._interrupted() from error
 
     def _run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
         stopping, servers = Stopping(self.profile), Servers(self.engine, self.folder)
@@ -169,7 +169,7 @@ class Runner:
         if isinstance(cause, Interrupted):
             raise cause
         if isinstance(cause, KeyboardInterrupt):
-            raise self._interrupted("Interrupted before all trials had run.") from cause
+            raise self._interrupted() from cause
         return trial
 
     def _watch(
@@ -223,7 +223,7 @@ class Runner:
             return None
         return Status.TIMEOUT, reason
 
-    def _interrupted(self, message: str) -> Interrupted:
+    def _interrupted(self, message: str = "Interrupted.") -> Interrupted:
         path = shlex.quote(str(self.folder.path))
         return Interrupted(
             message,

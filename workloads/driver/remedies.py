@@ -56,18 +56,20 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
             (step / BATCH.number(name) for name, step in results.steps_s(BATCH).items()),
             default=model,
         )
-        compiled = not results.eager
         shares = {
             Aim.INPUT: lost_to_input,
             Aim.CACHEABLE_INPUT: lost_to_input * _fits_memory(results),
             Aim.LOADER: lost_to_input * bool(results.params.get("python_input")),
             Aim.EAGER: 1.0 * results.eager,
             Aim.FRAMEWORK: around,
-            Aim.LAUNCH: compiled * max(around, (model - calls) / base),
-            Aim.DEVICE: compiled * model / base,
+            Aim.LAUNCH: max(around, (model - calls) / base),
+            Aim.DEVICE: model / base,
             Aim.RECURRENT: model / base * results.has(BASELINE, RECURRENT_PREFIX),
             Aim.BATCH: (model - larger) / base,
         }
+    if results.eager:
+        # Steps that are not compiled are called one by one.
+        shares |= {Aim.LAUNCH: 0.0, Aim.DEVICE: 0.0}
     if STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
         # What a launch costs is nothing beside such a step.
         shares |= {Aim.LAUNCH: 0.0, Aim.BATCH: 0.0}

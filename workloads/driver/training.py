@@ -237,8 +237,10 @@ def as_written(job: Job, call: Call) -> Any:
     epoch = _counted(call, stride, whole=meter.full)
     if not epoch.exact:
         job.events.warning(
-            f"{job.variant}: the pipeline does not tell its batch size, assumed to be that of its first batch "
-            f"({epoch.batch}). If it has batches of one size, use drop_remainder=True in its last batch()."
+            f"{job.variant}: the input does not tell its batch size, assumed to be that of its first batch "
+            f"({epoch.batch})."
+            + " If it has batches of one size, use drop_remainder=True in its last batch()."
+            * call.is_pipeline
         )
     if call.is_pipeline and call.trains and not (meter.full or job.spec.steps):
         _begin_second_epoch(job, call)
