@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from harness.analysis.quantities import QUANTITIES
-from harness.model.analysis import Analysis, Reading, Value
+from harness.model.analysis import Analysis, Cause, Reading, Value
 from harness.model.run import Trial
 from harness.options import Options
 from reports.exports import LEFT_OUT, RESULTS_VERSION
@@ -47,6 +47,9 @@ class Schema:
         if kind is Options:
             # What the user gave, not a result: a new option changes no schema.
             return {"type": "object", "description": "The options of tfbench bench; see its --help."}
+        if kind is Cause:
+            # An open list: a new cause changes no schema.
+            return {"type": "string", "description": "A cause of docs/step-time.md."}
         if origin is Annotated:
             return self.of(arguments[0])
         if origin is Literal:

@@ -292,12 +292,12 @@ class Edit:
 
 
 class Aim(str, Enum):  # noqa: UP042 - images may have Python 3.10
-    """What a remedy is aimed at."""
+    """What a remedy is aimed at, in the order in which they are tried."""
 
+    EAGER = "eager steps"
     INPUT = "input"
     CACHEABLE_INPUT = "input that fits into memory"
     LOADER = "input written in Python"
-    EAGER = "eager steps"
     FRAMEWORK = "Python around the step"
     LAUNCH = "launches"
     DEVICE = "work of the device"

@@ -6,34 +6,21 @@ remedies can be applied together. `workloads/driver/edits.py` applies them in th
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Mapping
 
-from harness.fixes import (
-    batch,
-    cache,
-    callbacks,
-    cudnn_kernel,
-    eager,
-    loader_threads,
-    many_steps,
-    parallel_map,
-    precision,
-    prefetch,
-    progress_bar,
-    steps_per_execution,
-    xla,
-)
 from harness.fixes.rule import Rule
 from harness.fixes.source import Source
-from workloads.protocol import Fix
+from workloads.protocol import Aim, Fix
 from workloads.variants import FIX
 
+_MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+_RULES: list[Rule] = [module.RULE for module in _MODULES if hasattr(module, "RULE")]
 # In the order in which they are tried.
-_MODULES = (
-    eager, parallel_map, prefetch, cache, loader_threads, callbacks, progress_bar,
-    cudnn_kernel, steps_per_execution, many_steps, xla, precision, batch,
-)  # fmt: skip
-REMEDIES: Mapping[str, Rule] = {module.RULE.name: module.RULE for module in _MODULES}
+REMEDIES: Mapping[str, Rule] = {
+    rule.name: rule for rule in sorted(_RULES, key=lambda rule: (list(Aim).index(rule.aim), rule.name))
+}
 
 
 def fixes_for(text: str, device: str) -> Mapping[str, Fix]:

@@ -306,7 +306,8 @@ def _read(path: Path) -> str:
         raise UsageError(error.message, hint=f"Check the path; {most} MiB.") from error
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise UsageError(
-            f"{path} is not UTF-8 text, and has no comment that names its encoding.", hint="Save it as UTF-8."
+            f"{path} cannot be read as text: {printable(str(error), 300)}.",
+            hint="Save it as UTF-8, or name its encoding in its first line: # -*- coding: latin-1 -*-",
         ) from error
 
 
