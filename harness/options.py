@@ -181,23 +181,25 @@ class Options:
         parse=_workloads
     )] = ()
     arguments: Annotated[tuple[str, ...], _what(
-        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim, on_rerun="ask"
+        "--arg", "Command-line argument of the scripts; repeatable.", parse=_verbatim,
+        compared="settings", on_rerun="ask"
     )] = ()
     # Runs do not record the values of most; see harness.secrets.
     environment: Annotated[Mapping[str, str], _what(
         "--env", "NAME=VALUE: environment variable of the scripts, recorded without its value; repeatable.",
-        parse=_environment, on_rerun="ask"
+        parse=_environment, compared="settings", on_rerun="ask"
     )] = field(default_factory=dict)
     public_environment: Annotated[Mapping[str, str], _what(
         "--env-public", "NAME=VALUE: the same, recorded with its value.", parse=_environment,
-        on_rerun="ask"
+        compared="settings", on_rerun="ask"
     )] = field(default_factory=dict)
     mounts: Annotated[tuple[Path, ...], _what(
         "--mount", "File or folder that the scripts read, at the same path; repeatable.", parse=_paths,
         on_rerun="ask"
     )] = ()
     call: Annotated[int, _what(
-        "--call", "Which call of fit to measure, if a script has several.", least=1, most=1000
+        "--call", "Which call of fit to measure, if a script has several.", least=1, most=1000,
+        compared="settings"
     )] = 1
     profile: Annotated[str, _what("--profile -p", "smoke, quick or full.")] = PROFILE
     variants: Annotated[str, _what(
@@ -224,7 +226,7 @@ class Options:
     # Comma-separated values form an axis of a sweep.
     params: Annotated[Mapping[str, str], _what(
         "--param", "NAME=VALUE of a constant of the script, or NAME=32,64,128 for a sweep; repeatable.",
-        parse=_pairs
+        parse=_pairs, compared="settings"
     )] = field(default_factory=dict)
     data: Annotated[str, _what("--data", "auto, real (fail if unavailable) or procedural.")] = "auto"
     device: Annotated[str, _where(

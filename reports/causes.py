@@ -165,7 +165,7 @@ WORDS: Mapping[Cause, Words] = {
     Cause.INPUT: Words(_input, "parallelize the input pipeline with tf.data"),
     Cause.OVERLAP: Words(
         "The pipeline alone is fast enough, but input and compute do not overlap.",
-        "prefetch: prepare the next batch while this one is computed",
+        "a tf.data pipeline that ends with prefetch(tf.data.AUTOTUNE)",
     ),
     Cause.DISK: Words("The input waits for storage.", "cache the data in memory or on a faster disk"),
     Cause.COPY: Words(

@@ -35,6 +35,31 @@ class TestExtract:
         limited = extract(analyse(replace(run, manifest=replace(run.manifest, options=options))))
         assert limited.machine == "NVIDIA H200 · AMD EPYC 9354, 2 of 16 vCPU, quota of 1.5 CPUs"
 
+    @pytest.mark.parametrize(
+        ("options", "section"),
+        [
+            ({"arguments": ("--width=8",)}, Section.SETTINGS),
+            ({"call": 2}, Section.SETTINGS),
+            ({"public_environment": {"TF_NUM_INTRAOP_THREADS": "1"}}, Section.SETTINGS),
+            ({"environment": {"TOKEN": "***"}}, Section.SETTINGS),
+            ({"params": {"WIDTH": "8"}}, Section.SETTINGS),
+            ({"cpu_quota": 0.5}, Section.LIMITS),
+            ({"cpus": "0"}, Section.LIMITS),
+        ],
+    )
+    def test_an_option_that_one_run_has_is_a_difference(self, options, section):
+        run = builders.gpu_run(trials=3)
+        other = replace(run, manifest=replace(run.manifest, options=Options(**options)))
+        compared = versus(
+            [
+                replace(extract(analyse(each)), label=name)
+                for name, each in zip("ab", (run, other), strict=True)
+            ]
+        )
+        assert [(each.section, each.field) for each in compared.differences] == [(section, *options)]
+        decisive = section is Section.SETTINGS
+        assert all((section in each.not_comparable) is decisive for each in compared.results if each.run == 1)
+
     @pytest.mark.parametrize("kind", ["gpu", "machine", "empty", "hostile"])
     def test_survives_a_round_trip_through_its_file(self, kind):
         extracted = extract(analyse(RUNS[kind]()))

@@ -35,12 +35,14 @@ def test_messages_have_no_secrets(file):
         writer.write("facts", facts={"host": 'hunter"2', "cores": 2})
         writer.write("script", variant="baseline", diff='+x = "hunter"2"', text="", fixes=["fix:xla"])
         writer.left_out("tuned", 'no access for hunter"2')
+        writer.metric("baseline", 'variable:dense_hunter"2/kernel', 3)
         writer.write("error", type="OSError", message='token=hunter"2')
     log = read_log(file)
     assert log.left_out == {"tuned": "no access for ***"}
     assert log.facts == {"host": "***", "cores": 2}
     assert (log.scripts[0].variant, log.scripts[0].diff) == ("baseline", '+x = "***"'), "names are no texts"
     assert log.error["message"] == "token=***"
+    assert [each.name for each in log.metrics] == ["variable:dense_***/kernel"]
 
 
 def test_fields_that_a_kind_of_event_does_not_have_are_not_written():

@@ -351,6 +351,10 @@ def test_a_loader_with_a_state_keeps_its_thread(body: str, offered: bool) -> Non
             "save = keras.callbacks.ModelCheckpoint('{epoch}-{batch}.keras', save_freq=9)\n",
             "callbacks-per-epoch",
         ),
+        (
+            "often = 9\nsave = keras.callbacks.ModelCheckpoint('a.keras', save_freq=often)\nmodel.compile('sgd')\n",
+            "steps-per-execution",
+        ),
     ],
 )
 def test_what_depends_on_a_state_or_an_order_is_left_alone(text: str, remedy: str) -> None:
@@ -402,12 +406,10 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
         plain().replace("model.fit", "x = x / 2\nmodel.fit"),
         plain().replace("model.fit", "np.random.shuffle(y)\nmodel.fit"),
         plain().replace("model = ", "def flip():\n    y[:] = 1 - y\nmodel = "),
-        plain().replace("model.fit", "model.load_weights('a.weights.h5')\nmodel.fit"),
         plain(made="class Mine(keras.Model):\n    pass\nmodel = Mine()"),
         plain(made=f"{SEQUENTIAL}\nx = [x, x]"),
         plain(made=f"{SEQUENTIAL}\ny = {{'a': y}}"),
         plain() + "print(model.get_layer(index=0))\n",
-        plain() + "model.save_weights('a.weights.h5')\n",
         plain() + "draw(model)\n",
         "def train():\n" + "".join(f"    {line}\n" for line in plain().splitlines()),
     ],

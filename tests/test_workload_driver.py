@@ -303,9 +303,21 @@ def test_links_to_files_of_the_kernel_stay_links(tmp_path: Path, run: Run) -> No
 def test_a_full_disk_does_not_hide_that_a_script_has_finished() -> None:
     code = (
         "import tempfile\nfrom workloads.driver.processes import Processes\ntempfile.tempdir = '/nowhere'\n"
-        "print(Processes(['x'], lambda: 0, 0).run(lambda end: None, ''))"
+        "print(Processes(['x'], lambda: 0, 0, print).run(lambda end: None, ''))"
     )
     assert output_of(sys.executable, "-c", code).strip() == "None"
+
+
+@pytest.mark.slow
+def test_a_container_that_stood_still_is_told() -> None:
+    code = (
+        "import os, signal, time\nfrom workloads.driver.processes import Processes\n"
+        "def work(end):\n"
+        "    os.kill(os.getppid(), signal.SIGSTOP)\n    time.sleep(2.5)\n    os.kill(os.getppid(), signal.SIGCONT)\n"
+        "    time.sleep(0.2)\n"
+        "Processes(['x'], lambda: 0, 1.0, lambda seconds: print(round(seconds))).run(work, '')"
+    )
+    assert output_of(sys.executable, "-c", code).split() in (["2"], ["3"])
 
 
 def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
@@ -313,7 +325,7 @@ def test_a_limit_of_file_sizes_is_told(tmp_path: Path) -> None:
     code = (
         "import resource\nfrom workloads.driver.processes import Processes\n"
         "def work(end): resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-        "print(Processes(['x'], iter(range(9)).__next__, 0).run(work, '').sentence('baseline', ''))"
+        "print(Processes(['x'], iter(range(9)).__next__, 0, print).run(work, '').sentence('baseline', ''))"
     )
     told = output_of(sys.executable, "-c", code)
     assert "RLIMIT_FSIZE" in told and "Leave that out of the script." in told
@@ -334,7 +346,7 @@ def test_what_a_script_closes_is_opened_again(tmp_path: Path) -> None:
         "    events.write('start')\n    os.closerange(3, 1000)\n    os.chdir('/')\n"
         f"    own = [open({str(tmp_path / 'own')!r}, 'a') for _ in range(9)]\n    events.write('end')\n"
         "size = lambda: os.path.getsize('events.jsonl')\n"
-        "print(Processes(['x'], size, 9).run(work, ''))"
+        "print(Processes(['x'], size, 9, print).run(work, ''))"
     )
     told = subprocess.run(
         [sys.executable, "-c", code],
@@ -368,6 +380,7 @@ def job(
     eager=False,
     steps=0,
     new_tokens=0,
+    samples=1000,
     **spec,
 ):
     """Return a job as far as the choice of variants reads it."""
@@ -380,7 +393,13 @@ def job(
         window = {"index": 0, "start_ns": 0, "end_ns": round(value * 1e6), "steps": 1, "samples": 1}
         results.add({"kind": "window", "variant": name, **window, "wait_ns": wait_ns})
     results.add({"kind": "metric", "variant": BASELINE, "name": RUN_EAGERLY, "value": float(eager)})
-    results.add({"kind": "variant", "variant": BASELINE, "params": {"python_input": python}})
+    results.add(
+        {
+            "kind": "variant",
+            "variant": BASELINE,
+            "params": {"python_input": python, "batch_size": 32, "samples_per_epoch": samples},
+        }
+    )
     return SimpleNamespace(
         spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", results=results,
         call=SimpleNamespace(
@@ -447,6 +466,7 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
         (Aim.EAGER, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
+        (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}, samples=10), False),
         (Aim.INPUT, job(gpus=2), False),
         (Aim.INPUT, job(), True),
     ],

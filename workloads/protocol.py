@@ -486,6 +486,9 @@ class EventWriter:
 
     def metric(self, variant: str, name: str, value: float) -> None:
         """Write a metric of a variant, or of the trial for ""; a warning if it is not finite."""
+        for prefix in (VARIABLE_PREFIX, RECURRENT_PREFIX, EPOCH_CALLBACK_PREFIX):
+            if name.startswith(prefix):  # what follows is a name that the script gave
+                name = prefix + self._without(name.removeprefix(prefix))
         if math.isfinite(value):
             self.write("metric", variant=variant, name=name, value=float(value))
         else:

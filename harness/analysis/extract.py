@@ -171,9 +171,11 @@ def _settings(manifest: Manifest) -> Iterator[tuple[Section, str, Any]]:
             yield Section.SETTINGS, name, value
     for name, option in OPTIONS.items():
         if option.compared:
-            yield Section(option.compared), name, getattr(manifest.options, name)
-    for name, value in manifest.options.fixed_params.items():
-        yield Section.SETTINGS, f"--param {name}", value
+            value = getattr(manifest.options, name)
+            if not isinstance(value, (bool, int, float)):
+                # Said of both runs, because only what is known of both is compared.
+                value = option.text(value) if value else "not set"
+            yield Section(option.compared), name, value
 
 
 def _digest(value: Any) -> str:

@@ -18,6 +18,8 @@ from harness.untrusted import printable
 
 # Open files that a command needs, about twice over. With fewer, libraries end in errors of their own.
 MIN_FILES = 64
+# As a shell tells that SIGPIPE ended a program.
+BROKEN_PIPE_EXIT = 141
 
 
 def main() -> None:
@@ -38,6 +40,8 @@ def main() -> None:
             _check_output()
     except KeyboardInterrupt:
         code = Interrupted.exit_code
+    except SystemExit:  # click and rich, where whoever read standard output has ended
+        code = BROKEN_PIPE_EXIT
     except Exception as error:
         failed = failure(error)
         code = failed.exit_code
@@ -92,7 +96,8 @@ def failure(error: Exception) -> TfbenchError:
         )
     if isinstance(error, OSError):
         _discard_output()
-        where = error.filename or (error.errno in (errno.ENOSPC, errno.EDQUOT) and ", ".join(_full_folders()))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = error.filename or (full and (", ".join(_full_folders()) or "standard output"))
         what = f"{where}: {error.strerror}" if where else f"{error.strerror}"
         return StoreError(
             f"System error: {printable(what, 500)}.",

@@ -142,7 +142,6 @@ def measure(
     Raises:
         TfbenchError: the run ended early, a trial failed, or (if asked) a health check did or a limit is not met.
     """
-    progress.line(f"Run folder: {prepared.folder.path}")
     try:
         with live_metrics(metrics_file, prepared.folder, prepared.run, progress) as on_trial_end:
             trials = execute(prepared, progress, on_trial_end)

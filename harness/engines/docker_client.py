@@ -262,8 +262,11 @@ def _strange(error: Exception) -> str:
     if isinstance(cause, APIError) and str(cause.explanation).lstrip().startswith("<"):
         return f"it answered with a web page, so it may be another program's (status {cause.status_code})"
     if type(cause) is DockerException or isinstance(cause, (LookupError, TypeError, ValueError)):
-        known = not isinstance(cause, RequestException)
-        return f"its answer cannot be read: {_fault(cause)}" if known else ""
+        if isinstance(cause, RequestException):
+            return ""
+        if type(cause) is not DockerException and not isinstance(cause.__context__, HTTPError):
+            return "its answer is not Docker's, so it may be another program's"
+        return f"its answer cannot be read: {_fault(cause)}"
     return ""
 
 

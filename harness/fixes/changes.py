@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from harness.fixes.source import Source, calls_in, name_of
+from harness.fixes.source import Source, argument, calls_in, name_of
 
 _BATCH_HOOK = re.compile(r"on_(train_)?batch_(begin|end)")
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
@@ -57,8 +57,11 @@ _DRAWING = {
 def steers_batches(source: Source) -> bool:
     """Return whether a callback may change training by what it does around batches, so that it must run around each.
 
-    What only counts, prints and records there does not, unless another method of the callback steers.
+    What only counts, prints and records there does not, unless another method of the callback steers. Nor may it be one
+    that saves every so many batches: other files would come of it.
     """
+    if any(_saves_batches(source, call) for call in calls_in(source.tree)):
+        return True
     parts = list(_around_batches(source))
     used = [each for each in source.used(*parts) if not isinstance(each, ast.ClassDef)]
     classes = [
@@ -71,6 +74,12 @@ def steers_batches(source: Source) -> bool:
         or any(_steers(source, part, node) for part in (*used, *classes) for node in ast.walk(part))
         or any(_may_steer(source, node) for part in parts for node in ast.walk(part))
     )
+
+
+def _saves_batches(source: Source, call: ast.Call) -> bool:
+    given = argument(call, "save_freq")
+    value = source.value_of(given.id) if isinstance(given, ast.Name) else given
+    return given is not None and not (isinstance(value, ast.Constant) and value.value in ("epoch", None))
 
 
 def keeps_state(source: Source) -> bool:

@@ -3,8 +3,8 @@
 For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
 Safety: batches in another random order, and up to 2 % fewer of them in an epoch; callbacks on batches run once per
-call, so it is not offered if one may change training. The model is wrapped, and `save` saves its `network`, not
-compiled.
+call, so it is not offered if one may change training. The model is wrapped, and what saves or loads it does so with its
+`network`, which is not compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
 _PLAIN = {"Sequential", "Model"}
 # What a script may use of its model once it is compiled: the same of the wrapped one.
 _WRAPPED_ALIKE = {
-    "fit", "summary", "evaluate", "predict", "optimizer", "count_params", "stop_training", "save", "history",
+    "fit", "summary", "evaluate", "predict", "optimizer", "count_params", "stop_training", "save", "save_weights",
+    "load_weights", "history",
     "metrics_names", "get_weights", "set_weights", "weights", "trainable_weights", "predict_on_batch",
     "test_on_batch", "loss", "name",
 }  # fmt: skip

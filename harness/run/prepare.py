@@ -323,6 +323,7 @@ def execute(
             )
             if not prepared.folder.exists():
                 prepared.folder.create(prepared.run, prepared.files)
+            progress.line(f"Run folder: {prepared.folder.path}")
             data = _data_folders(prepared)
             read_once(data, psutil.virtual_memory().available // 2)
             watch = HealthWatch(

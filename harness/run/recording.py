@@ -153,7 +153,9 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
     except (KeyError, TypeError) as error:
         raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
     except (ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(f"The embedded run is damaged: {error}.", hint=_HINT) from error
+        raise StoreError(
+            f"The embedded run is damaged, or of another version: {error}.", hint=_HINT
+        ) from error
     return analysis.run, analysis
 
 

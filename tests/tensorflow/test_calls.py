@@ -505,6 +505,20 @@ other.fit(x, y)
 """
 
 
+def test_what_keras_does_not_compile_has_no_speed_with_xla(drive):
+    text = HEAD + (
+        "words = keras.layers.TextVectorization(9, output_sequence_length=4)\nwords.adapt(['a b'])\n"
+        "layers = [keras.Input((), dtype='string'), words, keras.layers.Embedding(9, 2), keras.layers.Flatten(),\n"
+        "          keras.layers.Dense(1)]\n"
+        "model = keras.Sequential(layers)\nmodel.compile('sgd', 'mse')\n"
+        "model.fit(tf.constant(['a b'] * 64), np.zeros(64), 8)\n"
+    )
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:xla"}
+    done = drive(text, variants=[BASELINE, FIXES], fixes=fixes)
+    assert [each["variant"] for each in done.of("left-out")] == ["fix:xla"]
+    assert "fix:xla" not in {each["variant"] for each in done.of("window")}
+
+
 def test_remedies_change_the_calls_that_the_script_made(drive):
     text = HEAD + OWN
     chosen = ("fix:xla", "fix:steps-per-execution")

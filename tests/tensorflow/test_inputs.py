@@ -147,6 +147,9 @@ STAGED = {
     "tf.TensorSpec((), tf.int32))).batch(8)": ["read, train.py:23", "batch"],
     "tf.data.Dataset.zip(tf.data.Dataset.from_tensor_slices(x), tf.data.Dataset.from_tensor_slices(y)).batch(8)":
         ["read", "batch"],
+    "tf.data.Dataset.zip((" + PAIRS + ".map(half), tf.data.Dataset.range(96)))"
+    ".enumerate().map(lambda i, p: p[0]).batch(8)":
+        ["read", "half, train.py:17", "zip", "zip (2)", "map, train.py:23", "batch"],
     PAIRS + ".batch(16).unbatch().padded_batch(8)": ["read", "batch", "unbatch", "padded batch"],
     PAIRS + ".map(half).map(half).take(96).batch(50).rebatch(8)":
         ["read", "half, train.py:17", "half, train.py:17 (2)", "batch", "rebatch"],

@@ -40,6 +40,14 @@ class ManySteps(keras.Model):
         """Save the network: without the samples, and as it is loaded without this class."""
         self.network.save(*args, **settings)
 
+    def save_weights(self, *args: Any, **settings: Any) -> None:
+        """Save the network's weights."""
+        self.network.save_weights(*args, **settings)
+
+    def load_weights(self, *args: Any, **settings: Any) -> None:
+        """Load the network's weights."""
+        self.network.load_weights(*args, **settings)
+
     def compile(self, *args: Any, **settings: Any) -> None:
         """Compile as usual, and create the optimizer's variables, which must exist before the loop."""
         super().compile(*args, **settings)

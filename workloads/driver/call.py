@@ -7,7 +7,7 @@ and class weights.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -357,15 +357,6 @@ def rows(batch: Any) -> int:
     return int(first.shape[0]) if getattr(first, "shape", ()) else 1
 
 
-def chain(dataset: Any) -> Iterator[Any]:
-    """Yield the datasets of a pipeline from its end to its source; several inputs end the walk."""
-    current = dataset
-    while current is not None:
-        yield current
-        inputs = current._inputs()
-        current = inputs[0] if len(inputs) == 1 else None
-
-
 def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
     """Return one epoch of a tf.data pipeline of batches."""
     count = int(dataset.cardinality())
@@ -389,10 +380,8 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
 
 def _batching(dataset: Any) -> tuple[int, int, bool] | None:
     """Return batch size, number of samples before batching (negative if unknown), and whether all are full."""
-    for each in chain(dataset):
-        size = getattr(each, "_batch_size", None)
-        if size is not None:
-            drops = bool(getattr(each, "_drop_remainder", False))
-            before = each._inputs()[0]
-            return int(size), int(before.cardinality()), drops
-    return None
+    inputs = dataset._inputs()
+    size = getattr(dataset, "_batch_size", None)
+    if size is not None:
+        return int(size), int(inputs[0].cardinality()), bool(getattr(dataset, "_drop_remainder", False))
+    return _batching(inputs[0]) if len(inputs) == 1 else None

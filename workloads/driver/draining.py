@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver.call import chain, rows
+from workloads.driver.call import rows
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.python_calls import profile
@@ -143,14 +143,14 @@ def stages(dataset: Any) -> list[Stage]:
     A pipeline with a cache begins there, because what lies before it runs in the first epoch only.
     """
     walked: list[Any] = []
-    for each in chain(dataset):
+    for each in _line(dataset):
         walked.append(each)
         # What lies before a generator only counts its iterators.
         if "Cache" in type(each).__name__ or _generator(each):
             break
     walked.reverse()
     result: list[Stage] = []
-    batched = any(_BATCHING.search(type(each).__name__) for each in chain(walked[0]))
+    batched = any(_BATCHING.search(type(each).__name__) for each in _line(walked[0]))
     for position, each in enumerate(walked):
         kind = type(each).__name__
         batched = (batched or bool(_BATCHING.search(kind))) and "Unbatch" not in kind
@@ -158,6 +158,18 @@ def stages(dataset: Any) -> list[Stage]:
             continue
         result.append(Stage(_unique(_name(each, first=not position), result), each, batched))
     return result
+
+
+def _line(dataset: Any) -> Iterator[Any]:
+    """Yield the datasets of a pipeline from its end to its source; of several inputs, those of the longest.
+
+    Several that are sources only are one source.
+    """
+    yield dataset
+    inputs = [list(_line(each)) for each in dataset._inputs()]
+    longest = max(inputs, key=len, default=[])
+    if len(inputs) == 1 or len(longest) > 1:
+        yield from longest
 
 
 def _name(dataset: Any, *, first: bool) -> str:

@@ -29,6 +29,8 @@ from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, file_of, p
 
 # How often a process is looked at.
 _POLL_S = 0.02
+# A process that looks so often and has not for this long was stopped itself, and all others of its container with it.
+_STOOD_STILL_S = 2.0
 # A fork that has not begun after this time never will: the image's framework cannot be forked.
 _BEGINS_S = 60.0
 # How long a stalled process may take to write where it is.
@@ -88,12 +90,20 @@ class Processes:
         command: starts a fresh interpreter for a task where forks do not work; the task is its last argument.
         progress: returns a number that grows as the process writes events.
         stall_s: a process whose `progress` stands still for this long is killed; 0 for never.
+        stopped: called with the seconds for which all processes, this one too, were stopped from outside.
     """
 
-    def __init__(self, command: Sequence[str], progress: Callable[[], int], stall_s: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        progress: Callable[[], int],
+        stall_s: float,
+        stopped: Callable[[float], None],
+    ) -> None:
         self._command = command
         self._progress = progress
         self._stall_s = stall_s
+        self._stopped = stopped
         self._forks = True
         # Adopt what a script leaves behind, so that it can be killed.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -147,13 +157,18 @@ class Processes:
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
         """Wait for a process to end, and kill it if it stalls; return its wait status and why it was killed."""
         program = _program(pid)
-        last, since = before, time.monotonic()
+        last = before
+        since = looked = time.monotonic()
         how = ""
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return status, how
             now, current = time.monotonic(), self._progress()
+            if now - looked > _STOOD_STILL_S:
+                self._stopped(now - looked)
+                since += now - looked
+            looked = now
             if current != last:
                 last, since = current, now
             limit_s = _BEGINS_S if self._forks and current == before else self._stall_s

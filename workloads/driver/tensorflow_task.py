@@ -60,7 +60,7 @@ from workloads.protocol import (
     distributes,
     text_of,
 )
-from workloads.variants import BASELINE, STAGES, TUNED, kind_of, measures_speed
+from workloads.variants import BASELINE, FIX, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -294,6 +294,8 @@ class ScriptRun:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
             )
+        if job.variant == FIX.of("xla") and not call.model.jit_compile:
+            raise ScriptError("Keras does not compile this model with XLA: a layer of it cannot be.")
         job.meter.phase(BUILD, self._began)
         params = call.params()
         before = params if job.variant == BASELINE else self._results.params or params

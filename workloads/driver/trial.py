@@ -77,7 +77,7 @@ class Trial:
         self._events = events
         self._file = results
         self._work = work
-        self._processes = Processes(command, results.size, spec.stall_s)
+        self._processes = Processes(command, results.size, spec.stall_s, self._stopped)
 
     def run(self) -> Results:
         """Measure all variants of the spec, or say why not."""
@@ -121,6 +121,13 @@ class Trial:
         """Do a task; called in its process."""
         self._events.listener = self._file.results.add
         self._work(task, self._spec, self._events, self._file.results, end)
+
+    def _stopped(self, seconds: float) -> None:
+        """Say that all processes of this container stood still."""
+        self._events.warning(
+            f"All processes of the container were stopped from outside for {seconds:.0f} s, as by docker pause. Speeds "
+            "may include this time: run again."
+        )
 
     def _bury(
         self, death: Death, running: str, pending: tuple[str, ...], results: Results
