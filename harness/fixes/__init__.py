@@ -1,5 +1,7 @@
 """Remedies as changes to a script's source: one file each, with what, why, when it is safe, and the change.
 
+A module with a `RULE` is a remedy; the others help them.
+
 A change is a set of edits at positions that `ast` gives, so that formatting is kept and the edits of several
 remedies can be applied together. `workloads/driver/edits.py` applies them in the container.
 """

@@ -41,6 +41,8 @@ _UNITS = {
     "_bytes": Unit("B", 1e15),
     "_bytes_per_s": Unit("B/s", 1e15),
     "_s": Unit("s", 1e10),
+    "_s_per_s": Unit("s", 1e10),
+    "_per_s": Unit("/s", 1e15),
     "_j": Unit("J", 1e15),
     "_cpus": Unit("CPUs", 1e5),
 }
