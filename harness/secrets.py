@@ -6,6 +6,7 @@ of the script that are named like secrets. What is not recorded is also replaced
 
 from __future__ import annotations
 
+import ast
 import html
 import json
 import re
@@ -106,6 +107,48 @@ def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
         )
     )
     return tuple(sorted({*quoted}, key=len, reverse=True))
+
+
+def secrets_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each text in a script that looks like a secret."""
+    for node in ast.walk(tree):
+        for name, value in _named_texts(node):
+            text = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(text, str) and (
+                _FORMATS.search(text) or (_is_mixed(text) and names_secret(name, text))
+            ):
+                yield value.lineno, name
+
+
+def _named_texts(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the expressions that a node binds to names or keys."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((_last_name(each), value) for each in targets)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield _last_name(target), value
+        case ast.keyword(arg=str(name), value=value):
+            yield name, value
+        case ast.Dict(keys=keys, values=values):
+            yield from (
+                (str(key.value), value)
+                for key, value in zip(keys, values, strict=True)
+                if isinstance(key, ast.Constant)
+            )
+
+
+def _last_name(target: ast.expr) -> str:
+    match target:
+        case (
+            ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name)))
+        ):
+            return name
+    return ""
+
+
+def _is_mixed(text: str) -> bool:
+    """Return whether a text is long and has digits, as secrets have and most words do not."""
+    return len(text) >= _SHORTEST_OTHER and bool(re.search(r"\d", text)) and not re.search(r"\s", text)
 
 
 def recorded_value(name: str, value: str) -> str:

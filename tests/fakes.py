@@ -79,6 +79,7 @@ class Script:
     on_start: Callable[[Path], None] | None = None
     may_exit: Callable[[], bool] = lambda: True
     log: str = "training ...\n"
+    paused: bool = False
 
 
 @dataclass(eq=False)
@@ -105,6 +106,9 @@ class FakeContainer:
     @property
     def serves(self) -> bool:
         return (self.spec.out / NEXT).exists()
+
+    def paused(self) -> bool:
+        return self.script.paused
 
     def poll(self) -> Exit | None:
         self.engine.answer()

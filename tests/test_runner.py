@@ -202,6 +202,12 @@ class TestTimeouts:
         assert bench.engine.containers[0].killed
         assert bench.engine.left_behind == []
 
+    def test_a_container_that_somebody_paused_was_not_silent_by_itself(self, bench):
+        bench.profile = SHORT_STALL
+        records = run_all(bench, Script(writes=(start_line(),), code=None, paused=True), Script())
+        assert records[0].status is Status.TIMEOUT
+        assert "paused" in records[0].message and "--stall" not in records[0].message
+
     def test_slow_trial_that_writes_events_is_not_killed(self, bench):
         bench.profile = SHORT_STALL
         chatter = (line("warning", message="still here"),) * round(1.5 * SHORT_STALL.stall_s / POLL_S)

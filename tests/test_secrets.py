@@ -1,5 +1,6 @@
 """What is not recorded: by the names and formats that secret scanners look for (gitleaks, detect-secrets)."""
 
+import ast
 import json
 import urllib.parse
 
@@ -14,6 +15,7 @@ from harness.secrets import (
     recorded_arguments,
     recorded_command,
     searched,
+    secrets_in,
     without,
     without_secrets,
 )
@@ -120,6 +122,19 @@ def test_hidden_values_are_found_however_they_are_quoted() -> None:
     assert without(f"{secret!a}", [secret]) == "'***'"
     cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
     assert "line" not in shown(cut, [secret]), "also where the log begins within it"
+
+
+def test_secrets_in_a_script_are_found_with_their_lines() -> None:
+    found = (
+        f"API_KEY = '{BODY}'\nself.token = '{BODY}'\nos.environ['WANDB_API_KEY'] = '{BODY}'\n"
+        f"login(key='{BODY}')\nsettings = {{'password': 'hunter22'}}\nname: str = '{FORMATS['GitHub']}'\n"
+    )
+    assert sorted(line for line, _ in secrets_in(ast.parse(found))) == [1, 2, 3, 4, 5, 6]
+    harmless = (
+        "token = '[START]'\nkey = 'image/encoded'\npad_token = '<pad>'\nsession = 'first run of 2026'\nKEYS = 7\n"
+        "sort(key='accuracy')\npassword = os.environ['PASSWORD1']\nname = 'resnet50v2'\n"
+    )
+    assert list(secrets_in(ast.parse(harmless))) == []
 
 
 def test_what_is_not_recorded_comes_from_the_shell() -> None:

@@ -156,6 +156,7 @@ def test_run_folder_that_cannot_be_created(tmp_path, path, message):
         ("manifest.json", {"engine": 7}, "not a complete run"),
         ("plan.json", None, "is not a run"),
         ("plan.json", "{}", "not a complete run"),
+        ("plan.json", {"workloads": []}, "belongs to no workload"),
     ],
 )
 def test_invalid_run_folder(folder, name, content, message):

@@ -109,6 +109,9 @@ class Container(Protocol):
     def poll(self) -> Exit | None:
         """Return how it ended; None while it is running."""
 
+    def paused(self) -> bool:
+        """Return whether somebody has paused it."""
+
     def seen(self, text: str) -> str:
         """Return a text with container paths as the process sees them."""
 

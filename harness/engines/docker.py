@@ -171,6 +171,11 @@ class DockerContainer:
                 removed = True
         return Exit(code=self._status or 0, out_of_memory=killed or self._oom_kills > 0, removed=removed)
 
+    def paused(self) -> bool:
+        """Return whether somebody has paused it."""
+        with self._call("get the container's state"):
+            return bool(self._state().get("Paused", False))
+
     def seen(self, text: str) -> str:
         """Return a text with container paths as the process sees them: as they are."""
         return text

@@ -305,6 +305,13 @@ class LocalProcess:
             self._exit = Exit(code=code, out_of_memory=oom)
         return self._exit
 
+    def paused(self) -> bool:
+        """Return whether somebody has stopped its first process."""
+        try:
+            return self.pid is not None and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
+
     def seen(self, text: str) -> str:
         """Return a text with container paths as the process sees them: below its private folder."""
         return _host_paths(text, self._root)

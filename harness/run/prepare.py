@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import hashlib
 import os
@@ -39,12 +40,14 @@ from harness.run.runner import Job, Runner
 from harness.run.started import identity, remember
 from harness.run.store import BESIDE_FILE, RunFolder, as_json, read_run
 from harness.run.trial_container import Inputs, downloads_sources, make_job
+from harness.secrets import secrets_in
 from harness.system.cloud import cloud_facts, provider_of, watching_for_end
 from harness.system.gpus import check_driver
 from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
+from workloads.cells import place
 from workloads.protocol import TENSORFLOW, shortened
 
 # Between telemetry samples: the inverse of a tiny rate is infinite.
@@ -132,7 +135,7 @@ def prepare(
 
 
 def _look_at(entry: Entry, progress: Progress) -> None:
-    """Report what is left out of a user's notebook.
+    """Report what is left out of a user's notebook, and what of a script should not be in a report.
 
     Raises:
         UsageError: the script certainly has nothing to measure.
@@ -140,6 +143,11 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):
         progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
+    for line, name in secrets_in(ast.parse(text)):
+        progress.line(
+            f"{place(entry.path.name, text, line)}: {name} looks like a secret, and reports contain the script. Take "
+            "it from a variable, and pass that with --env, which is not recorded."
+        )
     if entry.workload.image == TENSORFLOW:
         check_trains(entry.folder, entry.path, text)
 

@@ -31,7 +31,7 @@ from harness.model.comparison import Extract
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.downsampling import count_values, downsample_run
 from harness.run.json_values import from_plain, to_plain
-from harness.run.store import read_run
+from harness.run.store import check_workloads, read_run
 from harness.untrusted import check_message_pack, parse_json, read_file, sanitized
 
 # File name suffix of extracts.
@@ -148,8 +148,11 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
                 hint="Use the tfbench version named at the end of the report.",
             )
         if document["whole"] is True:
-            return from_plain(document["analysis"]["run"], Run, _decode_array), None
+            run = from_plain(document["analysis"]["run"], Run, _decode_array)
+            check_workloads(run)
+            return run, None
         analysis = from_plain(document["analysis"], Analysis, _decode_array)
+        check_workloads(analysis.run)
     except (KeyError, TypeError) as error:
         raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
     except (ValueError, OverflowError, RecursionError) as error:

@@ -36,7 +36,7 @@ from harness.run.json_values import from_plain, to_plain
 from harness.run.outcome import End, outcome
 from harness.telemetry.csvfile import read_series
 from harness.untrusted import read_file, read_object, remove_tree
-from workloads.protocol import NEXT, OPENED_FILE, UNKNOWN, Spec
+from workloads.protocol import MACHINE, NEXT, OPENED_FILE, UNKNOWN, Spec
 
 ENDED, BESIDE_FILE = "stops.json", "beside.json"
 _MOST_OPENED = 16 << 20
@@ -363,7 +363,7 @@ def read_run(path: Path) -> Run:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
     folder = RunFolder(path)
     in_progress = folder.is_locked()  # before its trials are read, of which the last may end meanwhile
-    return Run(
+    run = Run(
         manifest=manifest,
         workloads=workloads,
         planned=planned,
@@ -376,6 +376,23 @@ def read_run(path: Path) -> Run:
         in_progress=in_progress,
         health=folder.health(),
     )
+    try:
+        check_workloads(run)
+    except ValueError as error:
+        raise StoreError(f"{path} is not a complete run: {error}.", hint=hint) from error
+    return run
+
+
+def check_workloads(run: Run) -> None:
+    """Check that each trial is one of a workload of the run.
+
+    Raises:
+        ValueError: one is not.
+    """
+    names = {MACHINE, *(workload.name for workload in run.workloads)}
+    for trial in run.planned:
+        if trial.workload not in names:
+            raise ValueError(f"the trial {trial.id} belongs to no workload of it")
 
 
 def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
