@@ -149,7 +149,7 @@ STAGED = {
         ["read", "batch"],
     "tf.data.Dataset.zip((" + PAIRS + ".map(half), tf.data.Dataset.range(96)))"
     ".enumerate().map(lambda i, p: p[0]).batch(8)":
-        ["read", "half, train.py:17", "zip", "zip (2)", "map, train.py:23", "batch"],
+        ["read", "half, train.py:17", "map, train.py:23", "batch"],
     PAIRS + ".batch(16).unbatch().padded_batch(8)": ["read", "batch", "unbatch", "padded batch"],
     PAIRS + ".map(half).map(half).take(96).batch(50).rebatch(8)":
         ["read", "half, train.py:17", "half, train.py:17 (2)", "batch", "rebatch"],
@@ -174,6 +174,26 @@ def test_stages_are_named_by_function_and_line(drive, pipeline):
     assert {
         per_step[name] for name in found if "batch" not in name and name != "stage:half, train.py:17"
     } <= {16}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "names"),
+    [
+        (
+            PAIRS + ".map(half).batch(8).enumerate().map(lambda i, p: p)",
+            ["read", "half, train.py:17", "batch"],
+        ),
+        (
+            "keras.utils.timeseries_dataset_from_array(x, y, 1, batch_size=8).map(lambda a, b: (a[:, 0], b))",
+            ["read", "timeseries dataset"],
+        ),
+    ],
+)
+def test_stages_of_pipelines_that_are_put_together_of_several(drive, pipeline, names):
+    done = drive(HEAD + FUNCTIONS + f"made().fit({pipeline})\n", variants=[BASELINE, STAGES])
+    found = [STAGE.of(name) for name in (*names, "map, train.py:23")]
+    assert [event["variant"] for event in done.of("variant") if event["variant"] != BASELINE] == found
+    assert 7 < done.per_step()[found[-1]] <= 8, "samples, of which a batch has eight"
 
 
 @pytest.mark.parametrize("batching", [".ragged_batch(8)", ".padded_batch(8)"])

@@ -10,7 +10,8 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -154,7 +155,11 @@ def stages(dataset: Any) -> list[Stage]:
     for position, each in enumerate(walked):
         kind = type(each).__name__
         batched = (batched or bool(_BATCHING.search(kind))) and "Unbatch" not in kind
-        if position and (_PLAIN.search(kind) or _inside_library(each)):
+        # With what else is read beside it; or a further map of one function of Keras.
+        if position and ("Zip" in kind or _of_keras(each) == result[-1].name):
+            result[-1] = replace(result[-1], dataset=each, batched=batched)
+            continue
+        if position and (_PLAIN.search(kind) or _inside_tensorflow(each)):
             continue
         result.append(Stage(_unique(_name(each, first=not position), result), each, batched))
     return result
@@ -179,8 +184,10 @@ def _name(dataset: Any, *, first: bool) -> str:
         type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2").removeprefix("Parallel")
     )
     plain = "cache" if "Cache" in kind else "read" if first else _WORDS.sub(" ", kind).lower()
-    if code is None or _inside_library(dataset):
+    if code is None:
         return plain
+    if _of_keras(dataset) or _inside_tensorflow(dataset):
+        return plain if first else _of_keras(dataset)
     name = plain if function.__name__ == "<lambda>" else function.__name__
     return f"{name}, {where(code.co_filename, code.co_firstlineno)}"
 
@@ -201,10 +208,19 @@ def _generator(dataset: Any) -> Any:
     return next((made for each in cells if (made := getattr(each, "_generator", None))), None)
 
 
-def _inside_library(dataset: Any) -> bool:
-    """Return whether a stage's function is TensorFlow's or Keras' own."""
-    file = getattr(getattr(_function(dataset), "__code__", None), "co_filename", "")
-    return any(f"/{package}/" in file for package in ("tensorflow", "keras", "autograph"))
+def _of_keras(dataset: Any) -> str:
+    """Return what made a stage whose function is Keras' own: "image dataset" for image_dataset_utils.py; else ""."""
+    file = Path(_file(dataset))
+    return file.stem.removesuffix("_utils").replace("_", " ") if "keras" in file.parts else ""
+
+
+def _inside_tensorflow(dataset: Any) -> bool:
+    """Return whether a stage's function is TensorFlow's own."""
+    return any(package in Path(_file(dataset)).parts for package in ("tensorflow", "autograph"))
+
+
+def _file(dataset: Any) -> str:
+    return getattr(getattr(_function(dataset), "__code__", None), "co_filename", "")
 
 
 def _unique(name: str, before: list[Stage]) -> str:
@@ -217,7 +233,9 @@ def _unique(name: str, before: list[Stage]) -> str:
 
 def element_rows(element: Any) -> Any:
     """Return the number of samples of a batch inside a graph, int32."""
-    first = tf.nest.flatten(element, expand_composites=False)[0]
+    parts = tf.nest.flatten(element, expand_composites=False)
+    # Of enumerated batches, the first part is a number.
+    first = next((each for each in parts if each.shape.rank != 0), parts[0])
     if isinstance(first, tf.RaggedTensor):
         return tf.cast(first.nrows(), tf.int32)
     return tf.cast(tf.shape(first)[0] if first.shape.rank is None or first.shape.rank else 1, tf.int32)
