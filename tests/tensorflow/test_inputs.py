@@ -185,7 +185,7 @@ def test_stages_are_named_by_function_and_line(drive, pipeline):
         ),
         (
             "keras.utils.timeseries_dataset_from_array(x, y, 1, batch_size=8).map(lambda a, b: (a[:, 0], b))",
-            ["read", "timeseries dataset"],
+            ["read", "timeseries dataset", "batch"],
         ),
     ],
 )
