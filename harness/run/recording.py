@@ -156,9 +156,9 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
     except (KeyError, TypeError) as error:
         raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
     except (ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(
-            f"The embedded run is damaged, or of another version: {error}.", hint=_HINT
-        ) from error
+        # An analysis is laid out as its version of tfbench does.
+        what = "damaged, or of another version" if isinstance(error, msgspec.ValidationError) else "damaged"
+        raise StoreError(f"The embedded run is {what}: {error}.", hint=_HINT) from error
     return analysis.run, analysis
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -71,7 +70,8 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
     if results.eager:
         # Steps that are not compiled are called one by one.
         shares |= {Aim.LAUNCH: 0.0, Aim.DEVICE: 0.0}
-    if results.params.get("samples_per_epoch", math.inf) <= results.params.get("batch_size", 0):
+    samples = results.params.get("samples_per_epoch")  # 0 or None if unknown
+    if samples and samples <= results.params["batch_size"]:
         shares |= {Aim.BATCH: 0.0}  # there are no more samples for a batch
     if STEPS_PER_CALL[spec.device] * base > LONGEST_CALL_S:
         # What a launch costs is nothing beside such a step.
