@@ -184,6 +184,10 @@ def test_stages_are_named_by_function_and_line(drive, pipeline):
             ["read", "half, train.py:17", "batch"],
         ),
         (
+            f"tf.data.Dataset.sample_from_datasets([{PAIRS}.map(half), {PAIRS}]).batch(8).map(lambda a, b: (a, b))",
+            ["read", "half, train.py:17", "directed interleave", "batch"],
+        ),
+        (
             "keras.utils.timeseries_dataset_from_array(x, y, 1, batch_size=8).map(lambda a, b: (a[:, 0], b))",
             ["read", "timeseries dataset", "batch"],
         ),

@@ -171,7 +171,9 @@ def _line(dataset: Any) -> Iterator[Any]:
     Several that are sources only are one source.
     """
     yield dataset
-    inputs = [list(_line(each)) for each in dataset._inputs()]
+    # The first input of sample_from_datasets chooses among the others.
+    first = int("DirectedInterleave" in type(dataset).__name__)
+    inputs = [list(_line(each)) for each in dataset._inputs()[first:]]
     longest = max(inputs, key=len, default=[])
     if len(inputs) == 1 or len(longest) > 1:
         yield from longest
