@@ -39,6 +39,7 @@ def test_weights_momenta_and_scale_equal_those_of_keras(execute):
 
 EQUAL_STEPS = """
 import json
+import tempfile
 import keras
 import numpy as np
 import tensorflow as tf
@@ -59,10 +60,11 @@ many.compile(keras.optimizers.SGD(0.1, momentum=0.9), **settings)
 indices = tf.data.Dataset.range(48).map(lambda i: tf.cast(i, tf.int32)).batch(8 * STEPS, drop_remainder=True)
 told = many.fit(indices, epochs=2, verbose=0).history
 apart = [float(np.abs(a - b).max()) for a, b in zip(plain.get_weights(), many.network.get_weights(), strict=True)]
-many.save_weights("a.weights.h5")
-plain.load_weights("a.weights.h5")
-plain.save_weights("b.weights.h5")
-many.load_weights("b.weights.h5")
+folder = tempfile.mkdtemp()
+many.save_weights(folder + "/a.weights.h5")
+plain.load_weights(folder + "/a.weights.h5")
+plain.save_weights(folder + "/b.weights.h5")
+many.load_weights(folder + "/b.weights.h5")
 assert all((a == b).all() for a, b in zip(plain.get_weights(), many.network.get_weights(), strict=True))
 print(json.dumps([max(apart), history, told]))
 """
