@@ -74,9 +74,8 @@ def without_secrets(text: str) -> str:
     def pair(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"]
         loose = _LOOSE.search(name) and not _STRONG.search(re.sub(r"[\W_]", "", name).lower())
-        mixed = len(value) >= _SHORTEST_OTHER and re.search(r"\d", value)
         meant = value.strip(".") and names_secret(name, value)  # not as in a hint
-        return f"{name}={HIDDEN}" if meant and (mixed or not loose) else found[0]
+        return f"{name}={HIDDEN}" if meant and (_is_mixed(value) or not loose) else found[0]
 
     return _PAIR.sub(pair, _FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
 

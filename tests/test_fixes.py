@@ -395,6 +395,12 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
     assert text.endswith(f"model.fit({fit}steps_per_epoch=max(1, len(x) // per_call))\n")
 
 
+@pytest.mark.parametrize("use", ["load_weights", "save_weights"])
+def test_a_wrapped_model_saves_and_loads_weights_as_before(use: str) -> None:
+    text = plain().replace("model.fit", f"model.{use}('a.weights.h5')\nmodel.fit")
+    assert "ManySteps(model" in changed(text, "many-steps")
+
+
 @pytest.mark.parametrize(
     "text",
     [

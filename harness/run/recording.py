@@ -147,19 +147,18 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
                 f"this tfbench reads {SCHEMA_VERSION}.",
                 hint="Use the tfbench version named at the end of the report.",
             )
-        if document["whole"] is True:
-            run = from_plain(document["analysis"]["run"], Run, _decode_array)
-            check_workloads(run)
-            return run, None
-        analysis = from_plain(document["analysis"], Analysis, _decode_array)
-        check_workloads(analysis.run)
+        analysis = None
+        if document["whole"] is not True:
+            analysis = from_plain(document["analysis"], Analysis, _decode_array)
+        run = analysis.run if analysis else from_plain(document["analysis"]["run"], Run, _decode_array)
+        check_workloads(run.planned, run.workloads)
     except (KeyError, TypeError) as error:
         raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
     except (ValueError, OverflowError, RecursionError) as error:
         # An analysis is laid out as its version of tfbench does.
         what = "damaged, or of another version" if isinstance(error, msgspec.ValidationError) else "damaged"
         raise StoreError(f"The embedded run is {what}: {error}.", hint=_HINT) from error
-    return analysis.run, analysis
+    return run, analysis
 
 
 def _content(text: str, max_bytes: int) -> bytes:

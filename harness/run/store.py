@@ -359,11 +359,12 @@ def read_run(path: Path) -> Run:
         manifest = from_plain(raw, Manifest)
         workloads = from_plain(plan["workloads"], tuple[Workload, ...])
         planned = from_plain(plan["planned"], tuple[PlannedTrial, ...])
+        check_workloads(planned, workloads)
     except _READ_ERRORS as error:
         raise StoreError(f"{path} is not a complete run: {_reason(error)}.", hint=hint) from error
     folder = RunFolder(path)
     in_progress = folder.is_locked()  # before its trials are read, of which the last may end meanwhile
-    run = Run(
+    return Run(
         manifest=manifest,
         workloads=workloads,
         planned=planned,
@@ -376,21 +377,16 @@ def read_run(path: Path) -> Run:
         in_progress=in_progress,
         health=folder.health(),
     )
-    try:
-        check_workloads(run)
-    except ValueError as error:
-        raise StoreError(f"{path} is not a complete run: {error}.", hint=hint) from error
-    return run
 
 
-def check_workloads(run: Run) -> None:
-    """Check that each trial is one of a workload of the run.
+def check_workloads(planned: Iterable[PlannedTrial], workloads: Iterable[Workload]) -> None:
+    """Check that each trial of a run is one of its workloads.
 
     Raises:
         ValueError: one is not.
     """
-    names = {MACHINE, *(workload.name for workload in run.workloads)}
-    for trial in run.planned:
+    names = {MACHINE, *(workload.name for workload in workloads)}
+    for trial in planned:
         if trial.workload not in names:
             raise ValueError(f"the trial {trial.id} belongs to no workload of it")
 

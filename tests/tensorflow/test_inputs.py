@@ -200,6 +200,14 @@ def test_stages_of_pipelines_that_are_put_together_of_several(drive, pipeline, n
     assert 7 < done.per_step()[found[-1]] <= 8, "samples, of which a batch has eight"
 
 
+def test_stages_of_datasets_that_a_loop_has_joined(drive):
+    loop = f"data = {PAIRS}\nfor _ in range(600):\n    data = data.concatenate({PAIRS}.take(1))\n"
+    done = drive(HEAD + FUNCTIONS + loop + "made().fit(data.batch(8))\n", variants=[BASELINE, STAGES])
+    assert done.of("left-out") == []
+    found = [event["variant"] for event in done.of("variant") if event["variant"] != BASELINE]
+    assert found == [STAGE.of("read"), STAGE.of("batch")]
+
+
 @pytest.mark.parametrize("batching", [".ragged_batch(8)", ".padded_batch(8)"])
 def test_sequences_of_different_lengths(drive, batching):
     text = HEAD + RAGGED + f"model.fit(words{batching})\n"

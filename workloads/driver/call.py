@@ -380,8 +380,10 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
 
 def _batching(dataset: Any) -> tuple[int, int, bool] | None:
     """Return batch size, number of samples before batching (negative if unknown), and whether all are full."""
-    inputs = dataset._inputs()
-    size = getattr(dataset, "_batch_size", None)
-    if size is not None:
-        return int(size), int(inputs[0].cardinality()), bool(getattr(dataset, "_drop_remainder", False))
-    return _batching(inputs[0]) if len(inputs) == 1 else None
+    while (size := getattr(dataset, "_batch_size", None)) is None:
+        inputs = dataset._inputs()
+        if len(inputs) != 1:
+            return None
+        (dataset,) = inputs
+    samples = dataset._inputs()[0].cardinality()
+    return int(size), int(samples), bool(getattr(dataset, "_drop_remainder", False))

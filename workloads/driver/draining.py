@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BATCHING = re.compile(r"Batch|Ragged")
 # Stages without work of their own: their time belongs to what they are applied to.
 _PLAIN = re.compile(r"Options|Restructured|Take|Skip|Repeat|Model|Prefetch|Shard|AssertCardinality")
+
+# What they join is read with them.
+_JOINING = re.compile("Zip|Concatenate")
 
 
 def drain(job: Job) -> None:
@@ -156,7 +159,7 @@ def stages(dataset: Any) -> list[Stage]:
         kind = type(each).__name__
         batched = (batched or bool(_BATCHING.search(kind))) and "Unbatch" not in kind
         # With what else is read beside it; or a further map of one function of Keras.
-        if position and ("Zip" in kind or _of_keras(each) == result[-1].name):
+        if position and (_JOINING.search(kind) or _of_keras(each) == result[-1].name):
             result[-1] = replace(result[-1], dataset=each, batched=batched)
             continue
         if position and (_PLAIN.search(kind) or _inside_tensorflow(each)):
@@ -165,18 +168,32 @@ def stages(dataset: Any) -> list[Stage]:
     return result
 
 
-def _line(dataset: Any) -> Iterator[Any]:
-    """Yield the datasets of a pipeline from its end to its source; of several inputs, those of the longest.
+def _line(dataset: Any) -> list[Any]:
+    """Return the datasets of a pipeline from its end to its source; of several inputs, those of the longest.
 
-    Several that are sources only are one source.
+    Several that are sources only are one source. Nothing here recurses: a loop may have joined a thousand datasets.
     """
-    yield dataset
-    # The first input of sample_from_datasets chooses among the others.
-    first = int("DirectedInterleave" in type(dataset).__name__)
-    inputs = [list(_line(each)) for each in dataset._inputs()[first:]]
-    longest = max(inputs, key=len, default=[])
-    if len(inputs) == 1 or len(longest) > 1:
-        yield from longest
+    inputs: dict[int, list[Any]] = {}  # by identity, as lengths
+    lengths: dict[int, int] = {}
+    pending = [dataset]
+    while pending:
+        each = pending[-1]
+        if id(each) not in inputs:
+            # The first input of sample_from_datasets chooses among the others.
+            chooses = "DirectedInterleave" in type(each).__name__
+            inputs[id(each)] = list(each._inputs())[int(chooses) :]
+        if unknown := [other for other in inputs[id(each)] if id(other) not in lengths]:
+            pending += unknown
+        else:
+            lengths[id(each)] = 1 + max((lengths[id(other)] for other in inputs[id(each)]), default=0)
+            pending.pop()
+    line = [dataset]
+    while found := inputs[id(line[-1])]:
+        longest = max(found, key=lambda each: lengths[id(each)])
+        if len(found) > 1 and lengths[id(longest)] == 1:
+            break
+        line.append(longest)
+    return line
 
 
 def _name(dataset: Any, *, first: bool) -> str:
@@ -186,10 +203,10 @@ def _name(dataset: Any, *, first: bool) -> str:
         type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2").removeprefix("Parallel")
     )
     plain = "cache" if "Cache" in kind else "read" if first else _WORDS.sub(" ", kind).lower()
-    if code is None:
+    if code is None or _inside_tensorflow(dataset):
         return plain
-    if _of_keras(dataset) or _inside_tensorflow(dataset):
-        return plain if first else _of_keras(dataset)
+    if made_by := _of_keras(dataset):
+        return plain if first else made_by
     name = plain if function.__name__ == "<lambda>" else function.__name__
     return f"{name}, {where(code.co_filename, code.co_firstlineno)}"
 
