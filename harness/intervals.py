@@ -4,11 +4,12 @@ The interval of a median is Student's t on the logarithms, because speeds are po
 multiplicative (Student 1908, "The probable error of a mean"). It is widened if necessary to include the median. A
 percentile bootstrap of so few values cannot extend beyond the observed range.
 
-Two or three values say little about their own spread, and the t quantile multiplies it by up to 12.7. All speeds of
-a run were read on one machine in the same minutes, so their spreads resemble each other, and each is an average of its
-own and of what is usual in the run. How much weight the usual has is estimated from how much the spreads differ: they
-are taken as scaled inverse chi-squared (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2). It
-counts for no more values than the run has other speeds, because few spreads that happen to agree prove little.
+Two or three values say little about their own spread, and the t quantile multiplies it by up to 12.7. All speeds of a
+run on its CPUs, or on its GPUs, were read in the same minutes, so their spreads resemble each other, and each is an
+average of its own and of what is usual there. How much weight the usual has is estimated from how much the spreads
+differ: they are taken as scaled inverse chi-squared (Smyth 2004, "Linear models and empirical Bayes methods", section
+6.2). It counts for no more values than the run has other speeds, because few spreads that happen to agree prove
+little.
 
 Simulated coverage of 95 % intervals, and their width over that of Student's t alone; the standard deviations of
 eight speeds are equal, or differ by a factor of 1.6 (one sigma); repeated in tests/test_analysis_ratios.py:
@@ -21,13 +22,14 @@ eight speeds are equal, or differ by a factor of 1.6 (one sigma); repeated in te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.analysis import Estimate
+from harness.model.device import CPU, GPU, device_kind
 
 # Values that agree exactly, such as rounded ones, are taken to differ by this share of what is usual.
 _LEAST_SPREAD = 1e-3
@@ -47,6 +49,12 @@ class Spread:
             return Spread()
         squares = self.degrees * self.deviation**2 + other.degrees * other.deviation**2
         return Spread(deviation=math.sqrt(squares / degrees), degrees=degrees)
+
+    def of_difference(self, other: Spread) -> Spread:
+        """Return the spread of the difference of two logarithms."""
+        return Spread(
+            deviation=math.hypot(self.deviation, other.deviation), degrees=min(self.degrees, other.degrees)
+        )
 
     def times(self, factor: float) -> Spread:
         """Return a spread so many times as wide."""
@@ -87,6 +95,18 @@ def usual_spread(groups: Iterable[Sequence[float]]) -> Spread:
         weight = 2 * _inverse_trigamma(differ)
         level += float(psi(weight / 2)) - math.log(weight / 2)
     return Spread(deviation=math.exp(level / 2), degrees=min(weight, len(spreads) - 1.0))
+
+
+def usual_by_kind(speeds: Iterable[tuple[str, Sequence[float]]]) -> Mapping[str, Spread]:
+    """Return what is usual on CPUs and on GPUs, by kind of device.
+
+    Args:
+        speeds: the device of each speed and its positive values.
+    """
+    groups: dict[str, list[Sequence[float]]] = {CPU: [], GPU: []}
+    for device, values in speeds:
+        groups[device_kind(device)].append(values)
+    return {kind: usual_spread(values) for kind, values in groups.items()}
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -113,23 +113,26 @@ def test_readings_of_one_trial_share_its_conditions():
     assert paired.n == 3 and paired.half_width > 0.2, "readings of a trial agree, and trials do not"
 
 
-def test_scripts_and_parts_of_the_breakdown_have_spreads_of_their_own():
-    """Parts are read in one process, which differs less than processes."""
+def test_cpus_gpus_scripts_and_parts_of_the_breakdown_have_spreads_of_their_own():
+    """Parts are read in one process, which differs less than processes; others use the CPUs, not the GPU."""
     random = np.random.default_rng(1)
-    names = {
-        **{Key(name, "cpu", BASELINE): 0.05 for name in "abcdefghijklmnop"},
-        **{Key(name, "cpu", MODEL_ONLY): 0.005 for name in "abcdefghijklmnop"},
-    }
+    noises = {("cpu", BASELINE): 0.05, ("cpu", MODEL_ONLY): 0.005, ("gpu0", BASELINE): 0.01}
     measured = {
-        key: tuple(group(np.exp(random.normal(0, noise, 4)).tolist())) for key, noise in names.items()
+        Key(name, device, variant): tuple(group(np.exp(random.normal(0, noise, 4)).tolist()))
+        for name in "abcdefghijklmnop"
+        for (device, variant), noise in noises.items()
     }
     spreads = Spreads(measured)
-    assert spreads.of(TUNED) == spreads.of(COMBINED) != spreads.of(MODEL_ONLY)
-    assert 0.03 < spreads.of(TUNED).deviation < 0.07
-    assert 0.003 < spreads.of(MODEL_ONLY).deviation < 0.007
+    for (device, variant), noise in noises.items():
+        assert spreads.of(device, variant).deviation == pytest.approx(noise, rel=0.4)
+    assert spreads.of("cpu", TUNED) == spreads.of("cpu", COMBINED) == spreads.of("cpu", BASELINE)
+    assert spreads.of("gpu1", TUNED) == spreads.of("gpu0", BASELINE)
     # One script under two names says nothing more.
     twice = {**measured, Key("a", "cpu", COMBINED): measured[Key("a", "cpu", BASELINE)]}
-    assert Spreads(twice).of(TUNED) == spreads.of(TUNED)
+    assert Spreads(twice).of("cpu", TUNED) == spreads.of("cpu", TUNED)
+    top, bottom = (measured[Key("a", device, BASELINE)] for device in ("gpu0", "cpu"))
+    over = speed_ratio(top, bottom, *(spreads.of(device, BASELINE) for device in ("gpu0", "cpu")))
+    assert over.half_width < speed_ratio(top, bottom, spreads.of("cpu", BASELINE)).half_width
 
 
 def test_a_single_reading_has_an_interval_beside_others_by_what_is_usual():

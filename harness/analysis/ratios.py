@@ -3,7 +3,7 @@
 A reading is one process. Those of one trial are close in time and share its conditions, so where there are several
 trials the unit is the trial, as the geometric mean of its readings (the cluster means of a random-effects model with
 trials as groups); else it is the reading. Intervals are those of harness/intervals.py, with the spread that is usual
-in the run.
+on CPUs or on GPUs in the run.
 
 Ratios are paired by trial or from independent samples, on a log scale too. Trials of one run are interleaved, so
 trials with the same index ran under the same conditions. Different runs are independent samples: the ratio is that of
@@ -25,25 +25,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.trial_measures import Measure, Measures, by_trial
-from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_spread
+from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_by_kind
 from harness.model.analysis import Estimate, Key, RatioKind
-from harness.model.device import CPU, gpu_names, is_gpu
+from harness.model.device import CPU, device_kind, gpu_names, is_gpu
 from workloads.variants import BASELINE, MODEL_ONLY, TUNED, changes_baseline, runs_script
 
 
 class Spreads:
-    """The spreads that are usual in a run: of scripts, in processes of their own, and of the breakdown's variants."""
+    """The spreads that are usual in a run, on CPUs and on GPUs.
+
+    Scripts, in processes of their own, have others than the breakdown's variants.
+    """
 
     def __init__(self, measured: Measures) -> None:
         # Tuned and the remedies that it consists of are one group under two names.
-        groups: dict[bool, set[tuple[float, ...]]] = {True: set(), False: set()}
+        groups: dict[bool, set[tuple[str, tuple[float, ...]]]] = {True: set(), False: set()}
         for key, group in measured.items():
-            groups[runs_script(key.variant)].add(tuple(units(group)))
-        self._usual = {whole: usual_spread(sorted(values)) for whole, values in groups.items()}
+            groups[runs_script(key.variant)].add((key.device, tuple(units(group))))
+        self._usual = {whole: usual_by_kind(sorted(values)) for whole, values in groups.items()}
 
-    def of(self, variant: str) -> Spread:
-        """Return the usual spread of a variant's units."""
-        return self._usual[runs_script(variant)]
+    def of(self, device: str, variant: str) -> Spread:
+        """Return the usual spread of a variant's units on a device."""
+        return self._usual[runs_script(variant)][device_kind(device)]
 
 
 def units(group: Sequence[Measure]) -> list[float]:
@@ -138,35 +141,51 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
     return LogDifference(mean=mean, median=median, error=error, degrees=degrees, n=n)
 
 
-def ratio(top: Mapping[int, float], bottom: Mapping[int, float], usual: Spread = UNKNOWN) -> Estimate | None:
+def ratio(
+    top: Mapping[int, float],
+    bottom: Mapping[int, float],
+    usual: Spread = UNKNOWN,
+    usual_below: Spread | None = None,
+) -> Estimate | None:
     """Return the ratio of two variants' speeds with a 95 % interval; both map trial index -> speed.
 
     The ratio is that of the medians, as displayed. Its interval is from ratios paired by trial index, in
     which common noise cancels out. With fewer than two common indices, the sides are compared as independent
     samples.
+
+    Args:
+        usual: the spread that such speeds have.
+        usual_below: that of `bottom`, if it is another.
     """
+    usual_below = usual if usual_below is None else usual_below
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
         paired = estimate(
-            [top[index] / bottom[index] for index in common], "ratio", usual.times(math.sqrt(2))
+            [top[index] / bottom[index] for index in common], "ratio", usual.of_difference(usual_below)
         )
         assert paired is not None  # speeds are finite
         return _around(paired, list(top.values()), list(bottom.values()))
-    return _unpaired(list(top.values()), list(bottom.values()), usual)
+    return _unpaired(list(top.values()), list(bottom.values()), usual, usual_below)
 
 
 def speed_ratio(
-    top: Sequence[Measure], bottom: Sequence[Measure], usual: Spread = UNKNOWN
+    top: Sequence[Measure],
+    bottom: Sequence[Measure],
+    usual: Spread = UNKNOWN,
+    usual_below: Spread | None = None,
 ) -> Estimate | None:
-    """Return the ratio of two variants' speeds with a 95 % interval."""
+    """Return the ratio of two variants' speeds with a 95 % interval; see `ratio`."""
+    usual_below = usual if usual_below is None else usual_below
     sides = by_trial(top), by_trial(bottom)
     if len(sides[0].keys() & sides[1].keys()) >= 2:
-        return ratio(*sides, usual)
-    return _unpaired(units(top), units(bottom), usual)
+        return ratio(*sides, usual, usual_below)
+    return _unpaired(units(top), units(bottom), usual, usual_below)
 
 
-def _unpaired(top: Sequence[float], bottom: Sequence[float], usual: Spread) -> Estimate | None:
-    numerator, denominator = sample(top, usual), sample(bottom, usual)
+def _unpaired(
+    top: Sequence[float], bottom: Sequence[float], usual: Spread, usual_below: Spread
+) -> Estimate | None:
+    numerator, denominator = sample(top, usual), sample(bottom, usual_below)
     if numerator is None or denominator is None:
         return None
     return _around(gap(numerator, denominator).estimate(), top, bottom)
@@ -191,7 +210,8 @@ def speed_ratios(measured: Measures, spreads: Spreads) -> Ratios:
         if bottom not in measured:
             continue
         shares = [each.faster(1 / gpus) for each in measured[top]]
-        if (value := speed_ratio(shares, measured[bottom], spreads.of(top.variant))) is not None:
+        usual = [spreads.of(key.device, key.variant) for key in (top, bottom)]
+        if (value := speed_ratio(shares, measured[bottom], *usual)) is not None:
             result.setdefault(top, {})[kind] = value
     return result
 

@@ -413,7 +413,7 @@ class _Draws:
         if not group:
             return None
         speeds = units(group)
-        usual = self._case.spreads.of(variant)
+        usual = self._case.spreads.of(self._case.device, variant)
         if len(speeds) == 1 and not usual.degrees:
             # Nothing is known but how its windows differ.
             speeds = [*group[0].window_throughputs]
@@ -431,7 +431,7 @@ class _Draws:
             return None
         if not shares.any():  # its batches are in memory
             return np.zeros(DRAWS + 1)
-        spread = own_spread(shares) if shares.size > 1 else self._case.spreads.of(variant)
+        spread = own_spread(shares) if shares.size > 1 else self._case.spreads.of(self._case.device, variant)
         noise = self._noise(spread.times(1 / math.sqrt(shares.size)), f"{variant} wait")
         return np.asarray(np.clip(np.median(shares) + noise, 0.0, 1.0))
 

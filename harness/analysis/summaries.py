@@ -48,7 +48,7 @@ def variant_results(run: Run, measured: Measures, spreads: Spreads) -> Mapping[K
                 group,
                 declared.get(key.workload),
                 [means[measure.trial.id].get(measure.variant, {}) for measure in group],
-                spreads.of(key.variant),
+                spreads.of(key.device, key.variant),
             ),
             ratios={**ratios.get(key, {}), **of_requests.get(key, {})},
             latencies=requests.get(key, ()),

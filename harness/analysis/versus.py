@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from harness.analysis.extract import batch_field
 from harness.analysis.ratios import LEVEL, LogDifference, LogSample, gap, mean_gap, sample
-from harness.intervals import estimate, usual_spread
+from harness.intervals import estimate, usual_by_kind
 from harness.model.analysis import RELIABLE_WIDTH, Estimate, Key
 from harness.model.comparison import (
     Difference,
@@ -22,7 +22,7 @@ from harness.model.comparison import (
     Speed,
     Versus,
 )
-from harness.model.device import is_gpu
+from harness.model.device import device_kind, is_gpu
 from harness.model.platform import target_for
 from harness.model.workload import BESIDE
 from workloads.protocol import TENSORFLOW, TREES
@@ -39,14 +39,14 @@ def versus(runs: Sequence[Extract], *, reference: int = 0, limit: float = RELIAB
         limit: the smallest relative loss of speed that matters, as a share.
     """
     runs = _with_unique_labels(runs)
-    usual = [usual_spread(each.throughput for each in run.speeds) for run in runs]
+    usual = [usual_by_kind((each.device, each.throughput) for each in run.speeds) for run in runs]
     samples = [
         {
             each.key: logs
             for each in run.speeds
-            if (logs := sample(each.throughput, spread, adaptive=run.adaptive))
+            if (logs := sample(each.throughput, spreads[device_kind(each.device)], adaptive=run.adaptive))
         }
-        for run, spread in zip(runs, usual, strict=True)
+        for run, spreads in zip(runs, usual, strict=True)
     ]
     gaps = {
         (run, key): gap(logs, base)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean, median
 
 from harness.defaults import Profile
-from harness.intervals import Spread, half_width, usual_spread
+from harness.intervals import Spread, half_width, usual_by_kind
 from harness.model.analysis import MIN_TRIALS
+from harness.model.device import device_kind
 from harness.model.run import PlannedTrial, Point, Status, Trial
 from workloads.protocol import BETWEEN_EPOCHS, EVALUATE, FIRST_STEP, STEADY
 from workloads.readings import between_epochs_s, by_reading, timing
@@ -53,32 +54,34 @@ class Stopping:
         key = _key(widest)
         return next(trial for trial in further if _key(trial) == key)
 
-    def width(self, trial: PlannedTrial, usual: Spread | None = None) -> float:
+    def width(self, trial: PlannedTrial, usual: Mapping[str, Spread] | None = None) -> float:
         """Return the widest interval of the speeds of a trial's workload, device and point, as half width / median.
 
         Args:
-            usual: the spread among the run's speeds, if the caller has it.
+            usual: the spread among the run's speeds by kind of device, if the caller has it.
         """
-        usual = usual or self._usual()
+        spread = (usual or self._usual())[device_kind(trial.device)]
         widths = [
             # Two that happen to agree do not end a run.
-            half_width(speeds, usual) if len(speeds) >= MIN_TRIALS else math.inf
+            half_width(speeds, spread) if len(speeds) >= MIN_TRIALS else math.inf
             for speeds in self._speeds[_key(trial)].values()
         ]
         return max(widths, default=math.inf)
 
-    def _usual(self) -> Spread:
-        return usual_spread(speeds for by_variant in self._speeds.values() for speeds in by_variant.values())
+    def _usual(self) -> Mapping[str, Spread]:
+        return usual_by_kind(self._values())
+
+    def _values(self) -> Iterator[tuple[str, Sequence[float]]]:
+        """Yield the device of each speed and its values."""
+        for (_, device, _), by_variant in self._speeds.items():
+            for speeds in by_variant.values():
+                yield device, speeds
 
     @property
     def widest(self) -> float:
         """The widest interval of all that have one; infinite without any."""
         usual = self._usual()
-        widths = (
-            half_width(speeds, usual)
-            for by_variant in self._speeds.values()
-            for speeds in by_variant.values()
-        )
+        widths = (half_width(speeds, usual[device_kind(device)]) for device, speeds in self._values())
         return max((width for width in widths if width < math.inf), default=math.inf)
 
     @property
@@ -88,7 +91,7 @@ class Stopping:
 
     def speeds(self, trial: PlannedTrial) -> dict[str, tuple[float, float]]:
         """Return variant -> (median speed in samples/s, half width / median) so far, of what the trial measures."""
-        usual = self._usual()
+        usual = self._usual()[device_kind(trial.device)]
         return {
             variant: (median(speeds), half_width(speeds, usual))
             for variant, speeds in self._speeds[_key(trial)].items()
