@@ -158,6 +158,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "start": {},
     # Versions and devices in the container. Scalars only.
     "facts": {"facts": (dict,)},
+    # A process begins to run the script of a variant, on devices that answer.
+    "process": {"script": (str,)},
     # A reading of a variant begins: what follows of this variant belongs to it.
     "reading": {"variant": (str,)},
     # The script's call that is measured: its place, and the sites at which remedies change it and its compile.

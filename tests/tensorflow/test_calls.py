@@ -339,7 +339,10 @@ def test_a_large_file_beside_the_script_becomes_a_copy_when_python_or_h5py_write
 def test_fit_is_measured_in_a_module_and_under_another_name(drive):
     helper = "def train(m, x, y):\n    run = m.fit\n    run(x, y, 8)\n"
     text = f"{HEAD}import helper\nm = made()\nm.evaluate(x, y)\nhelper.train(m, x, y)"
-    assert drive(text, files={"helper.py": helper}).per_step() == {BASELINE: 8}
+    done = drive(text, files={"helper.py": helper}, variants=[BASELINE, FIXES])
+    assert done.per_step() == {BASELINE: 8}
+    (warning,) = done.of("warning")
+    assert "made in helper.py:" in warning["message"] and "train.py only" in warning["message"]
 
 
 def test_a_fit_in_a_loop_is_told(drive):

@@ -2,14 +2,16 @@
 
 import os
 import subprocess
+from dataclasses import asdict
 
 import pytest
 
+from harness.fixes import fixes_for
 from tests.conftest import ROOT
 from tests.tensorflow.conftest import driver, environment
 from tests.tensorflow.texts import HEAD
-from workloads.protocol import TREES
-from workloads.variants import BASELINE, CUSTOM_LOOP, INPUT_ONLY, MODEL_ONLY, TUNED
+from workloads.protocol import STALLED, TREES
+from workloads.variants import BASELINE, CUSTOM_LOOP, FIXES, INPUT_ONLY, MODEL_ONLY, TUNED
 
 pytestmark = pytest.mark.tensorflow
 
@@ -77,12 +79,15 @@ def test_variants_of_the_breakdown_that_die_leave_the_others(drive):
         "made().fit(data, steps_per_epoch=12, callbacks=[Ends()])\n"
     )
     done = drive(text, variants=[BASELINE, INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP])
-    assert len(done.of("window", variant=BASELINE)) == 2
+    assert len(done.of("window", variant=BASELINE)) >= 2
     (left_out,) = done.of("left-out")
     assert left_out["variant"] == INPUT_ONLY
     assert "SIGABRT" in left_out["reason"]
     assert len(done.of("window", variant=MODEL_ONLY)) == 2
     assert done.of("end")
+    assert len(done.of("process", script=BASELINE)) == 2, (
+        "each says that it has begun, however long the script takes"
+    )
 
 
 def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
@@ -94,6 +99,18 @@ def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
     (error,) = done.of("error")
     assert error["type"] == "ProcessDied"
     assert "train.py:" in error["message"]
+
+
+def test_a_script_that_does_not_reach_its_call_runs_once(drive, tmp_path):
+    text = f"{HEAD}import time\nopen('{tmp_path}/runs', 'a').write('.')\ntime.sleep(60)\nmade().fit(x, y)\n"
+    fixes = {name: asdict(fix) for name, fix in fixes_for(text, "cpu").items()}
+    assert any(not edit["site"] for fix in fixes.values() for edit in fix["edits"]), "some change no call"
+    done = drive(text, variants=[BASELINE, INPUT_ONLY, FIXES, TUNED], fixes=fixes, code=1, stall_s=2.0)
+    (error,) = done.of("error")
+    assert error["type"] == STALLED and "train.py:" in error["message"]
+    assert (tmp_path / "runs").read_text() == "."
+    assert done.of("left-out", variant=INPUT_ONLY)
+    assert {each["variant"] for each in done.of("needless")} == {FIXES, TUNED}
 
 
 def test_a_script_that_closes_all_files_is_measured(drive):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.script import ScriptError
-from workloads.driver.sites import caller, calling, compiling
+from workloads.driver.sites import called_in_module, caller, calling, compiling
 
 EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
@@ -69,7 +69,8 @@ class Call:
         replicas: number of devices that share a batch, which is then as many times as large as in the script.
 
     Attributes:
-        place: the script's line that makes this call.
+        place: the line of the script, or of a module beside it, that makes this call.
+        in_module: whether it is in a module.
         sites: where the script makes this call, and where it compiled the model; each innermost first.
     """
 
@@ -82,6 +83,7 @@ class Call:
         with suppress(FileNotFoundError):  # the script may have removed it
             self.folder = Path.cwd()
         self.sites, self.place = (calling(model), compiling(model)), caller()
+        self.in_module = called_in_module()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
         if isinstance(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -44,9 +45,15 @@ def calling(model: Any) -> tuple[Site, ...]:
 
 
 def caller() -> str:
-    """Return the place of the script's line that is being executed; "" outside of the script."""
-    frame = next(_frames(), None)
+    """Return the place of the line of the script, or of a module beside it, that is being executed; "" elsewhere."""
+    frame = next(_frames(beside=True), None)
     return where(frame.f_code.co_filename, frame.f_lineno) if frame else ""
+
+
+def called_in_module() -> bool:
+    """Return whether a module beside the script, which it has called, is being executed."""
+    frame = next(_frames(beside=True), None)
+    return frame is not None and frame is not next(_frames(), None)
 
 
 def remember_compile(model: Any) -> None:
@@ -64,12 +71,14 @@ def where(filename: str, line: int) -> str:
     return place(Path(filename).name, "".join(linecache.getlines(filename)), line)
 
 
-def _frames() -> Iterator[FrameType]:
-    """Yield the frames of the script that runs, innermost first."""
+def _frames(*, beside: bool = False) -> Iterator[FrameType]:
+    """Yield the frames of the script that runs, innermost first; those of modules in its folder too if `beside`."""
     script = getattr(sys.modules["__main__"], "__file__", "")
+    folder = f"{Path(script).parent}{os.sep}"
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_filename == script:
+        name = frame.f_code.co_filename
+        if name == script or (beside and script and name.startswith(folder)):
             yield frame
         frame = frame.f_back
 

@@ -60,7 +60,7 @@ from workloads.protocol import (
     distributes,
     text_of,
 )
-from workloads.variants import BASELINE, FIX, STAGES, TUNED, kind_of, measures_speed
+from workloads.variants import BASELINE, FIX, FIXES, STAGES, TUNED, kind_of, measures_speed
 
 # Errors whose type says more than a line of the script.
 _TYPED = (LossError, MemoryError, NoGpuError, tf.errors.ResourceExhaustedError)
@@ -103,6 +103,7 @@ def do(task: Task, spec: Spec, events: EventWriter, results: Results, end: End, 
         for variant in task.variants:
             events.left_out(variant, f"{str(error).capitalize()}.")
         return
+    events.write("process", script=task.script)
     if run.measured:
         events.write("reading", variant=task.script)
     try:
@@ -365,6 +366,11 @@ class ScriptRun:
     def _warn(self, call: Call) -> None:
         """Warn of other calls, and of what the script has set too late."""
         tree, name, number = ast.parse(self._text.text), Path(self._text.path).name, self._spec.call
+        if call.in_module and FIXES in self._spec.variants and not self._spec.fixes:
+            self._events.warning(
+                f"The measured call is made in {call.place}. Changes are tried in {name} only: to try them, measure a "
+                "script that makes the call itself."
+            )
         calls = _calls_of_fit(tree)
         if (places := len(calls)) > 1:
             self._events.warning(

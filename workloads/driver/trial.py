@@ -146,7 +146,13 @@ class Trial:
                 if variant == BASELINE or BASELINE not in self._spec.variants:
                     self._events.write("error", type=death.kind, message=reason)
         after = pending[pending.index(running) + 1 :] if running in pending else ()
-        return tuple(each for each in after if not results.settled(each))
+        after = tuple(each for each in after if not results.settled(each))
+        if running == BASELINE and not (results.params or results.read(BASELINE)):
+            # Its call, which the others are made of, was not reached.
+            for variant in after:
+                self._events.left_out(variant, "The baseline could not be measured.")
+            return ()
+        return after
 
     def _doubtful(self) -> bool:
         """Return whether the baseline's only reading is faster than its model alone, which is impossible."""
@@ -162,6 +168,9 @@ class Trial:
     def _race(self) -> None:
         """Read each remedy that is aimed at a part of the baseline's step, and those that may be the best again."""
         results = self._file.read()
+        if BASELINE in results.left_out:
+            self._events.needless(FIXES, "the baseline could not be measured")
+            return
         fixes = at_sites(self._spec.fixes, results.sites)
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
@@ -204,7 +213,10 @@ class Trial:
         """Measure tuned: the remedies that together are fastest, each read at least twice."""
         kept = self._composed() if self._spec.tuned is None else self._spec.tuned
         if not kept:
-            self._events.needless(TUNED, "no remedy made the script faster")
+            lost = BASELINE in self._file.read().left_out
+            self._events.needless(
+                TUNED, "the baseline could not be measured" if lost else "no remedy made the script faster"
+            )
             return
         self._run(Task(script=TUNED, variants=(TUNED,), fixes=kept))
         if self._spec.tuned is None:

@@ -140,6 +140,7 @@ def _run_script(trees: Trees) -> None:
     own, text = task.script, spec.scripts[task.script]
     meter = _meter(trees, own)
     began = meter.clock()
+    events.write("process", script=own)
     if own in task.variants:
         events.write("reading", variant=own)
 
