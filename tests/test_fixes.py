@@ -395,6 +395,14 @@ def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fi
     assert text.endswith(f"model.fit({fit}steps_per_epoch=max(1, len(x) // per_call))\n")
 
 
+@pytest.mark.parametrize(
+    ("given", "changes"), [("2", True), ("16", False), ("'auto'", False), ("chosen", False), ("FEW", True)]
+)
+def test_steps_per_execution_are_never_lowered(given: str, changes: bool) -> None:
+    text = f"FEW = 4\n{plain()}".replace('"mse")', f'"mse", steps_per_execution={given})')
+    assert (changed(text, "steps-per-execution") != text) == changes
+
+
 @pytest.mark.parametrize("use", ["load_weights", "save_weights"])
 def test_a_wrapped_model_saves_and_loads_weights_as_before(use: str) -> None:
     text = plain().replace("model.fit", f"model.{use}('a.weights.h5')\nmodel.fit")

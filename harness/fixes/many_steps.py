@@ -4,7 +4,7 @@ For a small model, to launch each step from Python and to copy each batch takes 
 
 Safety: batches in another random order, and up to 2 % fewer of them in an epoch; callbacks on batches run once per
 call, so it is not offered if one may change training. The model is wrapped, and what saves or loads it does so with its
-`network`, which is not compiled.
+`network`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ training, nor with more steps per call than divide the steps of an epoch.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Sequence
 
 from harness.fixes.changes import steers_batches
@@ -26,7 +27,18 @@ def edits(source: Source) -> Sequence[Edit]:
     steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
     if steps == 1 or steers_batches(source):
         return []
-    return source.keyword_at(source.compiles(), "steps_per_execution", str(steps))
+    fewer = [call for call in source.compiles() if _given(source, call) < steps]
+    return source.keyword_at(fewer, "steps_per_execution", str(steps))
+
+
+def _given(source: Source, compiled: ast.Call) -> float:
+    """Return how many steps per call a compile asks for; infinitely many if only the script knows, or Keras."""
+    node = argument(compiled, "steps_per_execution")
+    value = source.only(node.id) if isinstance(node, ast.Name) else node
+    if node is None or isinstance(value, ast.Constant):
+        number = value.value if isinstance(value, ast.Constant) else 1
+        return number if isinstance(number, int) else math.inf
+    return math.inf
 
 
 def _number(source: Source, node: ast.expr) -> int:

@@ -66,6 +66,11 @@ plain.load_weights(folder + "/a.weights.h5")
 plain.save_weights(folder + "/b.weights.h5")
 many.load_weights(folder + "/b.weights.h5")
 assert all((a == b).all() for a, b in zip(plain.get_weights(), many.network.get_weights(), strict=True))
+many.save(folder + "/c.keras")
+loaded = keras.saving.load_model(folder + "/c.keras")
+assert loaded.evaluate(x, y, verbose=0) == many.evaluate(x, y, verbose=0)
+assert loaded.optimizer.iterations == many.optimizer.iterations == 12
+loaded.fit(x, y, verbose=0)
 print(json.dumps([max(apart), history, told]))
 """
 

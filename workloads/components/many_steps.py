@@ -6,6 +6,7 @@ than the step itself.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
@@ -49,9 +50,15 @@ class ManySteps(keras.Model):
         self.network.load_weights(*args, **settings)
 
     def compile(self, *args: Any, **settings: Any) -> None:
-        """Compile as usual, and create the optimizer's variables, which must exist before the loop."""
+        """Compile as usual, and create the optimizer's variables, which must exist before the loop.
+
+        The network is compiled, too, so that what saves it saves its training, and it is loaded ready to go on.
+        """
         super().compile(*args, **settings)
         self.optimizer.build(self.network.trainable_variables)
+        given = inspect.signature(keras.Model.compile).bind(self.network, *args, **settings).arguments
+        del given["self"]
+        self.network.compile(**{**given, "optimizer": self.optimizer})
 
     def train_step(self, data: tf.Tensor) -> dict[str, Any]:
         """Train on the samples with these indices; return the metrics since the epoch began."""
