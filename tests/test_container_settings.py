@@ -79,10 +79,11 @@ def test_error_gives_reason_for_each_socket(tmp_path, monkeypatch):
     assert raised.value.message.count("Connection refused") == 1
     for remedy in ("make engine", "usermod -aG docker", "ENGINE=local"):
         assert remedy in raised.value.hint
-    (tmp_path / "config.json").write_text("[]")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    with pytest.raises(EngineError, match=r"config\.json is damaged"):
-        connect_first({tmp_path / "file": "Docker"})
+    for content in ("[]", "[" * 100_000):
+        (tmp_path / "config.json").write_text(content)
+        with pytest.raises(EngineError, match=r"config\.json is damaged"):
+            connect_first({tmp_path / "file": "Docker"})
 
 
 @contextmanager

@@ -461,6 +461,17 @@ def test_a_program_that_is_kept_makes_room_for_another_reading(keeps_programs):
     assert (stopping.next([planned(1, "gpu0")]) is not None) is keeps_programs
 
 
+def test_what_fails_twice_in_the_same_way_is_not_repeated():
+    """Its windows count, but more of them would end in the same way."""
+    stopping = Stopping(PROFILE)
+    values = [1000.0, 1500.0, 700.0, 1200.0, 900.0]
+    for index, message in enumerate(["one", "other", "", "other", "other"]):
+        assert stopping.next([planned(index)])
+        status = Status.FAILED if message else Status.OK
+        stopping.add(planned(index), replace(trial(values[index], status=status), message=message))
+    assert not stopping.next([planned(5)])
+
+
 @pytest.mark.parametrize("trials", [1, 3])
 def test_failed_long_and_other_trials(trials):
     stopping = Stopping(replace(PROFILE, trials=trials))

@@ -234,9 +234,10 @@ def connect_first(sockets: Mapping[Path, str], timeout_s: float = CONNECT_S) -> 
             if not socket.exists():
                 raise FileNotFoundError("no such socket")
             client = _Client(f"{_UNIX}{socket}", timeout_s)  # type: ignore[arg-type]  # the stubs know whole seconds only
-        except AttributeError as error:  # the docker package expects an object in its configuration
+        # The docker package expects an object that is not nested deeply.
+        except (AttributeError, RecursionError) as error:
             raise EngineError(
-                "Docker's config.json is damaged: it holds no JSON object.",
+                "Docker's config.json is damaged: it holds no JSON object, or one that is nested too deeply.",
                 hint="Mend or remove it: ~/.docker/config.json, or in the folder $DOCKER_CONFIG.",
             ) from error
         except (DockerException, RequestException, OSError, ValueError) as error:

@@ -31,7 +31,8 @@ class Stopping:
     The first `profile.trials` of each workload, device and sweep point run in the order planned; where one takes longer
     than LONG_S and their number was not chosen, only as many as the time allows. After that, the next is always one of
     those whose speed has the widest interval, until all intervals are narrow enough or another trial would take longer
-    than what is left of the time. A sweep point that ran out of memory is not repeated.
+    than what is left of the time. A sweep point that ran out of memory is not repeated, nor what has failed twice in a
+    row for the same reason.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -40,6 +41,8 @@ class Stopping:
         self._again_s: dict[_Key, float] = {}
         self._spent_s = 0.0
         self._out_of_memory: set[_Key] = set()
+        self._failure: dict[_Key, str] = {}
+        self._failed_again: set[_Key] = set()
 
     def next(self, pending: Sequence[PlannedTrial]) -> PlannedTrial | None:
         """Return which of these trials should run next; None if enough is measured."""
@@ -105,7 +108,8 @@ class Stopping:
         return chosen or self._again_s.get(key, 0.0) <= LONG_S or self._fits(key)
 
     def _fits(self, key: _Key) -> bool:
-        return key not in self._out_of_memory and self._again_s.get(key, 0.0) <= self.left_s
+        hopeless = key in self._out_of_memory or key in self._failed_again
+        return not hopeless and self._again_s.get(key, 0.0) <= self.left_s
 
     def add(self, planned: PlannedTrial, trial: Trial, *, keeps_programs: bool = False) -> None:
         """Record a trial that has ended, with any outcome.
@@ -122,6 +126,9 @@ class Stopping:
         self._again_s[key] = min(took_s, sum(_again_s(trial, variant, loads) for variant in shown) or took_s)
         if trial.status is Status.OUT_OF_MEMORY:
             self._out_of_memory.add(key)
+        if trial.message and trial.message == self._failure.get(key):
+            self._failed_again.add(key)
+        self._failure[key] = trial.message
         for variant in shown:
             if speed := speed_of(trial, variant):
                 self._speeds[key][variant].append(speed)
