@@ -132,8 +132,8 @@ def engine_call(action: str) -> Iterator[None]:
         raise _unreadable(action, error) from error
     except LOST as error:
         raise EngineError(
-            f"Lost the connection to the container engine; could not {action}: {error}",
-            hint="Restart the engine (`make engine`), then continue with --resume.",
+            f"Lost the connection to the container engine, which was to {action}: {_reason(error)}",
+            hint="Restart the engine (`make engine`), then run this again; a run that has begun goes on with --resume.",
         ) from error
     except Exception as error:
         if type(error) is not Exception:  # what the docker package raises for an image that is no object
