@@ -315,7 +315,7 @@ def test_a_container_that_stood_still_is_told() -> None:
         "def work(end):\n"
         "    os.kill(os.getppid(), signal.SIGSTOP)\n    time.sleep(2.5)\n    os.kill(os.getppid(), signal.SIGCONT)\n"
         "    time.sleep(0.2)\n"
-        "Processes(['x'], lambda: 0, 1.0, lambda seconds: print(round(seconds))).run(work, '')"
+        "Processes(['x'], lambda: 0, 1.0, lambda start, end: print(round((end - start) / 1e9))).run(work, '')"
     )
     assert output_of(sys.executable, "-c", code).split() in (["2"], ["3"])
 

@@ -196,6 +196,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "left-out": {"variant": (str,), "reason": (str,)},
     # A planned variant that is needless for this workload and device, with the reason.
     "needless": {"variant": (str,), "reason": (str,)},
+    # All processes of the container were stopped from outside meanwhile: windows that overlap do not count.
+    "stopped": {"start_ns": (int,), "end_ns": (int,)},
     "warning": {"message": (str,)},
     "error": {"type": (str,), "message": (str,)},
     # All of a successful trial has been written.

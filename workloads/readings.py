@@ -57,6 +57,11 @@ class Timing:
     wait_share: float | None
 
 
+def overlaps(start_ns: int, end_ns: int, stops: Iterable[tuple[int, int]]) -> bool:
+    """Return whether processes stood still in a part of a measurement; see the event `stopped`."""
+    return any(began_ns < end_ns and start_ns < ended_ns for began_ns, ended_ns in stops)
+
+
 def by_reading(windows: Iterable[Window], variant: str) -> list[list[Window]]:
     """Return the windows of each reading of a variant in a trial."""
     readings: dict[int, list[Window]] = {}

@@ -31,7 +31,7 @@ from workloads.protocol import (
     ProtocolError,
     read_events,
 )
-from workloads.readings import Window
+from workloads.readings import Window, overlaps
 
 MAX_BYTES = 256 << 20
 # Characters in one text, or a whole script, values in one mapping or list, and characters in all events of a trial.
@@ -72,6 +72,7 @@ class EventLog:
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
         readings: variant -> how many of its readings have begun.
+        stops: from and to, in nanoseconds, when all processes were stopped from outside.
         started: whether there is a "start" event, which is the first.
         error: the last error event, or None.
         ended: whether there is an "end" event, which successful trials write.
@@ -90,6 +91,7 @@ class EventLog:
     left_out: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)
     readings: dict[str, int] = field(default_factory=dict)
+    stops: list[tuple[int, int]] = field(default_factory=list)
     started: bool = False
     error: Mapping[str, Any] | None = None
     ended: bool = False
@@ -109,9 +111,14 @@ class EventLog:
             raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
         longest = MAX_SCRIPT if event["kind"] == "script" else MAX_TEXT
         self._store({**event, **sanitized(plain, longest)})
+        if self.stops:
+            self._drop_stopped()
 
     def parts(self) -> dict[str, Any]:
         """Return the fields of a Trial that its container reports."""
+        if self.stops:
+            whole = {(each.variant, each.reading, each.index) for each in self.windows}
+            self.steps = [each for each in self.steps if (each.variant, each.reading, each.window) in whole]
         lists = (*(name for name, _ in _LISTS.values()), "warnings")
         return {name: tuple(getattr(self, name)) for name in lists} | {
             "facts": self.facts,
@@ -136,6 +143,8 @@ class EventLog:
                 self.started = True
             case "reading":
                 self.readings[event["variant"]] = self.readings.get(event["variant"], 0) + 1
+            case "stopped":
+                self.stops.append((event["start_ns"], event["end_ns"]))
             case "facts":
                 self.facts |= {k: v for k, v in event["facts"].items() if isinstance(v, Scalar)}
             case "warning":
@@ -149,6 +158,13 @@ class EventLog:
                 self.error = event
             case "end":
                 self.ended = True
+
+    def _drop_stopped(self) -> None:
+        """Drop what was measured while all processes were stopped."""
+        self.windows = [each for each in self.windows if not overlaps(each.start_ns, each.end_ns, self.stops)]
+        self.requests = [
+            each for each in self.requests if not overlaps(each.start_ns, each.end_ns, self.stops)
+        ]
 
     def _check_order(self, value: object) -> None:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from harness.fixes import fixes_for
+from harness.run.events import EventLog
 from tests.conftest import ROOT
 from tests.tensorflow.conftest import driver, environment
 from tests.tensorflow.texts import HEAD
@@ -99,6 +100,28 @@ def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
     (error,) = done.of("error")
     assert error["type"] == "ProcessDied"
     assert "train.py:" in error["message"]
+
+
+def test_what_was_measured_while_all_stood_still_does_not_count(drive, tmp_path):
+    """The driver is stopped as by docker pause, in the first run only; the script is measured again."""
+    pause = (
+        f"if not os.path.exists('{tmp_path}/paused'):\n"
+        f"                open('{tmp_path}/paused', 'w').close()\n"
+        "                os.kill(os.getppid(), signal.SIGSTOP)\n                time.sleep(3)\n"
+        "                os.kill(os.getppid(), signal.SIGCONT)"
+    )
+    done = drive(script(pause, 400), variants=[BASELINE], steps=600, stall_s=20.0)
+    (stopped,) = done.of("stopped")
+    assert 2e9 < stopped["end_ns"] - stopped["start_ns"] < 4e9
+    assert len(done.of("process")) == len(done.of("reading")) == 2
+    log = EventLog()
+    for event in done.events:
+        log.add(event)
+    assert len(done.of("window")) == 4
+    assert {window.reading for window in log.windows} <= {0, 1}
+    assert len([window for window in log.windows if window.reading == 1]) == 2
+    assert all(window.length_ns < 2e9 for window in log.windows) and len(log.windows) < 4
+    assert len(log.parts()["steps"]) == len(log.windows)
 
 
 def test_a_script_that_does_not_reach_its_call_runs_once(drive, tmp_path):

@@ -90,7 +90,8 @@ class Processes:
         command: starts a fresh interpreter for a task where forks do not work; the task is its last argument.
         progress: returns a number that grows as the process writes events.
         stall_s: a process whose `progress` stands still for this long is killed; 0 for never.
-        stopped: called with the seconds for which all processes, this one too, were stopped from outside.
+        stopped: called with the time on the monotonic clock, from and to, in nanoseconds, in which all processes,
+            this one too, were stopped from outside.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Processes:
         command: Sequence[str],
         progress: Callable[[], int],
         stall_s: float,
-        stopped: Callable[[float], None],
+        stopped: Callable[[int, int], None],
     ) -> None:
         self._command = command
         self._progress = progress
@@ -166,7 +167,7 @@ class Processes:
                 return status, how
             now, current = time.monotonic(), self._progress()
             if now - looked > _STOOD_STILL_S:
-                self._stopped(now - looked)
+                self._stopped(round(looked * 1e9), round(now * 1e9))
                 since += now - looked
             looked = now
             if current != last:

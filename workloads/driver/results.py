@@ -15,7 +15,7 @@ from workloads.protocol import (
     RUN_EAGERLY,
     read_events,
 )
-from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, timing
+from workloads.readings import Timing, Window, between_epochs_s, gains, mean_gain, overlaps, timing
 from workloads.variants import BASELINE, CUSTOM_LOOP, Kind, standing_for
 
 
@@ -41,11 +41,16 @@ class Results:
         self.facts = False
         self.first_step_s: dict[str, float] = {}
         self._windows: dict[str, list[list[Window]]] = {}
+        self._stops: list[tuple[int, int]] = []
+        # Variant -> from and to, of its windows and series of requests.
+        self._times: dict[str, list[tuple[int, int]]] = {}
         self._metrics: dict[str, dict[str, list[float]]] = {}
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Add the next event."""
         variant = str(event.get("variant", ""))
+        if event["kind"] in ("window", "requests"):
+            self._times.setdefault(variant, []).append((event["start_ns"], event["end_ns"]))
         match event["kind"]:
             case "reading":
                 self.begun = variant
@@ -54,6 +59,8 @@ class Results:
                 readings = self._windows.setdefault(variant, [[]])
                 fields = {name: value for name, value in event.items() if name != "kind"}
                 readings[-1].append(Window(**fields, reading=len(readings) - 1))
+            case "stopped":
+                self._stops.append((event["start_ns"], event["end_ns"]))
             case "metric":
                 self._metrics.setdefault(event["name"], {}).setdefault(variant, []).append(event["value"])
             case "call" if variant == BASELINE:
@@ -84,7 +91,11 @@ class Results:
     def timings(self, variant: str) -> list[Timing]:
         """Return the times of each reading of a variant that has windows."""
         between_s = between_epochs_s(self._metrics.get(BETWEEN_EPOCHS, {}), variant)
-        found = (timing(windows, between_s) for windows in self._windows.get(variant, ()))
+        whole = (
+            [each for each in windows if not overlaps(each.start_ns, each.end_ns, self._stops)]
+            for windows in self._windows.get(variant, ())
+        )
+        found = (timing(windows, between_s) for windows in whole)
         return [each for each in found if each is not None]
 
     def step_s(self, variant: str) -> float:
@@ -110,6 +121,10 @@ class Results:
     def begun_count(self, variant: str) -> int:
         """Return how many readings of a variant have begun."""
         return len(self._windows.get(variant, ()))
+
+    def disturbed(self, variant: str) -> bool:
+        """Return whether processes stood still while a variant was measured."""
+        return any(overlaps(*each, self._stops) for each in self._times.get(variant, ()))
 
     def settled(self, variant: str) -> bool:
         """Return whether a variant was measured, or has a reason why not."""

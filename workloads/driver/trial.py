@@ -103,7 +103,7 @@ class Trial:
 
     def _run(self, task: Task) -> Results:
         """Run a task in a process; what is left after a process has died runs in the next."""
-        pending = task.variants
+        pending, repeated = task.variants, False
         results = self._file.read()
         while pending and "NoGpuError" not in results.errors:
             work = replace(task, variants=pending)
@@ -111,7 +111,9 @@ class Trial:
             death = self._processes.run(partial(self._begin, work), work.text())
             results = self._file.read()
             if death is None:
-                break
+                pending = () if repeated else tuple(filter(results.disturbed, pending))
+                repeated = True
+                continue
             running = results.begun if sum(map(results.begun_count, pending)) > begun else ""
             pending = self._bury(death, running, pending, results)
             results = self._file.read()
@@ -122,11 +124,12 @@ class Trial:
         self._events.listener = self._file.results.add
         self._work(task, self._spec, self._events, self._file.results, end)
 
-    def _stopped(self, seconds: float) -> None:
+    def _stopped(self, start_ns: int, end_ns: int) -> None:
         """Say that all processes of this container stood still."""
+        self._events.write("stopped", start_ns=start_ns, end_ns=end_ns)
         self._events.warning(
-            f"All processes of the container were stopped from outside for {seconds:.0f} s, as by docker pause. Speeds "
-            "may include this time: run again."
+            f"All processes of the container were stopped from outside for {(end_ns - start_ns) / 1e9:.0f} s, as by "
+            "docker pause. What was measured meanwhile does not count."
         )
 
     def _bury(
