@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.engines import Exit
+from harness.engines.container_init import GONE
 from harness.errors import EngineError
 from harness.model.run import Answer, Status, Window
 from harness.run import events
@@ -253,6 +254,9 @@ def test_trial_outcome(how, log, cause, status, expected):
     assert expected in message
     assert "\n" not in message and len(message) < 500
     assert (message == "") == (status is Status.OK)
+    if how == ended(137):
+        _, told = outcome(End(exit=how, log=log, output=f"1/9\n{GONE}\n"), (BASELINE,))
+        assert "killed it" in message and "was cut" in told and "--resume" in told
 
 
 @pytest.mark.parametrize(

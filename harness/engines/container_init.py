@@ -21,6 +21,8 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 # If the harness is killed during the start, the container may start anyway, and its input never ends.
 STARTED_S = 30.0
 STOPS = (signal.SIGTERM, signal.SIGINT)
+# The last line of the log of a trial that ends itself.
+GONE = "tfbench: the connection to the harness has ended, and this trial with it"
 
 
 def main(cpus: str, command: list[str]) -> None:
@@ -57,6 +59,7 @@ def main(cpus: str, command: list[str]) -> None:
         if 0 in ready:
             started = True
             if not os.read(0, 4096):
+                os.write(2, f"\n{GONE}\n".encode())
                 _exit(signal.SIGKILL, in_container)
 
 

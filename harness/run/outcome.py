@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.engines import Exit
+from harness.engines.container_init import GONE
 from harness.errors import EngineError, Interrupted
 from harness.model.run import Status
 from harness.run.events import EventLog
@@ -116,6 +117,8 @@ def _failed(end: End) -> tuple[Status, str] | None:
         last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
     if number == signal.SIGKILL:
         last = "Somebody, or the system for lack of memory, killed it. Use --resume to run it again."
+        if GONE in end.output:
+            return Status.FAILED, "The connection to its container was cut. Use --resume to run it again."
     result = f"The workload exited with code {exit_.code}{name}. See log.txt for its last output. {last}"
     return Status.FAILED, result.strip()
 
