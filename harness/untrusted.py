@@ -94,7 +94,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MAX_DOTS:
-            raise ValueError(f"more than {MAX_DOTS} dots in a line (at line {number})")
+            raise ValueError(f"more than {MAX_DOTS} dots in a line (line {number}); break it into several")
     document: dict[str, Any] = sanitized(tomllib.loads(text))
     return document
 

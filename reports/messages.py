@@ -267,7 +267,8 @@ def _caveat(group: Sequence[Caveat]) -> str:
         ),
         CaveatKind.DATA: f"{first.text.capitalize()} data: compare speeds, ignore accuracy.",
         CaveatKind.NETWORK: "The containers had network access: what they download may differ in another run.",
-        CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings. Lower --rate.",
+        CaveatKind.MISSED_TICKS: f"The sampler missed {percent} of its readings: the machine was busy, or tfbench "
+        "was stopped for a while. If it was not, lower --rate.",
         CaveatKind.TELEMETRY_GAP: f"Telemetry not available: {first.text.rstrip('.')}.",
         CaveatKind.WORKLOAD_WARNING: first.text,
         CaveatKind.CLOCKS_APART: "The container's clock is not the host's: telemetry is not aligned.",

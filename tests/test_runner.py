@@ -50,7 +50,7 @@ class Bench:
     sources: list[FakeSource] = field(default_factory=list)
     points: Sequence[Point] = ((),)
     variant: str = BASELINE
-    ending: Callable[[], str] = str
+    announced_end: Callable[[], str] = str
 
     @property
     def planned(self) -> tuple[PlannedTrial, ...]:
@@ -60,7 +60,8 @@ class Bench:
     def run(self) -> tuple[Trial, ...]:
         runner = Runner(
             engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
-            interval_s=0.01, progress=self.progress, poll_s=POLL_S, ending=self.ending, max_files=MAX_FILES,
+            interval_s=0.01, progress=self.progress, poll_s=POLL_S, max_files=MAX_FILES,
+            announced_end=self.announced_end,
         )  # fmt: skip
         return runner.run(jobs(self.planned, WORKLOAD, self.profile, memory_bytes=2 << 30))
 
@@ -275,7 +276,7 @@ def test_an_interrupt_between_trials_says_how_to_continue(bench, monkeypatch):
 
 def test_a_run_in_progress_differs_from_one_that_was_cut_short(bench):
     read: list[Run] = []
-    bench.ending = lambda: read.append(bench.read()) or ""
+    bench.announced_end = lambda: read.append(bench.read()) or ""
     run_all(bench)
     read.append(bench.read())
     before, *_, during, after = ([*banners(run)][-1:] for run in read)
@@ -299,7 +300,7 @@ def test_a_run_has_one_process_at_a_time(bench):
                 caught.append(error)
         return ""
 
-    bench.ending = second
+    bench.announced_end = second
     run_all(bench)
     assert len(caught) == 1
     with bench.folder.lock():  # until it ends
@@ -308,7 +309,7 @@ def test_a_run_has_one_process_at_a_time(bench):
 
 
 def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):
-    bench.ending = lambda: "terminate" if len(bench.engine.started) > 1 else ""
+    bench.announced_end = lambda: "terminate" if len(bench.engine.started) > 1 else ""
     with pytest.raises(Interrupted, match="ends this machine: terminate") as caught:
         run_all(bench, Script(), Script(code=None))
     assert f"--resume {bench.folder.path}" in caught.value.hint
@@ -317,7 +318,7 @@ def test_end_of_the_machine_closes_the_trial_and_can_be_resumed(bench):
     run = bench.read()
     assert run.unfinished and "terminate" in run.trials[1].message
     assert any("terminate" in banner for banner in banners(run))
-    bench.ending, bench.engine = str, FakeEngine()
+    bench.announced_end, bench.engine = str, FakeEngine()
     bench.run()
     assert bench.statuses == [Status.OK] * 3
 

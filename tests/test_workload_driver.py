@@ -21,11 +21,11 @@ from tests.conftest import ROOT
 from tests.folders import write_files
 from workloads.driver import edits, measuring, script
 from workloads.driver.measuring import Needless, measure_each, report
+from workloads.driver.needless import needless, unmet
 from workloads.driver.remedies import candidates, worth_trying
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions
-from workloads.driver.variants import applies, needless
 from workloads.protocol import (
     LONGEST_MESSAGE,
     OPENED,
@@ -423,7 +423,7 @@ def job(
     ],
 )
 def test_what_applies_to_a_call_and_a_device(made, missing):
-    assert {variant for variant in ALL if not applies(made, variant)} == missing
+    assert {variant for variant in ALL if unmet(made, variant)} == missing
 
 
 @pytest.mark.parametrize(
@@ -467,6 +467,9 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}, samples=10), False),
+        (Aim.LOADER, job(), False),
+        (Aim.EAGER, job(), False),
+        (Aim.CACHEABLE_INPUT, job(), True),
         (Aim.INPUT, job(gpus=2), False),
         (Aim.INPUT, job(), True),
     ],

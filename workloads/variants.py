@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 
 BASELINE, TUNED = "baseline", "tuned"
 INPUT_ONLY, MODEL_ONLY, CUSTOM_LOOP, HOST_FED = "input-only", "model-only", "custom-loop", "host-fed"
@@ -42,16 +42,19 @@ INPUT_PARTS = (Part.INPUT_WAIT, Part.INPUT_SLOWDOWN)
 
 
 class Need(Enum):
-    """What a variant of the breakdown needs to mean something; workloads/driver/variants.py tells whether it is met."""
+    """What a variant of the breakdown needs to mean something, with the reason why it is not measured without it.
 
-    GPU = auto()
-    ONE_DEVICE = auto()  # no strategy that spreads a batch
-    INPUT = auto()  # the call has one, instead of requests
-    PIPELINE = auto()  # the input is a tf.data pipeline
-    STAGED_INPUT = auto()  # the input is a pipeline, or a loader written in Python
-    NATIVE_INPUT = auto()  # the input is not written in Python
-    TRAINING = auto()  # the call trains
-    OTHER_BATCHES = auto()  # the batch is not fixed by the model
+    workloads/driver/needless.py tells whether it is met.
+    """
+
+    GPU = "it tells of GPUs only"
+    ONE_DEVICE = "it is of one device, and each batch is spread over several"
+    NO_REQUESTS = "the workload answers requests"
+    PIPELINE = "the input is no tf.data pipeline"
+    STAGED_INPUT = "the input has no stages"
+    NATIVE_INPUT = "the input is written in Python"
+    TRAINING = "the call does not train"
+    OTHER_BATCHES = "the model has one batch size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class Kind:
 def _ablation(name: str, label: str, *removes: Part, needs: Sequence[Need] = ()) -> Kind:
     return Kind(
         name=name, label=label, changed=True, ablation=True, breakdown=True, again=True, removes=removes,
-        needs=frozenset({Need.INPUT, Need.ONE_DEVICE, *needs}),
+        needs=frozenset({Need.NO_REQUESTS, Need.ONE_DEVICE, *needs}),
     )  # fmt: skip
 
 
@@ -141,7 +144,7 @@ CALLS = Kind(
 STAGE = Kind(name="stage", label="input up to {}", takes=True)
 THREADS = Kind(
     name="threads", label="input alone, {} thread", takes=True, usual="1", breakdown=True,
-    needs=frozenset({Need.INPUT, Need.PIPELINE}),
+    needs=frozenset({Need.NO_REQUESTS, Need.PIPELINE}),
 )  # fmt: skip
 
 # In the order measured: the driver skips those that earlier ones make needless. Of two that remove a part,
@@ -155,18 +158,18 @@ KINDS: Mapping[str, Kind] = {
         FIX,
         Kind(
             name=INPUT_ONLY, label="input alone", breakdown=True, again=True, trees=True,
-            needs=frozenset({Need.INPUT}),
+            needs=frozenset({Need.NO_REQUESTS}),
         ),
         Kind(name=MODEL_ONLY, label="model alone", breakdown=True, again=True, trees=True),
         # Training with next() outside the compiled step, which tells how long the step waits for its input.
         Kind(
             name=CUSTOM_LOOP, label="custom training loop", breakdown=True, again=True,
-            needs=frozenset({Need.INPUT, Need.ONE_DEVICE}),
+            needs=frozenset({Need.NO_REQUESTS, Need.ONE_DEVICE}),
         ),
         # model-only with the batch in host memory, which tells what copies to the device cost.
         Kind(
             name=HOST_FED, label="model fed from the host", breakdown=True,
-            needs=frozenset({Need.GPU, Need.INPUT, Need.ONE_DEVICE}),
+            needs=frozenset({Need.GPU, Need.NO_REQUESTS, Need.ONE_DEVICE}),
         ),
         BATCH,
         CALLS,
@@ -175,11 +178,11 @@ KINDS: Mapping[str, Kind] = {
         _ablation(WITHOUT_LAUNCH, "multiple steps per call", Part.LAUNCH, Part.FRAMEWORK),
         Kind(
             name=WITHOUT_INPUT, label="fed from memory", changed=True, ablation=True, breakdown=True, again=True,
-            needs=frozenset({Need.INPUT}), removes=INPUT_PARTS,
+            needs=frozenset({Need.NO_REQUESTS}), removes=INPUT_PARTS,
         ),
         Kind(
-            name=STAGES, label="stages of the input", breakdown=True, needs=frozenset({Need.INPUT, Need.STAGED_INPUT}),
-            stands_for=STAGE.name,
+            name=STAGES, label="stages of the input", breakdown=True,
+            needs=frozenset({Need.NO_REQUESTS, Need.STAGED_INPUT}), stands_for=STAGE.name,
         ),
         STAGE,
         _ablation(WITHOUT_COPY, "prefetch to device", Part.COPY, needs=[Need.GPU, Need.PIPELINE]),

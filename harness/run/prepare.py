@@ -317,7 +317,7 @@ def execute(
     """
     provider = provider_of() if prepared.plan.options.cloud_metadata else ""
     try:
-        with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as ending:
+        with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as announced_end:
             rate_hz = prepared.plan.options.rate_hz
             runner = Runner(
                 engine=prepared.engine,
@@ -327,7 +327,7 @@ def execute(
                 interval_s=interval_s(rate_hz),
                 progress=progress,
                 on_trial_end=on_trial_end,
-                ending=ending,
+                announced_end=announced_end,
             )
             if not prepared.folder.exists():
                 prepared.folder.create(prepared.run, prepared.files)

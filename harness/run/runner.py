@@ -50,7 +50,7 @@ class Runner:
     Attributes:
         interval_s: sampling interval, 0 for no sampling.
         on_trial_end: called with each trial when its folder is complete.
-        ending: returns how the machine is about to end, "" if it is not.
+        announced_end: returns how the machine is about to end, "" if it is not.
         max_files: limit of files and folders that a trial may write into its folder.
     """
 
@@ -62,7 +62,7 @@ class Runner:
     progress: Progress
     poll_s: float = POLL_S
     on_trial_end: Callable[[Trial], None] | None = None
-    ending: Callable[[], str] = str
+    announced_end: Callable[[], str] = str
     max_files: int = OUT_FILES
 
     def run(self, jobs: Sequence[Job]) -> tuple[Trial, ...]:
@@ -195,7 +195,7 @@ class Runner:
                 exit_ = Exit(code=end["code"], out_of_memory=exit_.out_of_memory if exit_ else False)
             if exit_ is not None:
                 return exit_, _excess(folder.out.resolve(), self.max_files)
-            if notice := self.ending():
+            if notice := self.announced_end():
                 raise self._interrupted(f"The cloud announced that it ends this machine: {notice}.")
             now = time.monotonic()
             if events:

@@ -39,7 +39,18 @@ def worth_trying(spec: Spec, results: Results) -> frozenset[Aim]:
     least = WORTH_SHARE
     if TUNED in spec.scripts:
         least = max(least, _LARGE * max(shares.values(), default=0.0))
-    return frozenset(aim for aim, share in shares.items() if share >= least)
+    possible = _possible(results)
+    return frozenset(aim for aim in Aim if shares[aim] >= least and possible.get(aim, True))
+
+
+def _possible(results: Results) -> dict[Aim, bool]:
+    """Return, for aims that need a fact of the script, whether it holds; true if it is unknown."""
+    return {
+        Aim.CACHEABLE_INPUT: _fits_memory(results),
+        Aim.LOADER: bool(results.params.get("python_input")),
+        Aim.EAGER: results.eager,
+        Aim.RECURRENT: results.has(BASELINE, RECURRENT_PREFIX),
+    }
 
 
 def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
@@ -48,24 +59,24 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
     if spec.steps or not base or not model:
         shares = dict.fromkeys(Aim, 1.0)
     else:
-        loop, ready = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
-        lost_to_input = max(results.wait_share or 0.0, 1 - ready / min(base, loop))
-        around = 1 - loop / base
-        calls = min(results.steps_s(CALLS).values(), default=model)
-        larger = min(
+        loop, with_ready_batch = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
+        lost_to_input = max(results.wait_share or 0.0, 1 - with_ready_batch / min(base, loop))
+        around_step = 1 - loop / base
+        in_calls_of_several = min(results.steps_s(CALLS).values(), default=model)
+        in_larger_batches = min(
             (step / BATCH.number(name) for name, step in results.steps_s(BATCH).items()),
             default=model,
         )
         shares = {
             Aim.INPUT: lost_to_input,
-            Aim.CACHEABLE_INPUT: lost_to_input * _fits_memory(results),
-            Aim.LOADER: lost_to_input * bool(results.params.get("python_input")),
-            Aim.EAGER: 1.0 * results.eager,
-            Aim.FRAMEWORK: around,
-            Aim.LAUNCH: max(around, (model - calls) / base),
+            Aim.CACHEABLE_INPUT: lost_to_input,
+            Aim.LOADER: lost_to_input,
+            Aim.EAGER: 1.0,
+            Aim.FRAMEWORK: around_step,
+            Aim.LAUNCH: max(around_step, (model - in_calls_of_several) / base),
             Aim.DEVICE: model / base,
-            Aim.RECURRENT: model / base * results.has(BASELINE, RECURRENT_PREFIX),
-            Aim.BATCH: (model - larger) / base,
+            Aim.RECURRENT: model / base,
+            Aim.BATCH: (model - in_larger_batches) / base,
         }
     if results.eager:
         # Steps that are not compiled are called one by one.
@@ -80,11 +91,12 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
 
 
 def _fits_memory(results: Results) -> bool:
-    """Return whether the samples of an epoch fit into half of the free memory."""
+    """Return whether the samples of an epoch fit into half of the free memory; true if nothing was broken down."""
     params, size = results.params, results.metric(BASELINE, BATCH_BYTES)
-    if not size or not params.get("samples_per_epoch"):
-        return False
-    return bool(size / params["batch_size"] * params["samples_per_epoch"] <= free_memory() / 2)
+    if size is None:
+        return not results.step_s(MODEL_ONLY)
+    samples = params.get("samples_per_epoch")
+    return bool(samples and size / params["batch_size"] * samples <= free_memory() / 2)
 
 
 def free_memory() -> int:

@@ -41,6 +41,7 @@ from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
 from workloads.driver.measuring import Needless, measure_each, report
+from workloads.driver.needless import needless
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
 from workloads.driver.results import Results
@@ -48,7 +49,6 @@ from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
-from workloads.driver.variants import needless
 from workloads.protocol import (
     BUILD,
     FLOPS,

@@ -34,13 +34,11 @@ LONGEST_GPU_STEP_S = 0.1
 
 def needless(job: Job, variant: str) -> str:
     """Return why a variant of the breakdown is not measured here; "" if it is."""
-    if not applies(job, variant):
-        return "not informative for this workload and device"
-    return _by_earlier_results(job, variant)
+    return unmet(job, variant) or _by_earlier_results(job, variant)
 
 
-def applies(job: Job, variant: str) -> bool:
-    """Return whether a variant means something for the call and the device.
+def unmet(job: Job, variant: str) -> str:
+    """Return why a variant means nothing for the call and the device; "" if it means something.
 
     Raises:
         ValueError: it is no variant of the breakdown.
@@ -48,7 +46,8 @@ def applies(job: Job, variant: str) -> bool:
     kind = kind_of(variant)
     if not kind.breakdown:
         raise ValueError(f"{variant} is no variant of the breakdown")
-    return kind.needs <= _met(job)
+    missing = kind.needs - _met(job)
+    return next((need.value for need in Need if need in missing), "")
 
 
 def _met(job: Job) -> set[Need]:
@@ -57,7 +56,7 @@ def _met(job: Job) -> set[Need]:
     met = {
         Need.GPU: job.gpu,
         Need.ONE_DEVICE: spec.gpus <= 1,
-        Need.INPUT: spec.requests is None,
+        Need.NO_REQUESTS: spec.requests is None,
         Need.PIPELINE: call.is_pipeline,
         Need.STAGED_INPUT: call.is_pipeline or call.in_python,
         Need.NATIVE_INPUT: not call.in_python,
