@@ -57,6 +57,12 @@ def test_remedies_together_keep_lines_and_comments() -> None:
         ("seen = tf.Variable(0)\ndef prep(x, y):\n    seen.assign_add(1)\n    return x, y", "prep", False),
         ("seen = [0]\ndef prep(x):\n    seen[0] += 1\n    return x", "lambda x, y: prep(x)", False),
         ("seen = 0\ndef prep(x, y):\n    global seen\n    seen += 1\n    return x, y", "prep", False),
+        (
+            "file = open('x', 'rb')\ndef prep(x, y):\n    file.seek(8)\n    return file.read(8), y",
+            "prep",
+            False,
+        ),
+        ("log = open('x', 'a')\ndef told(text): log.write(text)", "lambda x, y: (x, y)", True),
     ],
 )
 def test_what_counts_is_not_called_in_parallel(defined: str, mapped: str, parallel: bool) -> None:
@@ -328,10 +334,15 @@ LOADER = (
 @pytest.mark.parametrize(
     ("body", "offered"),
     [("self.kept.append(index)", False), ("self.at = index", False), ("z = next(self.stream)", False),
-     ("z = x.copy(); z[0] = 1", True), ("for row in x.copy(): row[:] = 0", True)],
+     ("z = x.copy(); z[0] = 1", True), ("for row in x.copy(): row[:] = 0", True),
+     ("self.file.seek(index); z = self.file.read(9)", False), ("file = self.file; file.seek(index)", False),
+     ("z = np.fromfile(STREAM, count=9)", False), ("self.db.execute('select'); z = self.db.fetchone()", False),
+     ("z = open(names[index], 'rb').read()", True), ("with open(names[index]) as file: z = file.read()", True),
+     ("z = self.archive[str(index)]", True), ("z = self.names[index]", True)],
 )  # fmt: skip
 def test_a_loader_with_a_state_keeps_its_thread(body: str, offered: bool) -> None:
-    assert ("workers" in changed(HEAD + LOADER.format(body=body), "loader-threads")) is offered
+    text = f"{HEAD}STREAM = open('all', 'rb')\n{LOADER.format(body=body)}"
+    assert ("workers" in changed(text, "loader-threads")) is offered
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -393,8 +394,13 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
+# Of an object: "<zip object at 0x7f0012345678>".
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{4,}(?=>)")
+
+
 def reason_of(message: str) -> str:
-    """Return the line of an error message that tells the reason."""
+    """Return the line of an error message that tells the reason, without addresses, which differ each time."""
+    message = _ADDRESS.sub("", message)
     lines = [
         text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
     ] or [""]

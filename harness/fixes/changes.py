@@ -28,6 +28,15 @@ _WRITING = {
 _CHANGING_PYTHON = {"append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault"}
 _ASSIGNING = {"assign", "assign_add", "assign_sub"}
 _CHANGING = _CHANGING_PYTHON | _ASSIGNING
+# Make an object that has a position, which calls move. Archives and h5py lock theirs.
+_OPENING = {
+    "open", "GFile", "VideoCapture", "VideoReader", "connect", "cursor", "socket", "Popen", "urlopen", "reader",
+}  # fmt: skip
+# Go on from a position.
+_READING_ON = {
+    "seek", "read", "readline", "readlines", "readinto", "recv", "recv_into", "grab", "retrieve", "execute", "fetchone",
+    "fetchmany", "fetchall", "extractfile",
+}  # fmt: skip
 # Change what only the running script knows the name of.
 _ANYTHING = {"setattr", "__setattr__", "delattr", "vars"}
 # Change a model or its optimizer.
@@ -156,6 +165,51 @@ def keeps_own_state(functions: Sequence[ast.AST]) -> bool:
             for names in _changes([each], _CHANGING)
         )
     )
+
+
+def shares_position(source: Source) -> bool:
+    """Return whether a function of the script reads where a file, cursor or stream stands that outlives its call.
+
+    Two calls at once would move it under each other.
+    """
+    opened = {
+        target.attr if isinstance(target, ast.Attribute) else target.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _opens(node.value)
+        for target in node.targets
+        if isinstance(target, (ast.Attribute, ast.Name))
+    }
+    functions = [each for each in ast.walk(source.tree) if isinstance(each, _FUNCTIONS)]
+    return any(_moves(each, opened) for each in functions if getattr(each, "name", "") != "__init__")
+
+
+def _opens(call: ast.Call) -> bool:
+    """Return whether a call makes an object that has a position; not a file that is only written."""
+    texts = [each.value for each in ast.walk(call) if isinstance(each, ast.Constant)]
+    written = any(isinstance(text, str) and re.fullmatch(r"[wxa][bt]*", text) for text in texts)
+    return name_of(call) in _OPENING and not written
+
+
+def _moves(function: ast.AST, opened: set[str]) -> bool:
+    """Return whether a function uses what was opened outside of it, or reads on from an object that it did not make."""
+    own, aliases = Source.bound(function), set[str]()
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute() | ast.Name()):
+                aliases.add(name)
+    fresh = (own - aliases) - {"self", "cls"}
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(attr=name, value=ast.Name(id="self" | "cls")) if name in opened:
+                return True
+            case ast.Name(id=name, ctx=ast.Load()) if name in opened - own:
+                return True
+            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _READING_ON:
+                while isinstance(owner, (ast.Attribute, ast.Subscript)):
+                    owner = owner.value
+                if isinstance(owner, ast.Name) and owner.id not in fresh:
+                    return True
+    return False
 
 
 def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast.Call]) -> bool:

@@ -2,7 +2,8 @@
 
 Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 
-Safety: the same batches; random changes of samples are drawn in another order.
+Safety: the same batches; random changes of samples are drawn in another order. Not offered where functions share an
+open file or a cursor, whose position they would move under each other.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.changes import keeps_own_state
+from harness.fixes.changes import keeps_own_state, shares_position
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, input_of, name_of
 from workloads.protocol import Aim, Edit
@@ -22,6 +23,8 @@ _LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each fit on a PyDataset: its workers are set just before."""
+    if shares_position(source):
+        return []
     classes = {
         node.name
         for node in ast.walk(source.tree)

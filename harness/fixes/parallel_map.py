@@ -4,7 +4,8 @@ Without it tf.data calls the function for one sample after the other, on one CPU
 
 Safety: tf.data keeps the order of samples, so numbers are the same. Random numbers come in another order each time,
 also with a seed; two samples at once may rarely draw the same from a random layer of Keras. Functions that count in
-variables or objects of the script, which several at once would do wrongly, are called one by one as before.
+variables or objects of the script, or share an open file, which several at once would do wrongly, are called one by
+one as before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from harness.fixes.changes import shares_position
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import Aim, Edit
@@ -19,7 +21,7 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each map and interleave of a dataset without num_parallel_calls."""
-    if _allows_any_order(source):
+    if _allows_any_order(source) or shares_position(source):
         return []
     return [
         edit
