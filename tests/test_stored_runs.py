@@ -85,6 +85,15 @@ def test_a_folder_that_was_moved_is_not_made_again(folder):
     assert [trial.status for trial in read_run(moved).trials] == [Status.OK, Status.INTERRUPTED]
 
 
+def test_a_lost_file_of_a_folder_is_not_taken_for_a_lost_folder(folder):
+    write_trial(folder, RUN.planned[0])
+    (folder.path / "manifest.json").unlink()
+    with pytest.raises(StoreError) as raised:
+        folder.open_trial(RUN.planned[1])
+    assert "manifest.json" in raised.value.message and str(folder.path / "trials") in raised.value.hint
+    assert folder.trial(RUN.planned[0].id).record.exists()
+
+
 def test_a_sweep_over_none_can_be_read(tmp_path):
     run = sweep_run({"clipnorm": (None, 1.0)}, trials=1)
     read = read_run(write_run(tmp_path / "run", run).path)

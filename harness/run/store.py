@@ -101,10 +101,18 @@ class RunFolder:
 
     def exists(self) -> bool:
         """Return whether the run folder has been created."""
-        return all((self.path / name).exists() for name in ("manifest.json", "plan.json"))
+        return not self._missing()
+
+    def _missing(self) -> list[str]:
+        return [name for name in ("manifest.json", "plan.json") if not (self.path / name).exists()]
 
     def _require(self) -> None:
         """Raise an error if the folder is gone, rather than make another that is no run."""
+        if self.path.is_dir() and (missing := self._missing()):
+            raise StoreError(
+                f"{' and '.join(missing)} of {self.path} were removed while it was measured.",
+                hint=f"Put them back to report what was measured: {self.path / 'trials'}",
+            )
         if not self.exists():
             raise StoreError(
                 f"{self.path} is gone: it was moved or removed while it was measured.",
