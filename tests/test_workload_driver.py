@@ -27,6 +27,7 @@ from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.timing import Completions
 from workloads.protocol import (
+    BETWEEN_EPOCHS,
     LONGEST_MESSAGE,
     OPENED,
     RUN_EAGERLY,
@@ -381,6 +382,8 @@ def job(
     steps=0,
     new_tokens=0,
     samples=1000,
+    between_ms=0.0,
+    validates=False,
     **spec,
 ):
     """Return a job as far as the choice of variants reads it."""
@@ -397,9 +400,12 @@ def job(
         {
             "kind": "variant",
             "variant": BASELINE,
-            "params": {"python_input": python, "batch_size": 32, "samples_per_epoch": samples},
+            "params": {
+                "python_input": python, "batch_size": 32, "samples_per_epoch": samples, "validates": validates,
+            },
         }
-    )
+    )  # fmt: skip
+    results.add({"kind": "metric", "variant": BASELINE, "name": BETWEEN_EPOCHS, "value": between_ms / 1e3})
     return SimpleNamespace(
         spec=Spec(scripts={}, **fields), gpu=fields["device"] == "gpu", results=results,
         call=SimpleNamespace(
@@ -463,6 +469,12 @@ def test_what_earlier_results_leave_to_ask(variant, made, measured):
         (Aim.FRAMEWORK, job(step_ms={BASELINE: 10, MODEL_ONLY: 5, CUSTOM_LOOP: 6}), True),
         (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 5}), True),
         (Aim.LAUNCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, CUSTOM_LOOP: 10, "calls:10": 10}), False),
+        (Aim.LAUNCH, job(step_ms={BASELINE: 2, MODEL_ONLY: 2, CUSTOM_LOOP: 10}, between_ms=8), True),
+        (
+            Aim.LAUNCH,
+            job(step_ms={BASELINE: 2, MODEL_ONLY: 2, CUSTOM_LOOP: 10}, between_ms=8, validates=True),
+            False,
+        ),
         (Aim.EAGER, job(step_ms={BASELINE: 10, MODEL_ONLY: 5}, eager=True), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 12}), True),
         (Aim.BATCH, job(step_ms={BASELINE: 10, MODEL_ONLY: 10, "batch:4": 40}), False),

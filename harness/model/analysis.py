@@ -245,7 +245,7 @@ class Cause(StrEnum):
     PYTHON_IN_STEP = "Python in the step"
     RETRACING = "retracing"
     KERAS_LOOP = "Keras loop", (Aim.LAUNCH, Aim.FRAMEWORK)
-    EPOCHS = "ends of epochs"
+    EPOCHS = "ends of epochs", (Aim.LAUNCH,)
     QUOTA = "CPU quota", (), True
     STEAL = "steal", (), True
     OTHER_PROGRAMS = "other programs", (), True

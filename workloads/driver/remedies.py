@@ -8,6 +8,7 @@ from pathlib import Path
 from workloads.driver.results import Results
 from workloads.protocol import (
     BATCH_BYTES,
+    BETWEEN_EPOCHS,
     CHANGE_TRAINING,
     RECURRENT_PREFIX,
     STEPS_PER_CALL,
@@ -62,6 +63,9 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
         loop, with_ready_batch = results.step_s(CUSTOM_LOOP) or base, results.step_s(HOST_FED) or model
         lost_to_input = max(results.wait_share or 0.0, 1 - with_ready_batch / min(base, loop))
         around_step = 1 - loop / base
+        # More steps per call have fewer of Keras' own ends of epochs, of callbacks and validation as many.
+        own_ends = not results.callbacks and not results.params.get("validates")
+        between_epochs = own_ends * (results.metric(BASELINE, BETWEEN_EPOCHS) or 0.0) / base
         in_calls_of_several = min(results.steps_s(CALLS).values(), default=model)
         in_larger_batches = min(
             (step / BATCH.number(name) for name, step in results.steps_s(BATCH).items()),
@@ -73,7 +77,7 @@ def _shares(spec: Spec, results: Results) -> dict[Aim, float]:
             Aim.LOADER: lost_to_input,
             Aim.EAGER: 1.0,
             Aim.FRAMEWORK: around_step,
-            Aim.LAUNCH: max(around_step, (model - in_calls_of_several) / base),
+            Aim.LAUNCH: max(around_step, between_epochs, (model - in_calls_of_several) / base),
             Aim.DEVICE: model / base,
             Aim.RECURRENT: model / base,
             Aim.BATCH: (model - in_larger_batches) / base,
