@@ -37,7 +37,9 @@ def has_ended(pid: int) -> bool:
 
 
 def wait_until_ended(*pids: int) -> None:
+    deadline = time.monotonic() + 60
     while not all(has_ended(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"some of {pids} still run"
         time.sleep(0.01)
 
 

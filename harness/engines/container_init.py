@@ -59,8 +59,16 @@ def main(cpus: str, command: list[str]) -> None:
         if 0 in ready:
             started = True
             if not os.read(0, 4096):
-                os.write(2, f"\n{GONE}\n".encode())
+                _say_gone()
                 _exit(signal.SIGKILL, in_container)
+
+
+def _say_gone() -> None:
+    try:
+        os.set_blocking(2, False)
+        os.write(2, f"\n{GONE}\n".encode())
+    except OSError:  # nobody reads it: that must not delay the end
+        pass
 
 
 def _exec(command: list[str], in_container: bool) -> None:
