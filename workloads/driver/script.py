@@ -156,7 +156,7 @@ def _refused(name: str) -> Callable[[Any, str], None]:
 def _scratch(script: Script) -> Path:
     """Enter a folder with the script and its neighbours; return the script's path there."""
     source = Path(script.path)
-    folder = Path(tempfile.mkdtemp(prefix="script-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=sites.SCRATCH)).resolve()
     root = source.parents[script.depth]
     links = _mirror(root, folder, most=20_000)
     path = folder / source.relative_to(root)

@@ -20,6 +20,8 @@ from weakref import WeakKeyDictionary
 from workloads.cells import place
 
 Site = tuple[int, int]
+# What the names of scratch folders begin with; see workloads/driver/script.py.
+SCRATCH = "script-"
 _METHODS = ("fit", "predict", "evaluate", "compile")
 _compiled: WeakKeyDictionary[Any, tuple[Site, ...]] = WeakKeyDictionary()
 
@@ -72,9 +74,12 @@ def where(filename: str, line: int) -> str:
 
 
 def _frames(*, beside: bool = False) -> Iterator[FrameType]:
-    """Yield the frames of the script that runs, innermost first; those of modules in its folder too if `beside`."""
+    """Yield the frames of the script that runs, innermost first; those of modules beside it too if `beside`."""
     script = getattr(sys.modules["__main__"], "__file__", "")
-    folder = f"{Path(script).parent}{os.sep}"
+    folders = Path(script).parents
+    # All that lies beside a script of a package is in its scratch folder.
+    top = next((each for each in folders if each.name.startswith(SCRATCH)), Path(script).parent)
+    folder = f"{top}{os.sep}"
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         name = frame.f_code.co_filename
