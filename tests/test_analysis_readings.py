@@ -131,13 +131,15 @@ def test_cpus_gpus_scripts_and_parts_of_the_breakdown_have_spreads_of_their_own(
     twice = {**measured, Key("a", "cpu", COMBINED): measured[Key("a", "cpu", BASELINE)]}
     assert Spreads(twice).of("cpu", TUNED) == spreads.of("cpu", TUNED)
     top, bottom = (measured[Key("a", device, BASELINE)] for device in ("gpu0", "cpu"))
-    over = speed_ratio(top, bottom, *(spreads.of(device, BASELINE) for device in ("gpu0", "cpu")))
-    assert over.half_width < speed_ratio(top, bottom, spreads.of("cpu", BASELINE)).half_width
+    gpu, cpu = (spreads.of(device, BASELINE) for device in ("gpu0", "cpu"))
+    assert speed_ratio(top, bottom, (gpu, cpu)).half_width < speed_ratio(top, bottom, (cpu, cpu)).half_width
 
 
 def test_a_single_reading_has_an_interval_beside_others_by_what_is_usual():
     usual = Spread(deviation=0.03, degrees=8)
-    one, two = (speed_ratio(group([150.0] * count), group([100.0] * count), usual) for count in (1, 2))
+    one, two = (
+        speed_ratio(group([150.0] * count), group([100.0] * count), (usual, usual)) for count in (1, 2)
+    )
     assert 1.3 < one.low < 1.5 < one.high < 1.7
     assert np.log(two.high / two.low) < np.log(one.high / one.low) / np.sqrt(2)
     found = speed_ratio(group([150.0]), group([100.0]))

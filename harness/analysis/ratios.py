@@ -144,8 +144,7 @@ def _gap(mean: float, median: float, parts: Sequence[tuple[float, float]], n: in
 def ratio(
     top: Mapping[int, float],
     bottom: Mapping[int, float],
-    usual: Spread = UNKNOWN,
-    usual_below: Spread | None = None,
+    usual: tuple[Spread, Spread] = (UNKNOWN, UNKNOWN),
 ) -> Estimate | None:
     """Return the ratio of two variants' speeds with a 95 % interval; both map trial index -> speed.
 
@@ -154,38 +153,32 @@ def ratio(
     samples.
 
     Args:
-        usual: the spread that such speeds have.
-        usual_below: that of `bottom`, if it is another.
+        usual: the spreads that such speeds have, above and below.
     """
-    usual_below = usual if usual_below is None else usual_below
     common = sorted(top.keys() & bottom.keys())
     if len(common) >= 2 or (common and len(top) == len(bottom) == 1):
         paired = estimate(
-            [top[index] / bottom[index] for index in common], "ratio", usual.of_difference(usual_below)
+            [top[index] / bottom[index] for index in common], "ratio", usual[0].of_difference(usual[1])
         )
         assert paired is not None  # speeds are finite
         return _around(paired, list(top.values()), list(bottom.values()))
-    return _unpaired(list(top.values()), list(bottom.values()), usual, usual_below)
+    return _unpaired(list(top.values()), list(bottom.values()), usual)
 
 
 def speed_ratio(
     top: Sequence[Measure],
     bottom: Sequence[Measure],
-    usual: Spread = UNKNOWN,
-    usual_below: Spread | None = None,
+    usual: tuple[Spread, Spread] = (UNKNOWN, UNKNOWN),
 ) -> Estimate | None:
     """Return the ratio of two variants' speeds with a 95 % interval; see `ratio`."""
-    usual_below = usual if usual_below is None else usual_below
     sides = by_trial(top), by_trial(bottom)
     if len(sides[0].keys() & sides[1].keys()) >= 2:
-        return ratio(*sides, usual, usual_below)
-    return _unpaired(units(top), units(bottom), usual, usual_below)
+        return ratio(*sides, usual)
+    return _unpaired(units(top), units(bottom), usual)
 
 
-def _unpaired(
-    top: Sequence[float], bottom: Sequence[float], usual: Spread, usual_below: Spread
-) -> Estimate | None:
-    numerator, denominator = sample(top, usual), sample(bottom, usual_below)
+def _unpaired(top: Sequence[float], bottom: Sequence[float], usual: tuple[Spread, Spread]) -> Estimate | None:
+    numerator, denominator = sample(top, usual[0]), sample(bottom, usual[1])
     if numerator is None or denominator is None:
         return None
     return _around(gap(numerator, denominator).estimate(), top, bottom)
@@ -210,8 +203,8 @@ def speed_ratios(measured: Measures, spreads: Spreads) -> Ratios:
         if bottom not in measured:
             continue
         shares = [each.faster(1 / gpus) for each in measured[top]]
-        usual = [spreads.of(key.device, key.variant) for key in (top, bottom)]
-        if (value := speed_ratio(shares, measured[bottom], *usual)) is not None:
+        usual = spreads.of(top.device, top.variant), spreads.of(bottom.device, bottom.variant)
+        if (value := speed_ratio(shares, measured[bottom], usual)) is not None:
             result.setdefault(top, {})[kind] = value
     return result
 

@@ -34,19 +34,15 @@ def edits(source: Source) -> Sequence[Edit]:
 def _given(source: Source, compiled: ast.Call) -> float:
     """Return how many steps per call a compile asks for; infinitely many if only the script knows, or Keras."""
     node = argument(compiled, "steps_per_execution")
-    value = source.only(node.id) if isinstance(node, ast.Name) else node
-    if node is None or isinstance(value, ast.Constant):
-        number = value.value if isinstance(value, ast.Constant) else 1
-        return number if isinstance(number, int) else math.inf
-    return math.inf
+    return 1 if node is None else _number(source, node, unknown=math.inf)
 
 
-def _number(source: Source, node: ast.expr) -> int:
-    """Return a number of steps that the script gives as such or by a name; 0 for None, 1 if only it knows."""
+def _number(source: Source, node: ast.expr, unknown: float = 1) -> float:
+    """Return a number of steps that the script gives as such or by a name; 0 for None, `unknown` if only it knows."""
     value = source.only(node.id) if isinstance(node, ast.Name) else node
     if isinstance(value, ast.Constant):
-        return value.value if isinstance(value.value, int) else 0 if value.value is None else 1
-    return 1
+        return value.value if isinstance(value.value, int) else 0 if value.value is None else unknown
+    return unknown
 
 
 RULE = Rule(

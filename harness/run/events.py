@@ -111,14 +111,9 @@ class EventLog:
             raise ProtocolError(f"more than {MAX_CHARACTERS:,} characters of events")
         longest = MAX_SCRIPT if event["kind"] == "script" else MAX_TEXT
         self._store({**event, **sanitized(plain, longest)})
-        if self.stops:
-            self._drop_stopped()
 
     def parts(self) -> dict[str, Any]:
         """Return the fields of a Trial that its container reports."""
-        if self.stops:
-            whole = {(each.variant, each.reading, each.index) for each in self.windows}
-            self.steps = [each for each in self.steps if (each.variant, each.reading, each.window) in whole]
         lists = (*(name for name, _ in _LISTS.values()), "warnings")
         return {name: tuple(getattr(self, name)) for name in lists} | {
             "facts": self.facts,
@@ -159,12 +154,16 @@ class EventLog:
             case "end":
                 self.ended = True
 
-    def _drop_stopped(self) -> None:
-        """Drop what was measured while all processes were stopped."""
+    def drop_stopped(self) -> None:
+        """Drop what was measured while all processes were stopped, once all events are there."""
+        if not self.stops:
+            return
         self.windows = [each for each in self.windows if not overlaps(each.start_ns, each.end_ns, self.stops)]
         self.requests = [
             each for each in self.requests if not overlaps(each.start_ns, each.end_ns, self.stops)
         ]
+        whole = {(each.variant, each.reading, each.index) for each in self.windows}
+        self.steps = [each for each in self.steps if (each.variant, each.reading, each.window) in whole]
 
     def _check_order(self, value: object) -> None:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""
@@ -232,6 +231,7 @@ def read_log(path: Path) -> EventLog:
         log.problem = sanitized(str(error), MAX_TEXT)
     if not log.problem and not log.started:
         log.problem = "the workload wrote no events"
+    log.drop_stopped()
     return log
 
 

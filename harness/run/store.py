@@ -108,12 +108,13 @@ class RunFolder:
 
     def _require(self) -> None:
         """Raise an error if the folder is gone, rather than make another that is no run."""
-        if self.path.is_dir() and (missing := self._missing()):
+        missing = self._missing()
+        if missing and self.path.is_dir():
             raise StoreError(
-                f"{' and '.join(missing)} of {self.path} were removed while it was measured.",
+                f"{self.path} has lost {' and '.join(missing)} while it was measured.",
                 hint=f"Put them back to report what was measured: {self.path / 'trials'}",
             )
-        if not self.exists():
+        if missing:
             raise StoreError(
                 f"{self.path} is gone: it was moved or removed while it was measured.",
                 hint="If it was moved, continue it where it is now: tfbench bench --resume FOLDER",

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from workloads.driver.sites import SCRATCH
 from workloads.protocol import DIED, OUT_OF_MEMORY, PRIVATE, STALLED, file_of, private
 
 # How often a process is looked at.
@@ -40,7 +41,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 # The exit code of a process that could not write because the size of files is limited.
 FILES_LIMITED_EXIT = 211
 # A line of a script in its scratch folder; see workloads/driver/script.py.
-_PLACE = re.compile(r'File "[^"\n]*/script-[^/"\n]+/([^"\n]+)", line (\d+)')
+_PLACE = re.compile(rf'File "[^"\n]*/{SCRATCH}[^/"\n]+/([^"\n]+)", line (\d+)')
 _FINISHED = "finished"
 # Files with a counter of processes killed for memory: of the container, else of the host.
 _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
