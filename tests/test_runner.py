@@ -10,6 +10,7 @@ import pytest
 from harness.defaults import PROFILES, Profile
 from harness.errors import BusyError, EngineError, Interrupted, StoreError
 from harness.model.run import Phase, PlannedTrial, Point, Run, Status, Trial, VariantInfo, Window
+from harness.options import Options
 from harness.run.plan import plan_trials
 from harness.run.runner import Runner
 from harness.run.stopping import Stopping
@@ -59,8 +60,8 @@ class Bench:
 
     def run(self) -> tuple[Trial, ...]:
         runner = Runner(
-            engine=self.engine, folder=self.folder, profile=self.profile, sources=self._sources,
-            interval_s=0.01, progress=self.progress, poll_s=POLL_S, max_files=MAX_FILES,
+            engine=self.engine, folder=self.folder, options=Options(rate_hz=100), profile=self.profile,
+            sources=self._sources, progress=self.progress, poll_s=POLL_S, max_files=MAX_FILES,
             announced_end=self.announced_end,
         )  # fmt: skip
         return runner.run(jobs(self.planned, WORKLOAD, self.profile, memory_bytes=2 << 30))

@@ -14,6 +14,7 @@ from harness.defaults import PROFILES
 from harness.engines import Container, ContainerSpec, Exit
 from harness.errors import Interrupted, StoreError
 from harness.model.run import Run, Status, Trial
+from harness.options import Options
 from harness.run.plan import plan_trials
 from harness.run.runner import Job, Runner
 from harness.run.servers import MOST_WAITING
@@ -57,7 +58,7 @@ class Bench:
 
     def run(self, on_trial_end: Callable[[Trial], None] | None = None) -> tuple[Trial, ...]:
         runner = Runner(
-            engine=self.engine, folder=self.folder, profile=PROFILE, sources=list, interval_s=0,
+            engine=self.engine, folder=self.folder, options=Options(rate_hz=0), profile=PROFILE, sources=list,
             progress=RecordingProgress(), poll_s=0.001, on_trial_end=on_trial_end,
         )  # fmt: skip
         return runner.run(self.jobs)

@@ -50,9 +50,6 @@ from harness.telemetry.sampler import default_sources
 from workloads.cells import place
 from workloads.protocol import TENSORFLOW, shortened
 
-# Between telemetry samples: the inverse of a tiny rate is infinite.
-_LONGEST_INTERVAL_S = 86_400.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -298,11 +295,6 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
-def interval_s(rate_hz: float) -> float:
-    """Return the time between telemetry samples; 0 for none."""
-    return min(1 / rate_hz, _LONGEST_INTERVAL_S) if rate_hz else 0.0
-
-
 def execute(
     prepared: Prepared,
     progress: Progress,
@@ -318,13 +310,12 @@ def execute(
     provider = provider_of() if prepared.plan.options.cloud_metadata else ""
     try:
         with measuring(default_path(), wait_s=wait_s), watching_for_end(provider) as announced_end:
-            rate_hz = prepared.plan.options.rate_hz
             runner = Runner(
                 engine=prepared.engine,
                 folder=prepared.folder,
+                options=prepared.plan.options,
                 profile=prepared.plan.profile,
                 sources=default_sources,
-                interval_s=interval_s(rate_hz),
                 progress=progress,
                 on_trial_end=on_trial_end,
                 announced_end=announced_end,

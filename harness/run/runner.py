@@ -17,6 +17,7 @@ from harness.engines import Container, ContainerSpec, Engine, Exit
 from harness.errors import EngineError, Interrupted
 from harness.model.device import gpu_names
 from harness.model.run import PlannedTrial, Status, Trial
+from harness.options import Options
 from harness.progress import Progress, Task
 from harness.run.events import EventTail, read_log
 from harness.run.outcome import End, outcome
@@ -48,7 +49,6 @@ class Runner:
     """Run jobs on an engine and store each trial in the run folder as soon as it ends.
 
     Attributes:
-        interval_s: sampling interval, 0 for no sampling.
         on_trial_end: called with each trial when its folder is complete.
         announced_end: returns how the machine is about to end, "" if it is not.
         max_files: limit of files and folders that a trial may write into its folder.
@@ -56,9 +56,9 @@ class Runner:
 
     engine: Engine
     folder: RunFolder
+    options: Options
     profile: Profile
     sources: Callable[[], Sequence[Source]]
-    interval_s: float
     progress: Progress
     poll_s: float = POLL_S
     on_trial_end: Callable[[Trial], None] | None = None
@@ -133,7 +133,7 @@ class Runner:
             container = servers.start(planned, job.container)
             uuids = job.container.gpu.uuids if job.container.gpu else ()
             target = Target(pid=container.pid, gpus=dict(zip(gpu_names(planned.device), uuids, strict=False)))
-            with sample(self.sources(), target, folder.telemetry, self.interval_s) as sampling:
+            with sample(self.sources(), target, folder.telemetry, self.options.rate_hz) as sampling:
                 self.folder.announce(planned, job.spec, container.seen)
                 exit_, killed = self._watch(container, folder, job, bar, label)
         except (EngineError, Interrupted, KeyboardInterrupt) as error:

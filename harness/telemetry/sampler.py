@@ -20,6 +20,8 @@ from harness.telemetry.nvml import GpmSource, NvmlSlowSource, NvmlSource, Utilis
 
 ALL = "*"
 _JOIN_S = 5.0
+# The inverse of a tiny rate is infinite.
+_LONGEST_INTERVAL_S = 86_400.0
 
 
 class GapTracker:
@@ -184,19 +186,20 @@ class TickLoop:
 
 
 @contextmanager
-def sample(sources: Sequence[Source], target: Target, folder: Path, interval_s: float) -> Iterator[Sampling]:
+def sample(sources: Sequence[Source], target: Target, folder: Path, rate_hz: float) -> Iterator[Sampling]:
     """Write samples to CSV files in `folder` while the body runs; the Sampling is complete afterwards.
 
     Args:
-        interval_s: interval of sources without their own; 0 disables sampling.
+        rate_hz: samples per second of sources without an interval of their own; 0 disables sampling.
 
     Raises:
         StoreError: samples could not be written, and the body did not raise.
     """
     sampling = Sampling()
-    if not sources or interval_s <= 0:
+    if not sources or rate_hz <= 0:
         yield sampling
         return
+    interval_s = min(1 / rate_hz, _LONGEST_INTERVAL_S)
     fast = [source for source in sources if source.interval_s is None]
     groups = [[source] for source in sources if source.interval_s is not None]
     if fast:

@@ -11,6 +11,7 @@ from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount
 from harness.engines.docker import DockerEngine
 from harness.errors import TfbenchError
 from harness.model.run import Run
+from harness.options import Options
 from harness.progress import Silent
 from harness.run.plan import plan_trials
 from harness.run.runner import Runner
@@ -64,7 +65,7 @@ def main(path: Path, reference: str, run_id: str) -> None:
             environment={"PYTHONPATH": str(Path(WORKLOADS_DIR).parent)}, run_id=run_id,
         )  # fmt: skip
         runner = Runner(
-            engine=engine, folder=folder, profile=PROFILE, sources=default_sources, interval_s=0.1,
+            engine=engine, folder=folder, options=Options(), profile=PROFILE, sources=default_sources,
             progress=Silent(),
         )  # fmt: skip
         try:

@@ -134,7 +134,7 @@ HOST_FED_STEPS = """
 import json
 from types import SimpleNamespace
 import tensorflow as tf
-from workloads.driver import step_variants
+from workloads.driver import breakdown
 batches = []
 class ThreeSteps:
     samples = 0
@@ -147,7 +147,7 @@ def step(batch):
     return tf.zeros([])
 batch = (tf.zeros([4, 3]), tf.zeros([4]))
 call = SimpleNamespace(batch=batch, model=None, step=step, restore_state=lambda: None)
-step_variants.one_batch(SimpleNamespace(devices=("CPU:0",), call=call,
+breakdown.one_batch(SimpleNamespace(devices=("CPU:0",), call=call,
                                         variant="host-fed", meter=ThreeSteps()))
 handles = {id(each) for each in batches}
 print(json.dumps({"handles": len(handles), "batch": id(batch[0]) in handles}))

@@ -18,7 +18,7 @@ import tensorflow as tf
 from workloads.driver import inference
 from workloads.driver.call import Call
 from workloads.driver.job import Job
-from workloads.driver.step_variants import drive
+from workloads.driver.timing import drive
 from workloads.protocol import (
     FIRST_TOKEN,
     FLOPS,

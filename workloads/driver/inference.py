@@ -26,7 +26,7 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, rows
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
-from workloads.driver.step_variants import drive
+from workloads.driver.timing import drive
 from workloads.protocol import (
     BUILD,
     MAX_LATE_SHARE,

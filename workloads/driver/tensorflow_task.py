@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
@@ -21,18 +21,16 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from workloads import variants
 from workloads.cells import difference
 from workloads.driver import (
+    breakdown,
     devices,
-    draining,
     edits,
     generation,
     inference,
     measuring,
     repeatability,
     script,
-    step_variants,
     training,
 )
 from workloads.driver.call import Call
@@ -334,7 +332,7 @@ class ScriptRun:
         # An ablation is the script's own training without one part; other variants are of a compiled step.
         tf.config.run_functions_eagerly(eager and kind_of(variant).ablation)
         try:
-            _measure(job, self._meter)
+            breakdown.measure(job, self._meter)
         finally:
             tf.config.run_functions_eagerly(eager)
 
@@ -416,34 +414,6 @@ class ScriptRun:
             brief=brief,
             full=spec.full and not brief and spec.requests is None,
         )
-
-
-def _measure(job: Job, meter: Callable[[str], Meter]) -> None:
-    """Measure a variant of the breakdown until its meter ends it."""
-    serves = job.spec.requests is not None
-    match job.variant:
-        case variants.STAGES:
-            draining.drain_stages(job, meter)
-        case variants.INPUT_ONLY:
-            draining.drain(job)
-        case variants.MODEL_ONLY if job.strategy is not None:
-            step_variants.mirrored_batch(job)
-        case variants.MODEL_ONLY if serves and job.call.new_tokens:
-            generation.model_only(job)
-        case variants.MODEL_ONLY | variants.HOST_FED:
-            inference.model_only(job) if serves else step_variants.one_batch(job)
-        case variants.CUSTOM_LOOP:
-            step_variants.custom_loop(job)
-        case name if variants.BATCH.has(name):
-            inference.model_only(job) if serves else step_variants.one_batch(job)
-        case name if variants.CALLS.has(name):
-            step_variants.several_per_call(job)
-        case name if variants.THREADS.has(name):
-            draining.drain(job)
-        case name if variants.kind_of(name).ablation:
-            training.ablation(job)
-        case unknown:
-            raise ValueError(f"{unknown} is no variant of the breakdown")
 
 
 def _script_of(task: Task, spec: Spec, results: Results) -> Script:

@@ -279,6 +279,19 @@ class Meter:
             )
 
 
+def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int) -> None:
+    """Call repeatedly until the meter stops; what a call returns has a `numpy` that waits for the device."""
+    meter.begin()
+    pending, going = None, True
+    while going:
+        result = call()
+        # At most one call ahead of the device, which keeps it busy and windows accurate.
+        if pending is not None:
+            pending.numpy()
+        pending = result
+        going = meter.tick(steps, samples, 0)
+
+
 class Completions:
     """Track when results complete, with at most one pending.
 

@@ -1,6 +1,6 @@
-"""Variants that call the baseline's compiled step once per batch.
+"""How each variant of the breakdown is measured, and those that call the baseline's compiled step once per batch.
 
-They share one model and one compiled step, so that they differ only in the source of the batch (pipeline,
+The latter share one model and one compiled step, so that they differ only in the source of the batch (pipeline,
 host memory or device memory) and its size.
 """
 
@@ -14,13 +14,42 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver import keras_model
+from workloads import variants
+from workloads.driver import draining, generation, inference, keras_model, training
 from workloads.driver.call import rows
 from workloads.driver.job import Job
 from workloads.driver.script import ScriptError
-from workloads.driver.timing import Completions, Meter
+from workloads.driver.timing import Completions, Meter, drive
 from workloads.protocol import BATCH_BYTES, BETWEEN_EPOCHS, BUILD, DATA, RETRACING
 from workloads.variants import BASELINE, BATCH, CALLS, HOST_FED
+
+
+def measure(job: Job, meter: Callable[[str], Meter]) -> None:
+    """Measure a variant of the breakdown until its meter ends it."""
+    serves = job.spec.requests is not None
+    match job.variant:
+        case variants.STAGES:
+            draining.drain_stages(job, meter)
+        case variants.INPUT_ONLY:
+            draining.drain(job)
+        case variants.MODEL_ONLY if job.strategy is not None:
+            mirrored_batch(job)
+        case variants.MODEL_ONLY if serves and job.call.new_tokens:
+            generation.model_only(job)
+        case variants.MODEL_ONLY | variants.HOST_FED:
+            inference.model_only(job) if serves else one_batch(job)
+        case variants.CUSTOM_LOOP:
+            custom_loop(job)
+        case name if variants.BATCH.has(name):
+            inference.model_only(job) if serves else one_batch(job)
+        case name if variants.CALLS.has(name):
+            several_per_call(job)
+        case name if variants.THREADS.has(name):
+            draining.drain(job)
+        case name if variants.kind_of(name).ablation:
+            training.ablation(job)
+        case unknown:
+            raise ValueError(f"{unknown} is no variant of the breakdown")
 
 
 def custom_loop(job: Job) -> None:
@@ -128,19 +157,6 @@ def mirrored_batch(job: Job) -> None:
     meter.phase(DATA, began)
     meter.loss = lambda: keras_model.take_loss(model)
     drive(meter, lambda: run(batch), steps=1, samples=rows(shares[0]) * len(job.devices))
-
-
-def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int) -> None:
-    """Call repeatedly until the meter stops."""
-    meter.begin()
-    pending, going = None, True
-    while going:
-        result = call()
-        # At most one call ahead of the device, which keeps it busy and windows accurate.
-        if pending is not None:
-            pending.numpy()
-        pending = result
-        going = meter.tick(steps, samples, 0)
 
 
 def _endless(dataset: tf.data.Dataset) -> Iterator[tuple[Any, bool]]:
