@@ -169,7 +169,7 @@ def test_slow_source_does_not_delay_fast_sources(tmp_path):
         assert slow.reads == 1
         assert sampling.cost == {}
         held.set()
-    series = {each.source: len(each.t_ns) for each in read_series(tmp_path / "telemetry")}
+    series = {each.source: len(each.t_ns) for each in read_series(tmp_path / "telemetry")[0]}
     assert series == {"quick": quick.reads, "slow": slow.reads}
     assert sampling.cost["quick.reads"] == sampling.cost["ticks"] == quick.reads
     assert sampling.cost["slow.reads"] == slow.reads == 2, "one read at the start and one at the end"
@@ -201,7 +201,7 @@ def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
             writer.write("nvml_slow", [Sample(t_ns=t_ns, device=device, values=values)])
         # Read before the file is closed, as after a kill.
         frame = pd.read_csv(tmp_path / "nvml_slow-gpu0.csv")
-    second, first = read_series(tmp_path)
+    (second, first), _ = read_series(tmp_path)
     assert (first.source, first.device, second.device) == ("nvml_slow", "gpu0", "gpu-1a")
     assert first.t_ns.dtype == np.int64
     np.testing.assert_array_equal(first.t_ns, [1, 3, 4], "sorted by time")
@@ -215,17 +215,18 @@ def test_round_trip_with_missing_values_as_empty_cells(tmp_path):
     "text",
     ["t_ns,load1\n1,zebra\n", "time,load1\n1,2\n", "t_ns,load1\n1,2,3\n"],
 )
-def test_truncated_last_line_is_ignored_and_an_invalid_file_an_error(tmp_path, text):
+def test_truncated_last_line_is_ignored_and_an_invalid_file_a_gap(tmp_path, text):
     path = tmp_path / "host-host.csv"
     for content, columns in (
         ("t_ns,load1\n1,0.5\n2,0.25\n3,0.1", {"load1": [0.5, 0.25]}), ("t_ns,lo", {}), ("t_ns,load1\n", {"load1": []}),
     ):  # fmt: skip
         path.write_text(content)
-        (series,) = read_series(tmp_path)
+        ((series,), _) = read_series(tmp_path)
         assert {name: values.tolist() for name, values in series.columns.items()} == columns
     path.write_text(text)
-    with pytest.raises(StoreError, match=r"host-host\.csv"):
-        read_series(tmp_path)
+    series, (gap,) = read_series(tmp_path)
+    assert (series, gap.source, gap.device) == ((), "host", "host")
+    assert gap.reason.startswith("host-host.csv is damaged: ")
 
 
 LOST_GPU = {"gpu0": "GPU-00000000-0000-0000-0000-000000000000"}

@@ -186,7 +186,6 @@ DAMAGE: Mapping[str, Callable[[TrialFolder], object]] = {
     "of another device": lambda trial: trial.record.write_text(
         trial.record.read_text().replace('"cpu"', '"gpu7"')
     ),
-    "telemetry": lambda trial: (trial.telemetry / "host-host.csv").write_text("t_ns,cpu_util_pct\nx,y\n"),
     "cut events": lambda trial: os.truncate(trial.events, trial.events.stat().st_size // 2),
     "forged events": lambda trial: trial.events.write_text(start_line() + window_line(1e14) + line("end")),
 }
@@ -204,6 +203,23 @@ def test_damaged_trial_does_not_affect_the_others(folder, damage):
     assert not os.path.lexists(again.record)
     assert not again.events.exists()
     assert list(again.telemetry.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["t_ns,cpu_util_pct\nx,y\n", "t_ns,,load1\n1,2,3\n", "t_ns,load1\n9,1e999\n"]
+)
+def test_damaged_telemetry_is_a_gap_and_its_trial_stays(folder: RunFolder, text: str) -> None:
+    (planned, *_) = RUN.planned
+    write_trial(folder, planned)
+    intact = read_run(folder.path).trials[0]
+    (folder.trial(planned.id).telemetry / "host-host.csv").write_text(text)
+    trial = read_run(folder.path).trials[0]
+    assert trial.status is Status.OK and trial.windows == intact.windows
+    *earlier, gap = trial.gaps
+    assert tuple(earlier) == intact.gaps
+    assert (gap.source, gap.device, gap.start_ns) == ("host", "host", trial.started_ns)
+    assert "host-host.csv is damaged" in gap.reason
+    assert "host" not in {series.source for series in trial.telemetry}
 
 
 @pytest.mark.parametrize("build", [bare_run, empty_run, failed_run, interrupted_run, four_gpu_run])

@@ -410,7 +410,7 @@ def _read_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
 
 def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
     log = read_log(folder.events)
-    series = read_series(folder.telemetry)
+    series, damaged = read_series(folder.telemetry)
     # A missing record means that the trial was interrupted; a dangling link is damage.
     if os.path.lexists(folder.record):
         trial = from_plain(read_object(folder.record), Trial)
@@ -426,7 +426,8 @@ def _read_valid_trial(folder: TrialFolder, planned: PlannedTrial) -> Trial:
         times = [int(each.t_ns[i]) for each in series if len(each.t_ns) for i in (0, -1)]
         times += [phase.start_ns for phase in log.phases] + [window.end_ns for window in log.windows]
         trial = replace(trial, started_ns=min(times, default=0), ended_ns=max(times, default=0))
-    return replace(trial, **log.parts(), telemetry=series, point=planned.point)
+    gaps = [replace(gap, start_ns=trial.started_ns, end_ns=trial.ended_ns) for gap in damaged]
+    return replace(trial, **log.parts(), telemetry=series, gaps=(*trial.gaps, *gaps), point=planned.point)
 
 
 def _reason(error: BaseException) -> str:

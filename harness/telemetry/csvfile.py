@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import StoreError, on_disk
-from harness.model.run import Series
+from harness.model.run import Series, TelemetryGap
 from harness.telemetry import Sample
 from harness.untrusted import printable, read_file
 
@@ -66,25 +66,33 @@ class TelemetryWriter:
                 file.write(f"{sample.t_ns},{','.join(cells)}\n")
 
 
-def read_series(folder: Path) -> tuple[Series, ...]:
-    """Read all telemetry files, ignoring truncated last lines; raise StoreError if a file is invalid."""
-    return tuple(_read(path) for path in sorted(folder.glob("*-*.csv")))
+def read_series(folder: Path) -> tuple[tuple[Series, ...], tuple[TelemetryGap, ...]]:
+    """Read all telemetry files, ignoring truncated last lines.
+
+    Returns:
+        What they contain, and a gap for each damaged file, of unknown start and end (0).
+    """
+    series, gaps = [], []
+    for path in sorted(folder.glob("*-*.csv")):
+        source, _, device = printable(path.stem).partition("-")
+        try:
+            series.append(_read(path, source, device))
+        except (StoreError, ValueError, KeyError, OverflowError) as error:
+            first = printable(str(error)).partition("\n")[0]
+            reason = f"{path.name} is damaged: {first}"
+            gaps.append(
+                TelemetryGap(source=source, device=device, metric="*", start_ns=0, end_ns=0, reason=reason)
+            )
+    return tuple(series), tuple(gaps)
 
 
-def _read(path: Path) -> Series:
-    source, _, device = printable(path.stem).partition("-")
+def _read(path: Path, source: str, device: str) -> Series:
     content = read_file(path)
     header, _, body = content[: content.rfind(b"\n") + 1].partition(b"\n")
     names = printable(header.decode("utf-8", "replace")).split(",") if header else [_TIME]
-    try:
-        rows = _parse_rows(body, names)
-        if _TIME not in names:
-            raise ValueError(f"no column {_TIME}")
-    except ValueError as error:
-        raise StoreError(
-            f"{path} is not a valid telemetry file: {error}",
-            hint="Move the file away; the run is readable without it.",
-        ) from error
+    rows = _parse_rows(body, names)
+    if _TIME not in names:
+        raise ValueError(f"no column {_TIME}")
     rows = rows[np.argsort(rows[_TIME], kind="stable")]
     columns = {name: np.ascontiguousarray(rows[name]) for name in names if name != _TIME}
     return Series(source=source, device=device, t_ns=np.ascontiguousarray(rows[_TIME]), columns=columns)
