@@ -5,9 +5,9 @@ What lies before the cache runs in the first epoch only.
 Safety: what differs from epoch to epoch stays behind the cache, so training sees the same distribution: what the
 functions of a pipeline use is followed through functions and variables, and what is imported from elsewhere counts as
 random, like variables and models that are trained. So does what may change between epochs: objects that callbacks
-change too, a file whose name is not made of an element, and any file if a callback writes one. Files that `list_files`
-or a loader of a folder shuffles keep the order of the first epoch. Tried only if the samples of an epoch fit into half
-of the free memory.
+change too, a file whose name is not made of an element, and any file if a callback writes one. Before it is measured,
+the container reads what lies before the cache several times, and leaves the remedy out if passes differ
+(`workloads/driver/fitting.py`). Tried only if the samples of an epoch fit into half of the free memory.
 """
 
 from __future__ import annotations

@@ -57,10 +57,25 @@ _RECORDING = {
 _WATCHING = {
     "math", "time", "datetime", "gc", "psutil", "resource", "logging", "tracemalloc", "wandb", "mlflow", "pynvml",
 }  # fmt: skip
-_DRAWING = {
-    "beta", "choice", "gauss", "next", "normal", "permutation", "rand", "randint", "randn", "random", "randrange",
-    "sample", "shuffle", "standard_normal", "uniform",
+# Of a step's Python, what means the same if it runs while tracing only: functions of these packages and builtins, and
+# methods of tensors, layers, metrics, optimizers, and of collections that the step makes.
+_TRACED_PACKAGES = {"tensorflow", "keras", "tensorflow_probability", "math", "numpy", "functools", "typing"}
+_TRACED_BUILTINS = {
+    "abs", "all", "any", "bool", "callable", "dict", "divmod", "enumerate", "filter", "float", "getattr", "hasattr",
+    "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "pow", "print", "range", "repr", "reversed",
+    "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
 }  # fmt: skip
+_TRACED_METHODS = _STEP | {
+    "add_loss", "add_metric", "append", "apply", "apply_gradients", "as_list", "assign", "assign_add", "assign_sub",
+    "astype", "batch_jacobian", "compiled_loss", "compiled_metrics", "concat", "copy", "endswith", "extend", "format",
+    "gather", "get", "get_metrics_result", "get_scaled_loss", "get_shape", "get_unscaled_gradients", "gradient",
+    "index", "items", "jacobian", "join", "keys", "log_prob", "lower", "mark_used", "mean", "minimize", "numpy", "read",
+    "read_value", "ref", "reset_state", "reset_states", "reshape", "result", "scale_loss", "set_shape", "split",
+    "stack", "startswith", "stop_recording", "sum", "to_tensor", "update", "update_state", "value", "values", "watch",
+    "write",
+}  # fmt: skip
+# Their functions run in each step, also of a compiled one.
+_IN_EACH_STEP = {"numpy_function", "py_function"}
 
 
 def steers_batches(source: Source) -> bool:
@@ -92,8 +107,14 @@ def _saves_batches(source: Source, call: ast.Call) -> bool:
 
 
 def keeps_state(source: Source) -> bool:
-    """Return whether the step's Python reads what the script changes or draws, which compiling it would freeze."""
-    step = source.used(*_in_steps(source))
+    """Return whether the step's Python may read what changes, or draw, which compiling it would freeze."""
+    apart = {
+        name
+        for call in source.calls(*_IN_EACH_STEP)
+        for name in _mentioned(call)
+        if source.function(name) is not None
+    }
+    step = [each for each in source.used(*_in_steps(source)) if getattr(each, "name", "") not in apart]
     functions = [each for each in step if isinstance(each, _FUNCTIONS)]
     nodes = [node for each in functions for node in ast.walk(each)]
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
@@ -105,7 +126,7 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or _changes_anything([*functions, *between])
-        or any(isinstance(node, ast.Call) and _draws(source, node) for node in nodes)
+        or not all(_is_traced(source, each, call) for each in functions for call in calls_in(each))
         or (_fits_again(source) and _sets_attributes(source))
     )
 
@@ -304,13 +325,21 @@ def _may_steer(source: Source, node: ast.AST) -> bool:
     return False
 
 
-def _draws(source: Source, call: ast.Call) -> bool:
-    """Return whether a call draws from a state of Python or NumPy."""
+def _is_traced(source: Source, function: ast.AST, call: ast.Call) -> bool:
+    """Return whether a call in a step's Python certainly means the same if it is made while tracing only."""
     root = source.words(call.func).partition(".")[0]
     package = source.package(root)
-    return package == "random" or (
-        name_of(call) in _DRAWING and package not in ("tensorflow", "keras") and root != "self"
-    )
+    if package in _TRACED_PACKAGES:
+        return package != "numpy" or not (name_of(call) in _READING or "random" in source.words(call.func))
+    match call.func:
+        case ast.Name(id=name):
+            known = name in Source.bound(function) or bool(source.meanings(name))
+            return known or (name in _TRACED_BUILTINS and not package)
+        case ast.Attribute(value=ast.Name(id="self")):
+            return True  # a layer, or a method of its own, which is looked at too
+        case ast.Attribute(attr=attr):
+            return attr in _TRACED_METHODS and not package
+    return True  # what another call or a collection gives: a layer or a function
 
 
 def _between(source: Source) -> list[ast.AST]:

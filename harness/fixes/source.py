@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -221,10 +222,18 @@ class Source:
         if any(each.arg is None for each in call.keywords):
             return []  # **settings may have it
         arguments = [*call.args, *(each.value for each in call.keywords)]
-        if arguments:
-            return [self.insert_after(max(arguments, key=self._span), f", {name}={value}")]
         _, end = self._span(call)
-        return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
+        if not arguments:
+            return [Edit(start=end - 1, end=end - 1, text=f"{name}={value}")]
+        last = max(arguments, key=self._span)
+        if isinstance(last, ast.GeneratorExp) and len(arguments) == 1:
+            return []  # it may have no parentheses of its own
+        _, start = self._span(last)
+        # Its own parentheses, if it has any, close before those of the call.
+        for closed in re.finditer(rb"#[^\n]*|(\))", self._bytes[start : end - 1]):
+            if closed.group(1):
+                start = self._span(last)[1] + closed.end()
+        return [Edit(start=start, end=start, text=f", {name}={value}")]
 
     def keyword_at(self, calls: Iterable[ast.Call], name: str, value: str) -> list[Edit]:
         """Return the edits that give calls a keyword argument, which apply as those of `at`."""
@@ -251,7 +260,7 @@ class Source:
         start = self._starts[owner.lineno - 1]
         if self._bytes[start : start + owner.col_offset].strip():
             return None  # behind a colon or a semicolon
-        indent = " " * owner.col_offset
+        indent = self._bytes[start : start + owner.col_offset].decode()
         return Edit(start=start, end=start, text="".join(f"{indent}{each}\n" for each in statements))
 
     def after_imports(self, text: str) -> Edit:

@@ -151,7 +151,7 @@ for name, path, text, data in WHAT:
     )  # fmt: skip
     with suppress(End), took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})
-    model = getattr(took.call.model, "network", took.call.model)
+    model = took.call.model
     models[name] = {
         "layers": [described(layer) for layer in model.layers], "parameters": model.count_params(),
         "setup": [type(took.call.model.optimizer).__name__, took.call.model.loss, list(model.input_shape[1:])],

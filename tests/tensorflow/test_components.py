@@ -43,7 +43,7 @@ import tempfile
 import keras
 import numpy as np
 import tensorflow as tf
-from many_steps import ManySteps
+from many_steps import train_many_steps
 def network():
     keras.utils.set_random_seed(1)
     layers = keras.layers
@@ -55,17 +55,18 @@ x, y = random.random((48, 6), np.float32), random.integers(0, 3, 48)
 plain = network()
 plain.compile(keras.optimizers.SGD(0.1, momentum=0.9), **settings)
 history = plain.fit(x, y, batch_size=8, shuffle=False, epochs=2, verbose=0).history
-many = ManySteps(network(), x, y, 8)
+many = network()
 many.compile(keras.optimizers.SGD(0.1, momentum=0.9), **settings)
+train_many_steps(many, x.astype("float64"), y, 8)
 indices = tf.data.Dataset.range(48).map(lambda i: tf.cast(i, tf.int32)).batch(8 * STEPS, drop_remainder=True)
 told = many.fit(indices, epochs=2, verbose=0).history
-apart = [float(np.abs(a - b).max()) for a, b in zip(plain.get_weights(), many.network.get_weights(), strict=True)]
+apart = [float(np.abs(a - b).max()) for a, b in zip(plain.get_weights(), many.get_weights(), strict=True)]
 folder = tempfile.mkdtemp()
 many.save_weights(folder + "/a.weights.h5")
 plain.load_weights(folder + "/a.weights.h5")
 plain.save_weights(folder + "/b.weights.h5")
 many.load_weights(folder + "/b.weights.h5")
-assert all((a == b).all() for a, b in zip(plain.get_weights(), many.network.get_weights(), strict=True))
+assert all((a == b).all() for a, b in zip(plain.get_weights(), many.get_weights(), strict=True))
 many.save(folder + "/c.keras")
 loaded = keras.saving.load_model(folder + "/c.keras")
 assert loaded.evaluate(x, y, verbose=0) == many.evaluate(x, y, verbose=0)

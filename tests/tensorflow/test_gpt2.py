@@ -55,14 +55,15 @@ for layer in published.layers:
                     np.concatenate([each.ravel() for each in parts[1::2]]), kernel.reshape(width, -1), bias]
     else:
         weights += layer.get_weights()
-tuned.network.set_weights(weights)
-x, y = tuned.samples
+tuned.set_weights(weights)
+text = sys.modules["__main__"].text
+x, y = text[:, :-1], text[:, 1:]
 batch = len(x)
 indices = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
 losses = [model.fit(data, steps_per_epoch=1, epochs=4, verbose=0).history["loss"] for model, data in (
     (published, tf.data.Dataset.from_tensors((x, y)).repeat()), (tuned, indices))]
 print()
-print(json.dumps([losses, published.count_params(), tuned.network.count_params()]))
+print(json.dumps([losses, published.count_params(), tuned.count_params()]))
 """
 
 
@@ -102,7 +103,7 @@ COUNTED = """
 def count(model, *batch):
     def step(*batch): return model.train_step(batch if len(batch) > 1 else batch[0])
     return count_flops(tf.function(step, autograph=False).get_concrete_function(*batch))
-tokens = tf.TensorSpec(tuned.samples[0].shape, tf.int32)
+tokens = tf.TensorSpec(sys.modules["__main__"].text[:, 1:].shape, tf.int32)
 counts = [count(published, tokens, tokens), count(tuned, tf.TensorSpec(tokens.shape[:1], tf.int32))]
 print()
 print(json.dumps(counts))
@@ -128,12 +129,13 @@ TOGETHER = """
 import sys
 from data_parallel import DataParallel
 script = sys.modules["__main__"]
-x, y = tuned.samples
+text = sys.modules["__main__"].text
+x, y = text[:, :-1], text[:, 1:]
 batch = len(x)
 both = DataParallel(script.decoder, x, y, batch, ["CPU:0", "CPU:1"])
 both.compile(keras.optimizers.AdamW(3e-4, weight_decay=0.1), loss_of=script.loss_of, jit_compile=False)
 for replica in both.replicas:
-    replica.set_weights(tuned.network.get_weights())
+    replica.set_weights(tuned.get_weights())
 order = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
 twice = tf.data.Dataset.from_tensors(tf.tile(tf.range(batch), [4])).repeat()
 alone = tuned.fit(order, steps_per_epoch=2, epochs=3, verbose=0).history["loss"]

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 from random_warp import RandomWarp
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
@@ -31,20 +31,20 @@ def decoded(part: str) -> tuple[np.ndarray, np.ndarray]:
 x_train, y_train = decoded("train")
 x_test, y_test = decoded("test")
 
-network = keras.Sequential([layers.Input((SIDE, SIDE, 3), dtype="uint8"), layers.Rescaling(1 / 255)])
+model = keras.Sequential([layers.Input((SIDE, SIDE, 3), dtype="uint8"), layers.Rescaling(1 / 255)])
 if AUGMENT:
-    network.add(RandomWarp(shear=0.2, zoom=0.2))
+    model.add(RandomWarp(shear=0.2, zoom=0.2))
 for convolutions, filters in GROUPS:
     for _ in range(convolutions):
-        network.add(layers.Conv2D(filters, 3, padding="same", use_bias=False))
-        network.add(layers.BatchNormalization(momentum=0.9))  # converges within a short run
-        network.add(layers.ReLU())
-    network.add(layers.MaxPooling2D())
-network.add(layers.GlobalAveragePooling2D())
-network.add(layers.Dense(1, activation="sigmoid"))
+        model.add(layers.Conv2D(filters, 3, padding="same", use_bias=False))
+        model.add(layers.BatchNormalization(momentum=0.9))  # converges within a short run
+        model.add(layers.ReLU())
+    model.add(layers.MaxPooling2D())
+model.add(layers.GlobalAveragePooling2D())
+model.add(layers.Dense(1, activation="sigmoid"))
 
-model = ManySteps(network, x_train, y_train, BATCH_SIZE)
 model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"], jit_compile=GPU)
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, STEPS_PER_EPOCH // STEPS)
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 512
@@ -58,7 +58,7 @@ class LocalResponse(layers.Layer):
 
 (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
 
-network = keras.Sequential(
+model = keras.Sequential(
     [
         layers.Input((32, 32, 3), dtype="uint8"),
         Distortion(),
@@ -74,13 +74,13 @@ network = keras.Sequential(
         layers.Dense(10, activation="softmax"),
     ]
 )
-model = ManySteps(network, x_train, y_train, BATCH_SIZE)
 model.compile(
     optimizer=keras.optimizers.SGD(0.1),
     loss="sparse_categorical_crossentropy",
     metrics=["accuracy"],
     jit_compile=GPU,
 )
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)

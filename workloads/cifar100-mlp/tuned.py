@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 32
@@ -14,7 +14,7 @@ STEPS = 195 if GPU else 52  # training steps per call; 8 or 30 calls are an epoc
 x_train, x_test = x_train.astype("float32") / 255, x_test.astype("float32") / 255
 y_train, y_test = keras.utils.to_categorical(y_train, 100), keras.utils.to_categorical(y_test, 100)
 
-network = keras.Sequential(
+model = keras.Sequential(
     [
         layers.Input((32, 32, 3)),
         layers.Flatten(),
@@ -23,8 +23,8 @@ network = keras.Sequential(
         layers.Dense(100, activation="softmax"),
     ]
 )
-model = ManySteps(network, x_train, y_train, BATCH_SIZE)
 model.compile(optimizer="adam", loss="categorical_crossentropy", metrics=["accuracy"], jit_compile=True)
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)

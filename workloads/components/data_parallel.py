@@ -36,7 +36,7 @@ class DataParallel(keras.Model):
         super().__init__()
         self.jit = True
         self.share = batch_size
-        self.batch_size = batch_size * len(devices)
+        self.samples_per_step = batch_size * len(devices)
         self.devices = tuple(devices)
         self.key = next(KEYS)
         self.samples: list[Any] = []
@@ -103,7 +103,7 @@ class DataParallel(keras.Model):
 
         @tf.function(autograph=False)
         def train(indices: tf.Tensor) -> dict[str, Any]:
-            steps = indices.shape[0] // self.batch_size
+            steps = indices.shape[0] // self.samples_per_step
             chosen = tf.reshape(indices, [steps, len(self.devices), self.share])
             (on_all if jit else looped(on_all))(chosen)
             return self.get_metrics_result()

@@ -6,81 +6,66 @@ than the step itself.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 
-class ManySteps(keras.Model):
-    """Train `network` with several steps per call; evaluate and predict as usual.
+def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> None:
+    """Let a compiled model train with several steps per call of its compiled step.
 
-    Fit it on batches of sample indices, int32[steps * batch_size], as from `shuffled`: each call of the
-    compiled step trains that many samples.
+    Fit it on batches of sample indices, int32[steps * batch_size], as from `shuffled`. Nothing else of the model
+    changes: it evaluates, predicts and is saved as before.
 
     Args:
         x, y: all training samples and labels; copied to the device.
         batch_size: samples per training step.
     """
+    samples = _on_device(x), _on_device(y)
+    # Variables must exist before the loop.
+    if not model.built:
+        model(samples[0][:1])
+    model.optimizer.build(model.trainable_variables)
+    one_step = type(model).train_step
 
-    def __init__(self, network: keras.Model, x: Any, y: Any, batch_size: int) -> None:
-        super().__init__()
-        if not network.built:  # its variables must exist before the loop
-            network(x[:1])
-        self.network = network
-        self.built = True
-        self.samples = tf.identity(x), tf.identity(y)
-        self.batch_size = batch_size
-
-    def call(self, inputs: Any, training: bool = False) -> Any:
-        """Return the network's outputs."""
-        return self.network(inputs, training=training)
-
-    def save(self, *args: Any, **settings: Any) -> None:
-        """Save the network: without the samples, and as it is loaded without this class."""
-        self.network.save(*args, **settings)
-
-    def save_weights(self, *args: Any, **settings: Any) -> None:
-        """Save the network's weights."""
-        self.network.save_weights(*args, **settings)
-
-    def load_weights(self, *args: Any, **settings: Any) -> None:
-        """Load the network's weights."""
-        self.network.load_weights(*args, **settings)
-
-    def compile(self, *args: Any, **settings: Any) -> None:
-        """Compile as usual, and create the optimizer's variables, which must exist before the loop.
-
-        The network is compiled, too, so that what saves it saves its training, and it is loaded ready to go on.
-        """
-        super().compile(*args, **settings)
-        self.optimizer.build(self.network.trainable_variables)
-        given = inspect.signature(keras.Model.compile).bind(self.network, *args, **settings).arguments
-        del given["self"]
-        self.network.compile(**{**given, "optimizer": self.optimizer})
-
-    def train_step(self, data: tf.Tensor) -> dict[str, Any]:
+    def train_step(data: tf.Tensor) -> dict[str, Any]:
         """Train on the samples with these indices; return the metrics since the epoch began."""
-        steps = data.shape[0] // self.batch_size
-        indices = tf.reshape(data, [steps, self.batch_size])
-        one_step = super().train_step
+        steps = data.shape[0] // batch_size
+        indices = tf.reshape(data, [steps, batch_size])
 
         def body(step: tf.Tensor) -> tf.Tensor:
-            one_step(tuple(tf.gather(part, indices[step]) for part in self.samples))
+            one_step(model, tuple(tf.gather(part, indices[step]) for part in samples))
             return step + 1
 
         if steps == 1:
-            return one_step(tuple(tf.gather(part, data) for part in self.samples))
+            return one_step(model, tuple(tf.gather(part, data) for part in samples))
         # The number of steps is a constant, so that XLA knows the trip count and the host does not wait for
         # the condition of each step.
         tf.while_loop(lambda step: step < steps, body, [tf.constant(0)], parallel_iterations=1)
-        return self.get_metrics_result()
+        return model.get_metrics_result()
+
+    model.train_step, model.train_function = train_step, None
+    model.samples_per_step = batch_size
 
 
-def steps_per_call(steps: int, most: int) -> int:
-    """Return the largest number of steps per call, up to `most`, that leaves out 2 % of an epoch's steps at most."""
-    return max(number for number in range(1, max(1, min(steps, most)) + 1) if steps % number <= steps / 50)
+def _on_device(values: Any) -> tf.Tensor:
+    """Return values as fit would take them: numbers with a fraction in Keras' own precision."""
+    tensor = tf.identity(values)
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def steps_per_call(samples: int, batch_size: int, most: int) -> int:
+    """Return the largest number of steps per call, up to `most`, that leaves out 2 % of an epoch at most.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for number in range(max(1, min(samples // batch_size, most)), 0, -1):
+        size = number * batch_size
+        if samples >= size and samples % size <= samples / 50:
+            return number
+    raise ValueError(f"batches of {batch_size} would leave out over 2 % of {samples} samples in each epoch")
 
 
 def shuffled(count: int, size: int) -> tf.data.Dataset:

@@ -238,8 +238,8 @@ class Call:
 
     @cached_property
     def steps_per_batch(self) -> int:
-        """Training steps in a step of fit: several if batches are a multiple of the model's own `batch_size`."""
-        own, batch = getattr(self.model, "batch_size", None), self.epoch.batch
+        """Training steps in a step of fit: several if batches are a multiple of the model's `samples_per_step`."""
+        own, batch = getattr(self.model, "samples_per_step", None), self.epoch.batch
         return batch // own if isinstance(own, int) and 0 < own < batch and not batch % own else 1
 
     @property

@@ -1,7 +1,8 @@
-"""Fill a pipeline's caches before its steps are measured: what lies before a cache runs in the first epoch only."""
+"""The caches of a pipeline: what lies before one runs in the first epoch only, which must make no difference."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import tensorflow as tf
 
 # Caches that take longer to fill are left to the first epoch.
 LONGEST_FILL_S = 40.0
+# How much of what lies before a cache is compared between two passes.
+_COMPARED, _COMPARED_S = 512, 2.0
 # How long what lies before a cache is read to see how fast it is; longer if nobody knows how much there is.
 _TRIED_S, _TRIED_UNKNOWN_S = 1.0, 5.0
 
@@ -30,6 +33,36 @@ def fill_caches(dataset: tf.data.Dataset) -> float | None:
             for _ in cache:
                 pass
         return time.monotonic() - began if caches else 0.0
+
+
+def repeats(dataset: tf.data.Dataset) -> bool:
+    """Return whether what lies before the caches of a pipeline is the same in each pass, as far as it is read here.
+
+    Passes are compared that begin anew, as Keras' epochs do, and that follow each other within one iterator, as those
+    of a dataset that repeats itself.
+    """
+    with tf.device("CPU:0"):
+        return all(_repeats(*cache._inputs()) for cache in _caches(dataset))
+
+
+def _repeats(source: tf.data.Dataset) -> bool:
+    first: list[bytes] = []
+    ends_s = time.monotonic() + _COMPARED_S
+    for element in source.take(_COMPARED):
+        first.append(_digest(element))
+        if time.monotonic() > ends_s:
+            break
+    again = source.take(len(first)).repeat(2)
+    return not first or [*map(_digest, again)] == first * 2
+
+
+def _digest(element: Any) -> bytes:
+    """Return the hash of an element's values."""
+    digest = hashlib.sha256()
+    for part in tf.nest.flatten(element, expand_composites=True):
+        values = part.numpy()
+        digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+    return digest.digest()
 
 
 def _caches(dataset: Any) -> Iterator[Any]:

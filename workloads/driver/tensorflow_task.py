@@ -35,6 +35,7 @@ from workloads.driver import (
 )
 from workloads.driver.call import Call
 from workloads.driver.edits import changes
+from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
@@ -293,8 +294,9 @@ class ScriptRun:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
             )
-        if job.variant == FIX.of("xla") and not call.model.jit_compile:
-            raise ScriptError("Keras does not compile this model with XLA: a layer of it cannot be.")
+        for fix in self._task.fixes:
+            if reason := misfit(FIX.argument(fix), call):
+                raise ScriptError(reason)
         job.meter.phase(BUILD, self._began)
         params = call.params()
         before = params if job.variant == BASELINE else self._results.params or params

@@ -19,7 +19,7 @@ from causal_attention import CausalAttention
 from chunked_cross_entropy import chunked_cross_entropy
 from data_parallel import DataParallel
 from keras import layers, ops
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 # On an H100, Triton's products and a longer search for the fastest ones triple the time to compile and gain nothing.
 XLA_FLAGS = (
@@ -102,8 +102,8 @@ if GPUS > 1:
     model = DataParallel(decoder, text[:, :-1], text[:, 1:], BATCH_SIZE, devices)
     model.compile(optimizer=optimizer, loss_of=loss_of, jit_compile=JIT_COMPILE)
 else:
-    network = decoder()
-    model = ManySteps(network, text[:, :-1], text[:, 1:], BATCH_SIZE)
-    model.compile(optimizer=optimizer, loss=loss_of(network), jit_compile=JIT_COMPILE)
+    model = decoder()
+    model.compile(optimizer=optimizer, loss=loss_of(model), jit_compile=JIT_COMPILE)
+    train_many_steps(model, text[:, :-1], text[:, 1:], BATCH_SIZE)
 indices = shuffled(BATCH_SIZE, STEPS * BATCH_SIZE * max(1, GPUS))
 model.fit(indices, steps_per_epoch=max(1, BATCHES // STEPS), epochs=EPOCHS, verbose=2)

@@ -6,7 +6,7 @@ Without XLA, which cannot compile cuDNN's kernels.
 import keras
 import tensorflow as tf
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 256 if GPU else 32
@@ -19,7 +19,7 @@ LENGTH = 200  # words of a review
 x_train, x_test = (keras.utils.pad_sequences(reviews, maxlen=LENGTH) for reviews in (x_train, x_test))
 y_train, y_test = y_train[:, None].astype("float32"), y_test[:, None].astype("float32")
 
-network = keras.Sequential(
+model = keras.Sequential(
     [
         layers.Input((LENGTH,), dtype="int32"),
         layers.Embedding(WORDS, 128),
@@ -28,8 +28,8 @@ network = keras.Sequential(
         layers.Dense(1, activation="sigmoid"),
     ]
 )
-model = ManySteps(network, x_train, y_train, BATCH_SIZE)
 model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"], jit_compile=False)
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 32
@@ -16,7 +16,7 @@ LENGTH = 250  # words of a review
 x_train, x_test = (keras.utils.pad_sequences(reviews, maxlen=LENGTH) for reviews in (x_train, x_test))
 y_train, y_test = y_train[:, None].astype("float32"), y_test[:, None].astype("float32")
 
-network = keras.Sequential(
+model = keras.Sequential(
     [
         layers.Input((LENGTH,), dtype="int32"),
         layers.Embedding(WORDS, 16),
@@ -26,8 +26,8 @@ network = keras.Sequential(
         layers.Dense(1, activation="sigmoid"),
     ]
 )
-model = ManySteps(network, x_train, y_train, BATCH_SIZE)
 model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"], jit_compile=GPU)
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from data_parallel import DataParallel
 from gpu_layers import FusedBatchNormalization, SlicedMaxPooling
 from loss_scaling import BranchFreeLossScaling
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 from resnet_v15 import batch_normalization, resnet50
 
 # On an H100, the search for the fastest form of each fusion takes a quarter of the first step and gains nothing.
@@ -53,7 +53,9 @@ if GPUS > 1:
     devices = [f"GPU:{number}" for number in range(GPUS)]
     model = DataParallel(network, images, labels, BATCH_SIZE, devices)
 else:
-    model = ManySteps(network(), images, labels, BATCH_SIZE)
+    model = network()
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", jit_compile=JIT_COMPILE)
+if GPUS <= 1:
+    train_many_steps(model, images, labels, BATCH_SIZE)
 indices = shuffled(BATCH_SIZE, STEPS * BATCH_SIZE * max(1, GPUS))
 model.fit(indices, steps_per_epoch=max(1, BATCHES // STEPS), epochs=EPOCHS, verbose=2)

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 from calibration import calibrate, normalizations
 from keras import layers
-from many_steps import ManySteps, shuffled
+from many_steps import shuffled, train_many_steps
 
 GPU = bool(tf.config.get_visible_devices("GPU"))
 BATCH_SIZE = 32
@@ -42,13 +42,14 @@ x = layers.Dropout(0.2)(x)
 x = layers.Dense(10)(x)
 outputs = layers.Activation("softmax", dtype="float32")(x)
 
-model = ManySteps(keras.Model(inputs, outputs), x_train, y_train, BATCH_SIZE)
+model = keras.Model(inputs, outputs)
 model.compile(
     optimizer=keras.optimizers.Adam(1e-3),
     loss="sparse_categorical_crossentropy",
     metrics=["accuracy"],
     jit_compile=GPU,
 )
+train_many_steps(model, x_train, y_train, BATCH_SIZE)
 calls = max(1, len(x_train) // (STEPS * BATCH_SIZE))
 model.fit(shuffled(len(x_train), STEPS * BATCH_SIZE), steps_per_epoch=calls, epochs=EPOCHS, verbose=2)
 model.evaluate(x_test, y_test)
