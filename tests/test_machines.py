@@ -89,7 +89,11 @@ def test_names_of_users_scripts_stay_private() -> None:
         (" " * (50 << 20), "larger than 64 KiB"),
         (
             machine_json(KnownMachine(date="", host="", devices={"cpu": KnownDevice(kind="", values={"x": -1.0})})),
-            "not positive",
+            "no measured value",
+        ),
+        (
+            machine_json(KnownMachine(date="", host="", devices={"cpu": KnownDevice(kind="", values={"x": 1e-300})})),
+            "no measured value",
         ),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ A trial is observed without polling the engine.
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,6 +37,7 @@ from harness.engines.docker_client import (
     describe,
     endpoints,
     engine_call,
+    exit_code,
     remove_container,
     signal_start,
     timeout,
@@ -79,7 +81,14 @@ class DockerEngine:
             with engine_call(f"start trial {spec.trial_id}"):
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
                 options = container_options(spec, identity, current_owner(), self._image_environment(spec))
-                container_id = api.create_container(host_config=host, **options)["Id"]
+                name = f"tfbench-{secrets.token_hex(8)}"
+                try:
+                    container_id = api.create_container(name=name, host_config=host, **options)["Id"]
+                except BaseException:
+                    # It may exist although the answer was lost.
+                    with suppress(EngineError):
+                        remove_container(self.client, name)
+                    raise
                 cleanup.callback(remove_container, self.client, container_id)
                 stdin = api.attach_socket(container_id, params={"stdin": 1, "stream": 1})
                 cleanup.callback(close_stream, stdin)
@@ -213,7 +222,7 @@ class DockerContainer:
 
     def _wait(self) -> None:
         try:
-            self._status = self._client.api.wait(self.id)["StatusCode"]
+            self._status = exit_code(self._client.api.wait(self.id))
         except (*LOST, *UNREADABLE) as error:
             self._lost = error
         self._ended.set()

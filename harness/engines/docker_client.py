@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError as SocketError
 
 from harness.errors import EngineError
 from harness.model.platform import EngineInfo
+from harness.untrusted import printable
 
 # Timeout after a request that was not answered, so that requests to a dead engine do not add up.
 _SILENT_S = 2.0
@@ -32,6 +33,7 @@ LOST = (DockerException, RequestException, SocketError, HTTPException, OSError, 
 CONNECT_S = 10
 # Timeout of a request that may copy an image.
 REQUEST_S = 120
+_MOST_EXIT_CODE = 255
 MAX_ANSWER_BYTES = 64 << 20
 _UNIX = "unix://"
 HINT = (
@@ -168,6 +170,14 @@ def remove_container(client: docker.DockerClient, container_id: str) -> None:
                 raise
             # It is already being removed.
             client.api.wait(container_id, condition="removed")
+
+
+def exit_code(answer: Any) -> int:
+    """Return the exit code that an engine's answer to a wait tells; raise ValueError if that is none."""
+    code = answer["StatusCode"]
+    if type(code) is not int or not 0 <= code <= _MOST_EXIT_CODE:
+        raise ValueError(f"{printable(repr(code)[:40])} is no exit code")
+    return code
 
 
 def signal_start(stream: Any) -> None:

@@ -22,7 +22,7 @@ from docker.models.images import Image
 from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
-from harness.engines.docker_client import engine_call, read_limited, timeout
+from harness.engines.docker_client import engine_call, exit_code, read_limited, timeout
 from harness.errors import EngineError, ImageError, last_lines
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
@@ -169,7 +169,7 @@ class ImageBuilder:
                 for chunk in api.attach(name, stream=True, logs=True):
                     file.write(chunk)
                     spinner.note(chunk.decode(errors="replace").strip().rpartition("\n")[2][:60])
-                if api.wait(name)["StatusCode"] != 0:
+                if exit_code(api.wait(name)) != 0:
                     file.flush()
                     raise _build_error(target, log)
                 spinner.note("committing")

@@ -21,6 +21,8 @@ MACHINE_SUFFIX = ".machine.json"
 MACHINES = Path(__file__).with_name("machines")
 INDEX = MACHINES / "index.json"
 MAX_BYTES = 64 << 10
+# No machine is measured to be as slow or as fast.
+_LEAST, _MOST = 1e-12, 1e30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +60,11 @@ def read_machine(path: Path) -> KnownMachine:
         machine = msgspec.convert(parse_json(content), MachineFile).machine
     except ValueError as error:
         raise StoreError(f"{path} is not the file of a machine: {error}.", hint=hint) from error
-    if not all(value > 0 for device in machine.devices.values() for value in device.values.values()):
-        raise StoreError(f"{path} is not the file of a machine: a value is not positive.", hint=hint)
+    for value in (value for device in machine.devices.values() for value in device.values.values()):
+        if not _LEAST <= value <= _MOST:
+            raise StoreError(
+                f"{path} is not the file of a machine: {value:g} is no measured value.", hint=hint
+            )
     return replace(machine, name=path.name.removesuffix(MACHINE_SUFFIX).removesuffix(".json"))
 
 

@@ -9,11 +9,13 @@ import pytest
 from docker.errors import NotFound
 
 from harness.engines import Exit, Mount
-from harness.engines.container_settings import OWNER
+from harness.engines.container_settings import OWNER, RUN
+from harness.engines.docker import DockerEngine
 from harness.engines.docker_client import remove_container
 from harness.engines.owner import current_owner, start_ticks
 from harness.errors import EngineError
 from tests.docker.conftest import BASE, wait_for
+from tests.docker.unix_proxy import engine_proxy
 
 pytestmark = pytest.mark.docker
 
@@ -142,6 +144,27 @@ def test_kill_and_remove_are_idempotent(engine, make_spec):
     engine.client.api.remove_container(container.id, force=True)  # by another process
     assert wait_for(container) == Exit(code=137, out_of_memory=False, removed=True)
     container.remove()
+
+
+def test_a_container_whose_creation_is_not_answered_is_removed(engine, make_spec):
+    with engine_proxy(lost="/containers/create") as (address, _):
+        through = DockerEngine.connect({"DOCKER_HOST": address})
+        spec = make_spec("true", run_id="unanswered")
+        with pytest.raises(EngineError):
+            through.start(spec)
+        through.close()
+    assert engine.client.api.containers(all=True, filters={"label": f"{RUN}=unanswered"}) == []
+
+
+@pytest.mark.parametrize("answer", ['{"StatusCode":"0"}', "{}", '{"StatusCode":99999999999999999999}'])
+def test_an_exit_code_that_is_none_is_an_engine_error(make_spec, answer):
+    with engine_proxy(lost="/wait", instead=answer) as (address, _):
+        through = DockerEngine.connect({"DOCKER_HOST": address})
+        container = through.start(make_spec("true"))
+        with pytest.raises(EngineError):
+            wait_for(container)
+        container.remove()
+        through.close()
 
 
 def test_a_path_without_python_is_told(engine, make_spec):

@@ -15,11 +15,12 @@ SOCKET = "/var/run/docker.sock"
 
 
 @contextmanager
-def engine_proxy() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def engine_proxy(lost: str = "", instead: str = "") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Start a proxy; the engine's answers to requests of paths with `lost` are replaced by the JSON `instead`."""
     # Not in pytest's folder: a socket's path is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
         proxy = Path(folder) / "engine.sock"
-        code = f"from tests.docker.unix_proxy import serve; serve({str(proxy)!r}, {SOCKET!r})"
+        code = f"from tests.docker.unix_proxy import serve; serve({str(proxy)!r}, {SOCKET!r}, {lost!r}, {instead!r})"
         with subprocess.Popen([sys.executable, "-c", code], text=True, cwd=ROOT) as process:
             try:
                 wait_until(proxy.exists)
@@ -28,8 +29,8 @@ def engine_proxy() -> Iterator[tuple[str, subprocess.Popen[str]]]:
                 process.kill()
 
 
-def serve(path: str, target: str) -> None:
-    """Forward connections from the socket at `path` to the one at `target`, forever."""
+def serve(path: str, target: str, lost: str, instead: str) -> None:
+    """Forward connections from the socket at `path` to the one at `target`, forever; see engine_proxy."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()
@@ -37,8 +38,23 @@ def serve(path: str, target: str) -> None:
         client, _ = listener.accept()
         server = socket.socket(socket.AF_UNIX)
         server.connect(target)
+        request = client.recv(2**16)
+        server.sendall(request)
+        if lost and lost.encode() in request.partition(b"\r\n")[0]:
+            threading.Thread(target=_replace, args=(client, server, instead.encode()), daemon=True).start()
+            continue
         for source, sink in ((client, server), (server, client)):
             threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+
+def _replace(client: socket.socket, server: socket.socket, answer: bytes) -> None:
+    with suppress(OSError), client, server:
+        server.recv(2**16)
+        if answer:
+            head = (
+                f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(answer)}\r\n\r\n"
+            )
+            client.sendall(head.encode() + answer)
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

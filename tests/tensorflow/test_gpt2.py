@@ -129,7 +129,7 @@ TOGETHER = """
 import sys
 from data_parallel import DataParallel
 script = sys.modules["__main__"]
-text = sys.modules["__main__"].text
+text = script.text
 x, y = text[:, :-1], text[:, 1:]
 batch = len(x)
 both = DataParallel(script.decoder, x, y, batch, ["CPU:0", "CPU:1"])
@@ -140,7 +140,7 @@ order = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
 twice = tf.data.Dataset.from_tensors(tf.tile(tf.range(batch), [4])).repeat()
 alone = tuned.fit(order, steps_per_epoch=2, epochs=3, verbose=0).history["loss"]
 together = both.fit(twice, steps_per_epoch=1, epochs=3, verbose=0).history["loss"]
-weights = [each.get_weights() for each in (tuned.network, *both.replicas)]
+weights = [each.get_weights() for each in (tuned, *both.replicas)]
 apart = [max(float(abs(a - b).max()) for a, b in zip(weights[0], other)) for other in weights[1:]]
 equal = all((a == b).all() for a, b in zip(*weights[1:]))
 print()
