@@ -21,8 +21,7 @@ def edits(source: Source) -> Sequence[Edit]:
     result: list[Edit] = []
     for call in source.calls(*_OPTIONS):
         option = _OPTIONS[name_of(call)]
-        # Once an epoch, Keras knows no number of a batch for the name of a file.
-        if argument(call, option) is not None and "{batch" not in source.words(call):
+        if argument(call, option) is not None and not source.meanings(name_of(call)):
             result += source.with_keyword(call, option, '"epoch"')
     return result
 

@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from harness.fixes.source import Source, argument, calls_in, name_of
+from harness.fixes.source import Source, calls_in, name_of
 
-_BATCH_HOOK = re.compile(r"on_(train_)?batch_(begin|end)")
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While)
@@ -45,69 +44,15 @@ _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gra
 _STEP = {"train_step", "test_step", "predict_step", "call", "compute_loss", "compute_metrics"}
 # Kept by Keras itself, in variables or around the step.
 _KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimizer"}
-# Calls around batches that only print and record. Of a callback's own methods, the code is looked at.
-_RECORDING = {
-    "abs", "add_scalar", "append", "collect", "dict", "enumerate", "flush", "float", "format", "get", "get_memory_info",
-    "getrusage", "info", "int", "isfinite", "isinstance", "isnan", "items", "join", "keys", "len", "list", "log",
-    "log_metric", "log_metrics", "max", "mean", "memory_info", "min", "monotonic", "now", "numpy", "perf_counter",
-    "get_weights", "percentile", "print", "Process", "range", "ravel", "reshape", "round", "scalar",
-    "set_postfix", "sleep", "sorted", "std", "str", "strftime", "sum", "super", "time", "update", "values",
-    "virtual_memory", "write", "writerow", "zip",
-}  # fmt: skip
-_WATCHING = {
-    "math", "time", "datetime", "gc", "psutil", "resource", "logging", "tracemalloc", "wandb", "mlflow", "pynvml",
-}  # fmt: skip
-# Of a step's Python, what means the same if it runs while tracing only: functions of these packages and builtins, and
-# methods of tensors, layers, metrics, optimizers, and of collections that the step makes.
-_TRACED_PACKAGES = {"tensorflow", "keras", "tensorflow_probability", "math", "numpy", "functools", "typing"}
-_TRACED_BUILTINS = {
-    "abs", "all", "any", "bool", "callable", "dict", "divmod", "enumerate", "filter", "float", "getattr", "hasattr",
-    "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "pow", "print", "range", "repr", "reversed",
-    "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
-}  # fmt: skip
-_TRACED_METHODS = _STEP | {
-    "add_loss", "add_metric", "append", "apply", "apply_gradients", "as_list", "assign", "assign_add", "assign_sub",
-    "astype", "batch_jacobian", "compiled_loss", "compiled_metrics", "concat", "copy", "endswith", "extend", "format",
-    "gather", "get", "get_metrics_result", "get_scaled_loss", "get_shape", "get_unscaled_gradients", "gradient",
-    "index", "items", "jacobian", "join", "keys", "log_prob", "lower", "mark_used", "mean", "minimize", "numpy", "read",
-    "read_value", "ref", "reset_state", "reset_states", "reshape", "result", "scale_loss", "set_shape", "split",
-    "stack", "startswith", "stop_recording", "sum", "to_tensor", "update", "update_state", "value", "values", "watch",
-    "write",
-}  # fmt: skip
 # Their functions run in each step, also of a compiled one.
 _IN_EACH_STEP = {"numpy_function", "py_function"}
 
 
-def steers_batches(source: Source) -> bool:
-    """Return whether a callback may change training by what it does around batches, so that it must run around each.
-
-    What only counts, prints and records there does not, unless another method of the callback steers. Nor may it be one
-    that saves every so many batches: other files would come of it.
-    """
-    if any(_saves_batches(source, call) for call in calls_in(source.tree)):
-        return True
-    parts = list(_around_batches(source))
-    used = [each for each in source.used(*parts) if not isinstance(each, ast.ClassDef)]
-    classes = [
-        node
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef) and any(each in parts for each in node.body)
-    ]
-    return (
-        _changes_anything((*used, *classes))
-        or any(_steers(source, part, node) for part in (*used, *classes) for node in ast.walk(part))
-        or any(_may_steer(source, node) for part in parts for node in ast.walk(part))
-    )
-
-
-def _saves_batches(source: Source, call: ast.Call) -> bool:
-    given = argument(call, "save_freq")
-    value = source.value_of(given.id) if isinstance(given, ast.Name) else given
-    return given is not None and not (isinstance(value, ast.Constant) and value.value in ("epoch", None))
-
-
 def keeps_state(source: Source) -> bool:
-    """Return whether the step's Python may read what changes, or draw, which compiling it would freeze."""
+    """Return whether the step's Python may read what changes while the script trains, which compiling it would freeze.
+
+    What it draws or counts itself is seen where it is traced twice (workloads/driver/fitting.py).
+    """
     apart = {
         name
         for call in source.calls(*_IN_EACH_STEP)
@@ -126,8 +71,7 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or _changes_anything([*functions, *between])
-        or not all(_is_traced(source, each, call) for each in functions for call in calls_in(each))
-        or (_fits_again(source) and _sets_attributes(source))
+        or (_fits_again(source) and (bool(functions) or _sets_attributes(source)))
     )
 
 
@@ -159,6 +103,17 @@ def _fits(source: Source, node: ast.AST) -> bool:
     """Return whether code calls fit, also in a function that it calls."""
     called = [each for each in source.used(node) if not isinstance(each, ast.ClassDef)]
     return _calls(called, {"fit", "train_on_batch"})
+
+
+def _is_rebound(source: Source, name: str) -> bool:
+    """Return whether a variable is bound more than once, or by a loop."""
+    stores = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+    ]
+    loops = (each for node in ast.walk(source.tree) if isinstance(node, _LOOPS) for each in ast.walk(node))
+    return len(stores) > 1 or any(each in stores for each in loops)
 
 
 def _sets_attributes(source: Source) -> bool:
@@ -248,6 +203,8 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     if _changes_anything([*between, *functions]):
         return True
     names = {name for each in functions for name in source.free(each)}
+    if _fits_again(source) and any(_is_rebound(source, name) for name in names):
+        return True
     names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
     if any(names & set(each) for each in _changes([*between, *functions], _CHANGING | _STEERING)):
         return True
@@ -285,61 +242,6 @@ def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:
         owner = owner.value
     if isinstance(owner, ast.Name) and owner.id not in own:
         yield owner.id
-
-
-def _around_batches(source: Source) -> Iterator[ast.AST]:
-    """Yield what callbacks do around batches: hooks with the methods that they call, and arguments of callbacks."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ClassDef):
-            methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-            waiting = [name for name in methods if _BATCH_HOOK.fullmatch(name)]
-            while waiting:
-                if method := methods.pop(waiting.pop(), None):
-                    yield method
-                    waiting += map(name_of, calls_in(method))
-        elif isinstance(node, ast.keyword) and node.arg and _BATCH_HOOK.fullmatch(node.arg):
-            yield node.value
-
-
-def _steers(source: Source, hook: ast.AST, node: ast.AST) -> bool:
-    match node:
-        case ast.Attribute(ctx=ast.Store(), value=ast.Attribute()):
-            return True
-        case ast.Attribute(ctx=ast.Store(), value=ast.Name(id=name)):
-            own = name in Source.bound(hook)
-            return not own and not any(isinstance(each, ast.ClassDef) for each in source.meanings(name))
-        case ast.Call(func=ast.Attribute(attr=attr)):
-            return attr in _STEERING
-    return False
-
-
-def _may_steer(source: Source, node: ast.AST) -> bool:
-    """Return whether a node of what runs around batches is more than counting, printing and recording."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"))):
-            return False  # a method of its own
-        case ast.Call():
-            name = name_of(node)
-            watching = source.package(source.words(node.func).partition(".")[0]) in _WATCHING
-            return not watching and name not in _RECORDING and not _BATCH_HOOK.fullmatch(name)
-    return False
-
-
-def _is_traced(source: Source, function: ast.AST, call: ast.Call) -> bool:
-    """Return whether a call in a step's Python certainly means the same if it is made while tracing only."""
-    root = source.words(call.func).partition(".")[0]
-    package = source.package(root)
-    if package in _TRACED_PACKAGES:
-        return package != "numpy" or not (name_of(call) in _READING or "random" in source.words(call.func))
-    match call.func:
-        case ast.Name(id=name):
-            known = name in Source.bound(function) or bool(source.meanings(name))
-            return known or (name in _TRACED_BUILTINS and not package)
-        case ast.Attribute(value=ast.Name(id="self")):
-            return True  # a layer, or a method of its own, which is looked at too
-        case ast.Attribute(attr=attr):
-            return attr in _TRACED_METHODS and not package
-    return True  # what another call or a collection gives: a layer or a function
 
 
 def _between(source: Source) -> list[ast.AST]:

@@ -3,7 +3,8 @@
 Eager training runs every operation from Python.
 
 Safety: the same numbers; print and breakpoints inside train_step run while tracing only. It is not offered if the
-step's Python reads what the script changes, or draws random numbers: both would stay as they were while tracing.
+step's Python reads what the script changes, which would stay as it was while tracing. What the step itself draws or
+counts is seen in the container, which traces it twice and refuses the remedy if the two differ.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 
 Safety: the same batches; random changes of samples are drawn in another order. Not offered where functions share an
-open file or a cursor, whose position they would move under each other.
+open file or a cursor, whose position they would move under each other. The container loads some batches twice and then
+at once, and refuses the remedy if only the latter differ.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each fit on a PyDataset: its workers are set just before."""
-    if shares_position(source):
+    if shares_position(source) or source.binds("loader"):
         return []
     classes = {
         node.name

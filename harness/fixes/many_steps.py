@@ -2,8 +2,8 @@
 
 For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
-Safety: batches in another random order, and up to 2 % fewer of them in an epoch; callbacks on batches run once per
-call, so it is not offered if one may change training. The model stays the same object.
+Safety: batches in another random order, and up to 2 % fewer of them in an epoch. The model stays the same object. Keras
+runs callbacks on batches once per call, so the container refuses it if the call has any but Keras' own that only show.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.changes import steers_batches
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, name_of
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
@@ -25,16 +24,15 @@ _PLAIN = {"Sequential", "Model"}
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return the edits for each fit on arrays of a plain model that is trained in no other way."""
-    fits = source.fits()
-    if steers_batches(source) or any(source.calls("train_on_batch")):
+    """Return the edits for each fit on arrays of a plain model."""
+    if source.binds("per_call", "shuffled", "steps_per_call", "train_many_steps"):
         return []
-    result: list[Edit] = []
-    for fit in fits:
-        model = _owner(fit)
-        if model and [_owner(call) for call in fits].count(model) == 1:
-            result += source.at(fit, _edits(source, fit, model))
-    return result
+    return [
+        edit
+        for fit in source.fits()
+        if (model := _owner(fit))
+        for edit in source.at(fit, _edits(source, fit, model))
+    ]
 
 
 def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
@@ -47,6 +45,8 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
     if any(isinstance(source.value_of(name), (ast.List, ast.Tuple, ast.Dict)) for name in (x, y)):
         return []  # several inputs or outputs
     size = arguments.get("batch_size")
+    if not (size is None or isinstance(size, (ast.Name, ast.Attribute)) or _is_number(size)):
+        return []  # it is written several times
     batch = "32" if size is None else source.words(size)
     count = f"steps_per_call(len({x}), {batch}, {STEPS_PER_CALL[source.device]})"
     before = source.statements_before(fit, [
@@ -69,6 +69,10 @@ def _name(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
 def _owner(call: ast.Call) -> str:
     """Return the variable whose method is called."""
     return _name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
@@ -82,7 +86,8 @@ def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
         return False
     function = source.function(name_of(node))
     if function is None or not depth:
-        return name_of(node) in _PLAIN and not source.meanings(name_of(node))
+        root = source.words(node.func).partition(".")[0]
+        return name_of(node) in _PLAIN and source.package(root) in ("keras", "tensorflow")
     returned = source.returned(function)
     return bool(returned) and all(_is_plain(source, each, depth - 1) for each in returned)
 

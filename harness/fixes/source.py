@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from workloads.protocol import Edit
 
+# Expressions with variables of their own.
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 # Statements without a body.
 _SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
 # Methods that only a tf.data.Dataset has, or that make one.
@@ -199,6 +201,15 @@ class Source:
                     return value
         return None
 
+    def binds(self, *names: str) -> bool:
+        """Return whether the script gives one of these names to anything."""
+        return any(
+            getattr(node, field, None) in names
+            for node in ast.walk(self.tree)
+            for field in (("id",) if isinstance(node, ast.Name) else ("name", "arg", "asname"))
+            if not isinstance(node, ast.keyword)
+        )
+
     def words(self, node: ast.AST) -> str:
         """Return the text of a node."""
         start, end = self._span(node)
@@ -245,8 +256,14 @@ class Source:
         return [replace(edit, site=(call.end_lineno or 0, call.end_col_offset or 0)) for edit in edits]
 
     def statements_before(self, node: ast.AST, statements: Sequence[str]) -> Edit | None:
-        """Return the edit that puts statements on lines of their own before that of a node."""
+        """Return the edit that puts statements on lines of their own before that of a node.
+
+        None if the node has variables of its own there, as in a comprehension.
+        """
         start, end = self._span(node)
+        inner = (each for each in ast.walk(self.tree) if isinstance(each, _SCOPES))
+        if any(self._span(each)[0] <= start and end <= self._span(each)[1] for each in inner):
+            return None
         owner = next(
             (
                 each

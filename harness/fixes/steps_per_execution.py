@@ -2,8 +2,8 @@
 
 Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 
-Safety: the same numbers; callbacks on batches run once per call, so it is not offered if one may change
-training, nor with more steps per call than divide the steps of an epoch.
+Safety: the same numbers. Keras runs callbacks on batches once per call, so the container refuses it if the call has
+any but Keras' own that only show, and if the steps per call do not divide the steps of an epoch.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ import ast
 import math
 from collections.abc import Sequence
 
-from harness.fixes.changes import steers_batches
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return an edit for each compile; [] if training depends on callbacks around each batch."""
+    """Return an edit for each compile; [] if no more steps than one divide an epoch's."""
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
     given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]
     numbers = [_number(source, each) for each in given if each is not None]
     steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
-    if steps == 1 or steers_batches(source):
+    if steps == 1:
         return []
     fewer = [call for call in source.compiles() if _given(source, call) < steps]
     return source.keyword_at(fewer, "steps_per_execution", str(steps))

@@ -21,7 +21,7 @@ KEYS = itertools.count(1_000_000)
 
 
 class DataParallel(keras.Model):
-    """Train on several devices; fit on batches of indices, int32[steps * devices * batch_size].
+    """Train on several devices; fit on batches of indices, int32[steps * devices * batch_size], as from `shuffled`.
 
     Args:
         make_network: makes a replica.
@@ -102,7 +102,8 @@ class DataParallel(keras.Model):
                     run(indices[..., index, :])
 
         @tf.function(autograph=False)
-        def train(indices: tf.Tensor) -> dict[str, Any]:
+        def train(batch: Any) -> dict[str, Any]:
+            (indices,) = tf.nest.flatten(batch)
             steps = indices.shape[0] // self.samples_per_step
             chosen = tf.reshape(indices, [steps, len(self.devices), self.share])
             (on_all if jit else looped(on_all))(chosen)

@@ -11,17 +11,28 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+# The name of what is in a batch, which no other input has.
+INDICES = "indices of many steps"
+
 
 def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> None:
     """Let a compiled model train with several steps per call of its compiled step.
 
-    Fit it on batches of sample indices, int32[steps * batch_size], as from `shuffled`. Nothing else of the model
-    changes: it evaluates, predicts and is saved as before.
+    Fit it on batches of sample indices, as from `shuffled`. Nothing else of the model changes: it evaluates, predicts,
+    is saved, and trains on other input as before.
 
     Args:
         x, y: all training samples and labels; copied to the device.
         batch_size: samples per training step.
+
+    Raises:
+        TypeError: the model does not train with Keras' own step.
     """
+    own = "train_step" in vars(model) and not hasattr(model.train_step, "many_steps")
+    if own or type(model).train_step is not keras.Model.train_step:
+        raise TypeError(
+            f"{type(model).__name__} has a train_step of its own, which many steps per call would replace"
+        )
     samples = _on_device(x), _on_device(y)
     # Variables must exist before the loop.
     if not model.built:
@@ -29,22 +40,25 @@ def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> Non
     model.optimizer.build(model.trainable_variables)
     one_step = type(model).train_step
 
-    def train_step(data: tf.Tensor) -> dict[str, Any]:
+    def train_step(data: Any) -> dict[str, Any]:
         """Train on the samples with these indices; return the metrics since the epoch began."""
-        steps = data.shape[0] // batch_size
-        indices = tf.reshape(data, [steps, batch_size])
+        if not (isinstance(data, dict) and data.keys() == {INDICES}):
+            return one_step(model, data)
+        steps = data[INDICES].shape[0] // batch_size
+        indices = tf.reshape(data[INDICES], [steps, batch_size])
 
         def body(step: tf.Tensor) -> tf.Tensor:
             one_step(model, tuple(tf.gather(part, indices[step]) for part in samples))
             return step + 1
 
         if steps == 1:
-            return one_step(model, tuple(tf.gather(part, data) for part in samples))
+            return one_step(model, tuple(tf.gather(part, indices[0]) for part in samples))
         # The number of steps is a constant, so that XLA knows the trip count and the host does not wait for
         # the condition of each step.
         tf.while_loop(lambda step: step < steps, body, [tf.constant(0)], parallel_iterations=1)
         return model.get_metrics_result()
 
+    train_step.many_steps = True  # type: ignore[attr-defined]
     model.train_step, model.train_function = train_step, None
     model.samples_per_step = batch_size
 
@@ -69,10 +83,11 @@ def steps_per_call(samples: int, batch_size: int, most: int) -> int:
 
 
 def shuffled(count: int, size: int) -> tf.data.Dataset:
-    """Return endless batches, int32[size], of the indices of `count` samples in random order.
+    """Return endless batches, {INDICES: int32[size]}, of the indices of `count` samples in random order.
 
     Every pass has each sample once, in a new order; a batch may hold the end of one pass and the beginning of
     the next, so that all batches have the same shape.
     """
     passes = tf.data.Dataset.counter().map(lambda _: tf.random.shuffle(tf.range(count)))
-    return passes.rebatch(size, drop_remainder=True).prefetch(2)
+    batches = passes.rebatch(size, drop_remainder=True)
+    return batches.map(lambda indices: {INDICES: indices}).prefetch(2)

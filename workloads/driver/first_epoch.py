@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 # Caches that take longer to fill are left to the first epoch.
@@ -49,29 +50,35 @@ def _repeats(source: tf.data.Dataset) -> bool:
     first: list[bytes] = []
     ends_s = time.monotonic() + _COMPARED_S
     for element in source.take(_COMPARED):
-        first.append(_digest(element))
+        first.append(digest(element))
         if time.monotonic() > ends_s:
             break
     again = source.take(len(first)).repeat(2)
-    return not first or [*map(_digest, again)] == first * 2
+    return not first or [*map(digest, again)] == first * 2
 
 
-def _digest(element: Any) -> bytes:
-    """Return the hash of an element's values."""
-    digest = hashlib.sha256()
+def digest(element: Any) -> bytes:
+    """Return the hash of the values of an element: of tensors or arrays."""
+    result = hashlib.sha256()
     for part in tf.nest.flatten(element, expand_composites=True):
-        values = part.numpy()
-        digest.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
-    return digest.digest()
+        values = np.asarray(part)
+        result.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+    return result.digest()
+
+
+def pipelines(dataset: Any) -> Iterator[Any]:
+    """Yield a pipeline and all that lie before it, those nearest to the sources first."""
+    for source in dataset._inputs():
+        yield from pipelines(source)
+    yield dataset
 
 
 def _caches(dataset: Any) -> Iterator[Any]:
     """Yield the caches of a pipeline that end, first the one nearest to the source."""
-    for source in dataset._inputs():
-        yield from _caches(source)
-    ends = int(dataset.cardinality()) != tf.data.INFINITE_CARDINALITY
-    if ends and type(dataset).__name__.strip("_") == "CacheDataset":
-        yield dataset
+    for each in pipelines(dataset):
+        ends = int(each.cardinality()) != tf.data.INFINITE_CARDINALITY
+        if ends and type(each).__name__.strip("_") == "CacheDataset":
+            yield each
 
 
 def _projected_s(cache: Any) -> float:

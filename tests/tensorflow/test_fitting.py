@@ -1,0 +1,139 @@
+"""Remedies that fit a script's text, and not what it does when it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+TAKE = """
+import json
+import tempfile
+import keras
+from contextlib import suppress
+from workloads.driver import script
+from workloads.driver.fitting import misfit
+from workloads.driver.interception import Interception
+from workloads.driver.script import Script
+class End(BaseException):
+    pass
+def end():
+    raise End
+def why(remedy, text):
+    keras.backend.clear_session()
+    took = Interception(
+        number=1, predicts=False, first=False, replicas=1, take=id, evaluate=None, continues=False, end=end
+    )  # fmt: skip
+    with suppress(End), took.active():
+        script.run(Script(path=tempfile.mkdtemp() + "/own.py", text=text), (), {})
+    return misfit(remedy, took.call)
+found = [why(*each) for each in GIVEN]
+print()
+print(json.dumps(found))
+"""
+HEAD = """\
+import collections, random, threading, time
+import numpy as np, keras, tensorflow as tf
+from numpy import random as drawn
+x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
+x += np.arange(64, dtype="float32")[:, None]
+"""
+PLAIN = "model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
+OWN = """
+class Own(keras.callbacks.Callback):
+    {}
+own = Own()
+"""
+BATCHES = "one = keras.callbacks.LambdaCallback(on_train_batch_end=print)\n"
+FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
+
+
+def callbacks(made: str, name: str) -> str:
+    return f"{HEAD}{PLAIN}{made}{FITS.format(name)}"
+
+
+def eager(line: str, before: str = "") -> str:
+    step = (
+        f"class Net(keras.Sequential):\n    count = 0\n    def train_step(self, data):\n        {line}\n"
+        "        return super().train_step((data[0] * scale, data[1]))\n"
+    )
+    return f"{HEAD}{before}{step}{PLAIN}model.fit(x, y, verbose=0)\n".replace("keras.Sequential([", "Net([")
+
+
+def pipeline(steps: str, before: str = "") -> str:
+    made = f"data = tf.data.Dataset.from_tensor_slices((x, y)){steps}\n"
+    return f"{HEAD}{before}{PLAIN}{made}model.fit(data.batch(8), verbose=0)\n"
+
+
+def python(body: str) -> str:
+    """Return a map of a function in Python with a buffer that all calls share."""
+    return (
+        f"buffer, lock = np.zeros(4, 'float32'), threading.Lock()\ndef changed(a):\n    {body}\n"
+        "def step(a, b):\n    out = tf.numpy_function(changed, [a], tf.float32)\n    out.set_shape([4])\n"
+        "    return out, b\n"
+    )
+
+
+LOADER = """
+class Loader(keras.utils.PyDataset):
+    buffer = np.zeros((8, 4), "float32")
+    def __len__(self): return 8
+    def __getitem__(self, index):
+        {}
+loader = Loader()
+"""
+
+
+def loader(body: str) -> str:
+    return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
+
+
+HOOK = "def on_train_batch_begin(self, batch, logs=None): pass"
+CASES = [
+    ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
+    ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
+    ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): pass"), "own"), False),
+    ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),
+    ("steps-per-execution", callbacks(BATCHES, "one"), False),
+    ("steps-per-execution", callbacks("one = keras.callbacks.LambdaCallback(on_epoch_end=print)\n", "one"), True),
+    ("steps-per-execution", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/a.keras', save_freq=9)"), False),
+    ("steps-per-execution", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/a.keras')"), True),
+    ("steps-per-execution", callbacks("", "keras.callbacks.EarlyStopping()"), True),
+    ("steps-per-execution", callbacks("", "keras.callbacks.CSVLogger('/tmp/a')"), True),
+    (
+        "steps-per-execution",
+        f"{HEAD}{PLAIN}model.steps_per_execution = 10\nsettings = {{'steps_per_epoch': 4}}\n"
+        "model.fit(x, y, batch_size=16, verbose=0, **settings)\n",
+        False,
+    ),
+    ("callbacks-per-epoch", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/{batch}.keras')"), False),
+    ("compiled", eager("scale = drawn.normal()"), False),
+    ("compiled", eager("scale = random.random()"), False),
+    ("compiled", eager("scale = time.monotonic()"), False),
+    ("compiled", eager("self.draw = getattr(np.random, 'normal'); scale = self.draw()"), False),
+    ("compiled", eager("scale = waiting.popleft()", "waiting = collections.deque(range(99))\n"), False),
+    ("compiled", eager("Net.count += 1; scale = Net.count"), False),
+    ("compiled", eager("scale = tf.random.normal([])"), True),
+    ("compiled", eager("Net.count += 1; scale = np.sqrt(2.0)"), True),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()"), True),
+    ("cache", pipeline(".map(map_func=lambda a, b: (a * tf.random.uniform([]), b)).cache()"), False),
+    ("cache", pipeline(".shuffle(64).map(lambda a, b: (a * 2, b)).cache()"), False),
+    ("cache", pipeline(".map(step).cache()", python("return a * np.float32(drawn.normal())")), False),
+    ("parallel-map", pipeline(".map(step)", python("return a * 2")), True),
+    ("parallel-map", pipeline(".map(step)", python("buffer[:] = a; time.sleep(0.002); return buffer.copy()")), False),
+    (
+        "parallel-map",
+        pipeline(".map(lambda a, b: (a + count.assign_add(1.0), b))", "count = tf.Variable(0.0)\n"),
+        False,
+    ),
+    ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
+    ("loader-threads", loader("return x[:8] + index, y[:8]"), True),
+    ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
+]  # fmt: skip
+
+
+def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute):
+    given = [(remedy, text) for remedy, text, _ in CASES]
+    found = execute(TAKE.replace("GIVEN", repr(given)))
+    wrong = [(each, why) for each, why in zip(CASES, found, strict=True) if (why == "") is not each[2]]
+    assert wrong == []
