@@ -53,7 +53,7 @@ def test_remedies_together_keep_lines_and_comments() -> None:
         ("flip = keras.layers.RandomFlip()", "lambda x, y: (flip(x), y)", True),
         ("def prep(x, y):\n    parts = []\n    parts.append(x)\n    return parts[0], y", "prep", True),
         ("def prep(x, y):\n    x[0] += 1\n    return x, y", "prep", True),
-        ("kept = {}\ndef prep(x, y):\n    kept[x] = y\n    return x, y", "prep", True),
+        ("kept = {}\ndef prep(x, y):\n    kept[x] = y\n    return x, y", "prep", False),
         ("seen = tf.Variable(0)\ndef prep(x, y):\n    seen.assign_add(1)\n    return x, y", "prep", False),
         ("seen = [0]\ndef prep(x):\n    seen[0] += 1\n    return x", "lambda x, y: prep(x)", False),
         ("seen = 0\ndef prep(x, y):\n    global seen\n    seen += 1\n    return x, y", "prep", False),
@@ -275,6 +275,21 @@ def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
     assert "; model.fit" in changed(one_line, "many-steps") == one_line
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "import os; SETTINGS = dict(\n    a=1,\n)\n",
+        "try:\n    import tensorflow as tf\nexcept ImportError:\n    raise\n",
+    ],
+)
+def test_what_is_added_behind_imports_breaks_no_statement(head: str) -> None:
+    text = head + plain()
+    for remedy, device in (("many-steps", "cpu"), ("precision", "gpu")):
+        after = changed(text, remedy, device)
+        names = [node.lineno for node in ast.walk(ast.parse(after)) if isinstance(node, ast.Attribute)]
+        assert names and "tf.keras" not in after
+
+
 def test_a_model_class_of_the_script_is_not_plain() -> None:
     own = "class Model(keras.Model):\n    def train_step(self, data): return {}\nmodel = Model()"
     assert "many_steps" not in changed(plain(made=own), "many-steps")
@@ -330,6 +345,19 @@ def test_a_loader_with_a_state_keeps_its_thread(body: str, offered: bool) -> Non
             "parallel-map",
         ),
         ("tf.debugging.check_numerics(x, 'x')\nmodel.compile('sgd')\n", "xla"),
+        (
+            "from tensorflow.debugging import assert_less as below\nbelow(x, 9.0)\nmodel.compile('sgd')\n",
+            "xla",
+        ),
+        (
+            f"def gen():\n    yield level\ndata = {SOURCE}.map(lambda x, y: x)\n"
+            "for level in (1, 2):\n    model.fit(data)\ntf.data.Dataset.from_generator(gen)\n",
+            "cache",
+        ),
+        (
+            f"count = {{}}\ndef prep(x, y):\n    count['n'] += 1\ndata = {SOURCE}.map(map_func=prep)\n",
+            "parallel-map",
+        ),
         ("def call(x):\n    tf.debugging.assert_less(x, 9.0)\nmodel.compile('sgd')\n", "xla"),
         (
             "class TensorBoard:\n    def __init__(self, update_freq): pass\nboard = TensorBoard(update_freq=5)\n",

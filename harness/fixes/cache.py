@@ -17,7 +17,7 @@ import builtins
 import sys
 from collections.abc import Sequence
 
-from harness.fixes.changes import may_change
+from harness.fixes.changes import fits_again, may_change
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
@@ -44,11 +44,13 @@ def edits(source: Source) -> Sequence[Edit]:
         call for call in source.calls("map")
         if isinstance(call.func, ast.Attribute) and source.is_dataset(call.func.value)
     ]  # fmt: skip
+    if fits_again(source) and any(source.calls("from_generator", "py_function", "numpy_function")):
+        return []  # Python may give something else to each training
     feeding = source.feeding()
     chains = [(call, _steps(source, call)) for call in [each for each in maps if each in feeding] or maps]
     for call, steps in sorted(chains, key=lambda each: -len(each[1])):
         names = [name_of(step) for step in steps]
-        given = [step.args[0] for step in steps if name_of(step) in _CALLING and step.args]
+        given = [value for step in steps for value in _given(step)]
         functions = source.used(*given)
         joined = any(
             name_of(each) == "shuffle" for step in steps for arg in step.args for each in calls_in(arg)
@@ -57,6 +59,14 @@ def edits(source: Source) -> Sequence[Edit]:
             continue
         return [source.insert_after(call, ".cache()")]
     return []
+
+
+def _given(step: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a step that may be a function of the script."""
+    keywords = [
+        each.value for each in step.keywords if not each.arg or "func" in each.arg or each.arg == "generator"
+    ]
+    return [*(step.args[:1] if name_of(step) in _CALLING else []), *keywords]
 
 
 def _steps(source: Source, call: ast.Call) -> list[ast.Call]:

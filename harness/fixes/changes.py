@@ -71,7 +71,7 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or _changes_anything([*functions, *between])
-        or (_fits_again(source) and (bool(functions) or _sets_attributes(source)))
+        or (fits_again(source) and (bool(functions) or _sets_attributes(source)))
     )
 
 
@@ -94,8 +94,11 @@ def _in_steps(source: Source) -> Iterator[ast.AST]:
         yield from (each.value for each in call.keywords)
 
 
-def _fits_again(source: Source) -> bool:
-    loops = (node for node in ast.walk(source.tree) if isinstance(node, _LOOPS))
+def fits_again(source: Source) -> bool:
+    """Return whether the script trains more than once: in several places or in a loop."""
+    loops = (
+        node for node in ast.walk(source.tree) if isinstance(node, (*_LOOPS, ast.comprehension, ast.ListComp))
+    )
     return len(source.fits()) > 1 or any(_fits(source, loop) for loop in loops)
 
 
@@ -203,7 +206,7 @@ def may_change(source: Source, functions: Sequence[ast.AST], steps: Iterable[ast
     if _changes_anything([*between, *functions]):
         return True
     names = {name for each in functions for name in source.free(each)}
-    if _fits_again(source) and any(_is_rebound(source, name) for name in names):
+    if fits_again(source) and any(_is_rebound(source, name) for name in names):
         return True
     names |= {node.attr for each in functions for node in ast.walk(each) if isinstance(node, ast.Attribute)}
     if any(names & set(each) for each in _changes([*between, *functions], _CHANGING | _STEERING)):

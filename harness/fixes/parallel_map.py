@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.changes import shares_position
+from harness.fixes.changes import keeps_own_state, shares_position
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import Aim, Edit
@@ -31,9 +31,14 @@ def edits(source: Source) -> Sequence[Edit]:
         and source.is_dataset(call.func.value)
         and argument(call, "num_parallel_calls") is None
         and (name_of(call) == "map" or argument(call, "cycle_length") is not None)
-        and not any(_counts(source, each) for each in source.used(*call.args[:1]))
+        and not _keeps_state(source, source.used(*_functions(call)))
         for edit in source.with_keyword(call, "num_parallel_calls", source.autotune)
     ]
+
+
+def _functions(call: ast.Call) -> list[ast.expr]:
+    given = argument(call, "map_func")
+    return [] if given is None else [given]
 
 
 def _allows_any_order(source: Source) -> bool:
@@ -42,6 +47,11 @@ def _allows_any_order(source: Source) -> bool:
         isinstance(node, ast.Attribute) and node.attr in ("deterministic", "experimental_deterministic")
         for node in ast.walk(source.tree)
     )
+
+
+def _keeps_state(source: Source, used: Sequence[ast.AST]) -> bool:
+    functions = [each for each in used if isinstance(each, (ast.FunctionDef, ast.Lambda))]
+    return keeps_own_state(functions) or any(_counts(source, each) for each in used)
 
 
 def _counts(source: Source, node: ast.AST) -> bool:

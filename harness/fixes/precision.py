@@ -18,7 +18,7 @@ from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
 
 # Have a type, but compute nothing.
-_NO_LAYER = re.compile(r"Spec$|Variable$|Feature$")
+_NO_LAYER = re.compile(r"Spec$|Variable$|Feature$|Array$")
 _SLOW_ON_CPUS = ("float16", "mixed_float16", "bfloat16", "mixed_bfloat16", "float64")
 
 

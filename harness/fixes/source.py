@@ -43,7 +43,7 @@ class Source:
     """A script for a kind of device.
 
     Attributes:
-        tf: the name under which it imports TensorFlow; "" if it does not.
+        tf: the name under which it imports TensorFlow for all of it; "" if it does not.
     """
 
     def __init__(self, text: str, device: str) -> None:
@@ -56,7 +56,7 @@ class Source:
         self._bytes = text.encode()
         self.tf = next((
             alias.asname or alias.name
-            for node in ast.walk(self.tree) if isinstance(node, ast.Import)
+            for node in self.tree.body if isinstance(node, ast.Import)
             for alias in node.names if alias.name == "tensorflow"
         ), "")  # fmt: skip
         self._find_names()
@@ -164,6 +164,12 @@ class Source:
                 found[id(node)] = node
                 waiting += [meaning for name in self.free(node) for meaning in self.meanings(name)]
         return list(found.values())
+
+    def imported(self) -> Iterator[str]:
+        """Yield the names, as their modules have them, of what the script imports from modules."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                yield from (alias.name for alias in node.names)
 
     def package(self, name: str) -> str:
         """Return the package that the script imports as a name, or from which; "" if it is none."""
@@ -293,6 +299,9 @@ class Source:
             ),
             default=0,
         )
+        # Behind what else begins in that line.
+        while (further := max((n.end_lineno or 0 for n in top if n.lineno <= last), default=0)) > last:
+            last = further
         start = self._starts[last]
         return Edit(start=start, end=start, text=f"{text}\n")
 

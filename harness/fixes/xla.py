@@ -8,6 +8,7 @@ its values, because XLA leaves assertions out.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -16,12 +17,17 @@ from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
 
 # Of tf.debugging, but for those of NumPy's and unittest's, which run in Python.
-_CHECK = re.compile(r"Assert$|(enable_)?check_numerics|assert_(?!allclose$|array|almost|approx)")
+_CHECK = re.compile(
+    r"Assert$|verify_tensor_all_finite$|(enable_)?check_numerics|assert_(?!allclose$|array|almost|approx)"
+)
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile; [] if XLA would leave checks out."""
-    if any(_CHECK.match(name_of(call)) for call in calls_in(source.tree)):
+    attributes = (node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute))
+    if any(map(_CHECK.match, {*map(name_of, calls_in(source.tree)), *attributes, *source.imported()})):
+        return []
+    if any(node.arg == "validate_args" for node in ast.walk(source.tree) if isinstance(node, ast.keyword)):
         return []
     return source.keyword_at(source.compiles(), "jit_compile", "True")
 

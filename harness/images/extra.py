@@ -39,8 +39,20 @@ def check_packages(names: Sequence[str]) -> None:
 
 
 def missing_from(names: Sequence[str], pins: Sequence[Pin]) -> list[str]:
-    """Return the libraries that an image with these pins lacks."""
-    there = {canonicalize_name(pin.name) for pin in pins}
+    """Return the libraries that an image with these pins lacks.
+
+    Raises:
+        UsageError: it has another version of one.
+    """
+    there = {canonicalize_name(pin.name): pin.version for pin in pins}
+    for wanted in map(Requirement, names):
+        version = there.get(canonicalize_name(wanted.name))
+        if version and not wanted.specifier.contains(version, prereleases=True):
+            raise UsageError(
+                f"--with {wanted}: the image has {wanted.name} {version}, which TensorFlow and others in it were "
+                "locked with.",
+                hint=f"Leave out the version, or pass an image built FROM ours with {wanted} with --image cpu=NAME.",
+            )
     return [name for name in names if canonicalize_name(Requirement(name).name) not in there]
 
 

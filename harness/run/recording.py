@@ -30,6 +30,7 @@ from harness.model.analysis import Analysis
 from harness.model.comparison import Extract
 from harness.model.run import SCHEMA_VERSION, Run
 from harness.run.downsampling import count_values, downsample_run
+from harness.run.events import MAX_WARNINGS
 from harness.run.json_values import from_plain, to_plain
 from harness.run.store import check_workloads, read_run
 from harness.untrusted import check_message_pack, parse_json, read_file, sanitized
@@ -37,7 +38,7 @@ from harness.untrusted import check_message_pack, parse_json, read_file, sanitiz
 # File name suffix of extracts.
 EXTRACT_SUFFIX = ".extract.json"
 _REFERENCES = Path(__file__).with_name("references")
-_ELEMENT = re.compile(rb'<script [^<>]*\bid="tfbench-run"[^<>]*>([A-Za-z0-9+/=\s]*)</script>')
+_ELEMENT = re.compile(rb'<script [^<>]{0,99}\bid="tfbench-run"[^<>]{0,99}>([A-Za-z0-9+/=\s]*)</script>')
 _DIGEST = re.compile(rb'id="tfbench-digest">([0-9a-f]{64})<')
 _MIN_VALUES = 20_000  # below this, downsampling no longer shrinks the page
 _MAX_BYTES = 256 << 20  # the largest recorded run has 3 MB
@@ -152,6 +153,8 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
             analysis = from_plain(document["analysis"], Analysis, _decode_array)
         run = analysis.run if analysis else from_plain(document["analysis"]["run"], Run, _decode_array)
         check_workloads(run.planned, run.workloads)
+        if any(len(trial.warnings) > MAX_WARNINGS for trial in run.trials):
+            raise ValueError("a trial has too many warnings")
     except (KeyError, TypeError) as error:
         raise StoreError("The embedded run is damaged: it is not a run.", hint=_HINT) from error
     except (ValueError, OverflowError, RecursionError) as error:

@@ -119,8 +119,8 @@ CASES = [
     ("cache", pipeline(".map(map_func=lambda a, b: (a * tf.random.uniform([]), b)).cache()"), False),
     ("cache", pipeline(".shuffle(64).map(lambda a, b: (a * 2, b)).cache()"), False),
     ("cache", pipeline(".map(step).cache()", python("return a * np.float32(drawn.normal())")), False),
-    ("parallel-map", pipeline(".map(step)", python("return a * 2")), True),
-    ("parallel-map", pipeline(".map(step)", python("buffer[:] = a; time.sleep(0.002); return buffer.copy()")), False),
+    ("parallel-map", pipeline(".map(step, 8)", python("return a * 2")), True),
+    ("parallel-map", pipeline(".map(step, 8)", python("buffer[:] = a; time.sleep(0.002); return +buffer")), False),
     (
         "parallel-map",
         pipeline(".map(lambda a, b: (a + count.assign_add(1.0), b))", "count = tf.Variable(0.0)\n"),
@@ -128,6 +128,7 @@ CASES = [
     ),
     ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
     ("loader-threads", loader("return x[:8] + index, y[:8]"), True),
+    ("loader-threads", loader("self.buffer[:] = drawn.normal(); return self.buffer, y[:8]"), False),
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
 ]  # fmt: skip
 

@@ -23,11 +23,15 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 # What a callback is given to act once an epoch, and not every so many batches.
 _OFTEN = ("save_freq", "update_freq")
+# Callbacks of Keras that run functions of the script.
+_RUNNING = ("LambdaCallback", "LearningRateScheduler")
 _PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
     "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
 )
+# Operations that read what others, or Python, may change.
+_READING = re.compile("ReadVariableOp|ResourceGather|LookupTableFind|ReadFile")
 # Elements and batches that are made twice to compare them, for so many seconds at most.
 _COMPARED, _COMPARED_S = 64, 1.0
 _AT_ONCE = 16
@@ -79,9 +83,20 @@ def _callbacks_per_epoch(call: Call) -> str:
 
 
 def _cache(call: Call) -> str:
-    if not repeats(call.arguments["x"]):
+    given = call.arguments["x"]
+    if not repeats(given):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
-    return _foreign_callbacks(call)
+    kinds = {
+        node.op
+        for dataset in pipelines(given)
+        for function in dataset._functions()
+        for node in _nodes(function.function.graph)
+    }
+    if not (kinds & _PYTHON or any(map(_READING.match, kinds))):
+        return ""
+    changing = [each for each in callbacks(call) if not _is_keras(each) or type(each).__name__ in _RUNNING]
+    name = type(changing[0]).__name__ if changing else ""
+    return name and f"The callback {name} may change between epochs what the pipeline reads."
 
 
 def _foreign_callbacks(call: Call) -> str:
@@ -129,7 +144,8 @@ def _parallel_map(call: Call) -> str:
             kinds = {node.op for node in _nodes(function.function.graph)}
             if any(map(_CHANGING.search, kinds)):
                 return "A function of the pipeline changes what its other calls read."
-            if kinds & _PYTHON and not _alike_at_once(dataset, function.function):
+            is_map = "ParallelMap" in type(dataset).__name__
+            if is_map and kinds & _PYTHON and not _alike_at_once(dataset, function.function):
                 return "A function of the pipeline gives other values if it is called several times at once."
     return ""
 
@@ -144,11 +160,21 @@ def _alike_at_once(dataset: Any, function: Any) -> bool:
 
 def _loader_threads(call: Call) -> str:
     loader = call.arguments["x"]
-    if not call.is_loader or _alike(
-        lambda number: digest(loader[number]), int(loader.num_batches or _COMPARED)
-    ):
+    if not call.is_loader or _is_keras(loader):
         return ""
-    return "The loader gives other batches if several are loaded at once."
+    count = int(loader.num_batches or _COMPARED)
+    if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count):
+        return "The loader gives other batches if several are loaded at once."
+    return _around_batches(call)
+
+
+def _overwrites(loader: Any, count: int) -> bool:
+    """Return whether a loader makes a batch where the one before it is."""
+    first = loader[0]
+    before = digest(first)
+    if count > 1:
+        loader[1]
+    return digest(first) != before
 
 
 def _alike(made: Callable[[int], bytes], count: int) -> bool:
