@@ -307,6 +307,13 @@ def content() -> bytes:
     return lzma.decompress(base64.b64decode(record()))
 
 
+def test_a_page_that_repeats_its_mark_is_refused_at_once(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_bytes(b"<script " + b'id="tfbench-run" ' * 60_000)
+    with pytest.raises(StoreError, match="not a tfbench report"):
+        open_run(page)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),

@@ -115,6 +115,8 @@ def _failed(end: End) -> tuple[Status, str] | None:
     last = _last_line(end.output) if 0 < exit_.code < FIRST_SIGNAL else ""
     if number == signal.SIGBUS:
         last = "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
+    if number == signal.SIGTERM:
+        last = "Somebody stopped it. Use --resume to run it again."
     if number == signal.SIGKILL:
         last = "Somebody, or the system for lack of memory, killed it. Use --resume to run it again."
         if GONE in end.output:

@@ -169,9 +169,7 @@ def _with_packages(plan: Plan, paths: Paths, progress: Progress, *, local: bool)
     for target in [target for target in plan.targets if target not in plan.options.images]:
         recipes.resolve(target, paths.cache, progress, version)
         added += recipes.added(target)
-    progress.line(
-        f"Added to the image: {', '.join(dict.fromkeys(added)) or 'nothing, it has what is imported'}"
-    )
+    progress.line(f"Added to the image: {', '.join(dict.fromkeys(added)) or 'nothing, it has all of them'}")
     return replace(plan, options=replace(plan.options, packages=tuple(dict.fromkeys(added))))
 
 

@@ -33,7 +33,7 @@ from harness.run.downsampling import count_values, downsample_run
 from harness.run.events import MAX_WARNINGS
 from harness.run.json_values import from_plain, to_plain
 from harness.run.store import check_workloads, read_run
-from harness.untrusted import check_message_pack, parse_json, read_file, sanitized
+from harness.untrusted import MAX_VALUES, check_message_pack, parse_json, read_file, sanitized
 
 # File name suffix of extracts.
 EXTRACT_SUFFIX = ".extract.json"
@@ -184,6 +184,8 @@ def _decode_array(value: Any) -> NDArray[Any]:
     kind, content = value
     if kind not in _TYPES:
         raise ValueError("an array of an unknown type")
+    if len(content) > 8 * MAX_VALUES:
+        raise ValueError("an array of too many values")
     array: NDArray[Any] = np.frombuffer(content, kind)
     return array.astype(array.dtype.newbyteorder("="))
 

@@ -21,7 +21,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -388,12 +389,15 @@ def read_run(path: Path) -> Run:
     )
 
 
-def check_workloads(planned: Iterable[PlannedTrial], workloads: Iterable[Workload]) -> None:
-    """Check that each trial of a run is one of its workloads.
+def check_workloads(planned: Sequence[PlannedTrial], workloads: Iterable[Workload]) -> None:
+    """Check that each trial of a run is one of its workloads, and is planned once.
 
     Raises:
         ValueError: one is not.
     """
+    ids = Counter(trial.id for trial in planned)
+    if repeated := [name for name, times in ids.items() if times > 1]:
+        raise ValueError(f"the trial {repeated[0]} is planned more than once")
     names = {MACHINE, *(workload.name for workload in workloads)}
     for trial in planned:
         if trial.workload not in names:
