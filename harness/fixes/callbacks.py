@@ -7,6 +7,7 @@ Safety: the same numbers; fewer checkpoints and log entries.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
@@ -21,7 +22,9 @@ def edits(source: Source) -> Sequence[Edit]:
     result: list[Edit] = []
     for call in source.calls(*_OPTIONS):
         option = _OPTIONS[name_of(call)]
-        if argument(call, option) is not None and not source.meanings(name_of(call)):
+        given = argument(call, option)
+        # What is computed may be the steps of several epochs.
+        if isinstance(given, (ast.Constant, ast.Name)) and not source.meanings(name_of(call)):
             result += source.with_keyword(call, option, '"epoch"')
     return result
 

@@ -2,7 +2,8 @@
 
 Eager training runs every operation from Python.
 
-Safety: the same numbers; print and breakpoints inside train_step run while tracing only. It is not offered if the
+Safety: the same numbers; what train_step prints, logs or writes in Python
+comes while tracing only. It is not offered if the
 step's Python reads what the script changes, which would stay as it was while tracing. What the step itself draws or
 counts is seen in the container, which traces it twice and refuses the remedy if the two differ.
 """

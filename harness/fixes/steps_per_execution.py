@@ -22,6 +22,7 @@ def edits(source: Source) -> Sequence[Edit]:
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
     given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]
+    given += [argument(call, "steps") for call in source.calls("evaluate", "predict")]
     numbers = [_number(source, each) for each in given if each is not None]
     steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
     if steps == 1:

@@ -6,6 +6,8 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 
 from __future__ import annotations
 
+import inspect
+import random
 import re
 import time
 from collections import Counter
@@ -13,12 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import digest, pipelines, repeats
 
-_BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_BATCH_HOOKS = (
+    "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
+    "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end",
+)  # fmt: skip
 # Callbacks of Keras that do around batches what is the same if it is done less often.
 _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 # What a callback is given to act once an epoch, and not every so many batches.
@@ -75,6 +81,30 @@ def _around_batches(call: Call) -> str:
     return ""
 
 
+def _many_steps(call: Call) -> str:
+    for callback in callbacks(call):
+        if not _is_keras(callback) and "params" in _names(type(callback)):
+            return f"The callback {type(callback).__name__} counts on the number of steps in its params."
+    return _around_batches(call)
+
+
+def _names(owner: type) -> set[str]:
+    """Return the names that methods of a class use, its own and those it has from others that are not Keras'."""
+    waiting: list[Any] = [
+        function.__code__
+        for each in owner.__mro__
+        if each.__module__.partition(".")[0] != "keras"
+        for function in vars(each).values()
+        if inspect.isfunction(function)
+    ]
+    found: set[str] = set()
+    while waiting:
+        code = waiting.pop()
+        found.update(code.co_names)
+        waiting += [each for each in code.co_consts if inspect.iscode(each)]
+    return found
+
+
 def _callbacks_per_epoch(call: Call) -> str:
     for callback in callbacks(call):
         if "{batch" in str(getattr(callback, "filepath", "")):
@@ -94,26 +124,26 @@ def _cache(call: Call) -> str:
     }
     if not (kinds & _PYTHON or any(map(_READING.match, kinds))):
         return ""
-    changing = [each for each in callbacks(call) if not _is_keras(each) or type(each).__name__ in _RUNNING]
-    name = type(changing[0]).__name__ if changing else ""
-    return name and f"The callback {name} may change between epochs what the pipeline reads."
+    return _changing(call, "what the pipeline reads")
 
 
-def _foreign_callbacks(call: Call) -> str:
+def _changing(call: Call, what: str) -> str:
+    """Return that a callback may change something between epochs; "" if there is none but Keras' own."""
     for callback in callbacks(call):
-        if not _is_keras(callback) and type(callback).__module__ != "__main__":
-            name = type(callback).__name__
-            return (
-                f"The callback {name} is in another file, and may change between epochs what would be kept."
-            )
+        name = type(callback).__name__
+        if not _is_keras(callback) or name in _RUNNING:
+            return f"The callback {name} may change between epochs {what}."
     return ""
 
 
 def _compiled(call: Call) -> str:
+    if not call.model.built:
+        _traced(call)  # layers that are made there draw seeds
+    drawn = random.getstate(), repr(np.random.get_state())
     first, second = _traced(call), _traced(call)
-    if first != second:
+    if first != second or drawn != (random.getstate(), repr(np.random.get_state())):
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
-    return "" if _is_keras(call.model) else _foreign_callbacks(call)
+    return _changing(call, "what the step's Python reads")
 
 
 def _traced(call: Call) -> Counter[tuple[str, bytes]]:
@@ -218,7 +248,7 @@ def _is_keras(thing: Any) -> bool:
 _CHECKS: Mapping[str, Callable[[Call], str]] = {
     "xla": _xla,
     "steps-per-execution": _steps_per_execution,
-    "many-steps": _around_batches,
+    "many-steps": _many_steps,
     "callbacks-per-epoch": _callbacks_per_epoch,
     "cache": _cache,
     "compiled": _compiled,
