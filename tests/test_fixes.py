@@ -233,6 +233,7 @@ STEP = (
         ("data = tf.numpy_function(late, [data], tf.float32)", "def late(x): return x * time.time()\n", True),
         ("for layer in self.blocks: data = layer(data)", "", True),
         ("self.count += 1; print('step')", "", True),
+        ("self.stop_training = True", "", False),
         ("data = data * self.alpha", CALLBACK.format("self.model.alpha.assign(epoch)"), True),
         ("data = data + sum(self.losses)", CALLBACK.format("self.losses.append(epoch)"), True),
         ("logs = {}; logs.update(a=1); self.tracker.update_state(logs)", "", True),

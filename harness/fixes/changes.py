@@ -70,9 +70,14 @@ def keeps_state(source: Source) -> bool:
     stored = {names[0] for names in _changes([*step, *between], _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
+        or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or _changes_anything([*functions, *between])
         or (fits_again(source) and (bool(functions) or _sets_attributes(source)))
     )
+
+
+def _stops(node: ast.Attribute) -> bool:
+    return node.attr == "stop_training" and isinstance(node.ctx, ast.Store)
 
 
 def _in_steps(source: Source) -> Iterator[ast.AST]:

@@ -133,6 +133,10 @@ CASES = [
     ),
     ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
     ("loader-threads", loader("return x[:8] + index, y[:8]"), True),
+    ("loader-threads", loader("return x[:8] + np.random.normal(), y[:8]"), True),
+    ("loader-threads", loader("last, self.last = getattr(self, 'last', 0), index; return x[:8] + last, y[:8]"), False),
+    ("parallel-map", pipeline(".map(step, 8)", python("return a + np.float32(np.random.normal())")), True),
+    ("parallel-map", pipeline(".map(step, 8)", python("last = +buffer; buffer[:] = a; return a + last")), False),
     ("loader-threads", loader("self.buffer[:] = drawn.normal(); return self.buffer, y[:8]"), False),
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
 ]  # fmt: skip

@@ -190,7 +190,9 @@ def _alike_at_once(dataset: Any, function: Any) -> bool:
 
 def _loader_threads(call: Call) -> str:
     loader = call.arguments["x"]
-    if not call.is_loader or _is_keras(loader):
+    generator = getattr(loader, "image_data_generator", None)
+    own = generator.preprocessing_function if generator else not _is_keras(loader)
+    if not call.is_loader or not own:
         return ""
     count = int(loader.num_batches or _COMPARED)
     if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count):
@@ -208,12 +210,23 @@ def _overwrites(loader: Any, count: int) -> bool:
 
 
 def _alike(made: Callable[[int], bytes], count: int) -> bool:
-    one = [made(number) for number in _some(range(count))]
+    """Return whether calls give the same in any order and at once, as far as they can be repeated."""
+    one = [_seeded(made, number) for number in _some(range(count))]
     numbers = range(len(one))
+    if [_seeded(made, number) for number in reversed(numbers)] != one[::-1]:
+        return False
     if [made(number) for number in numbers] != one:
-        return True  # random: nothing tells
+        return True  # random: what is drawn at once cannot be compared
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         return all([*threads.map(made, numbers)] == one for _ in range(2))
+
+
+def _seeded(made: Callable[[int], bytes], number: int) -> bytes:
+    """Call after Python, NumPy and TensorFlow were told what to draw."""
+    random.seed(number)
+    np.random.seed(number)
+    tf.random.set_seed(number)
+    return made(number)
 
 
 def _some(values: Iterable[Any]) -> Iterator[Any]:
