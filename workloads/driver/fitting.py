@@ -69,7 +69,7 @@ def _steps_per_execution(call: Call) -> str:
 
 def _around_batches(call: Call) -> str:
     """Return why callbacks must run around each batch; "" if they need not."""
-    for callback in callbacks(call):
+    for callback in callbacks_of(call):
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
         if _is_keras(callback) and (name in _SHOWING or often == "epoch"):
@@ -82,7 +82,7 @@ def _around_batches(call: Call) -> str:
 
 
 def _many_steps(call: Call) -> str:
-    for callback in callbacks(call):
+    for callback in callbacks_of(call):
         if not _is_keras(callback) and "params" in _names(type(callback)):
             return f"The callback {type(callback).__name__} counts on the number of steps in its params."
     return _around_batches(call)
@@ -106,7 +106,7 @@ def _names(owner: type) -> set[str]:
 
 
 def _callbacks_per_epoch(call: Call) -> str:
-    for callback in callbacks(call):
+    for callback in callbacks_of(call):
         if "{batch" in str(getattr(callback, "filepath", "")):
             return "A checkpoint's name has the number of a batch, which Keras does not know at the end of an epoch."
     return ""
@@ -129,7 +129,7 @@ def _cache(call: Call) -> str:
 
 def _changing(call: Call, what: str) -> str:
     """Return that a callback may change something between epochs; "" if there is none but Keras' own."""
-    for callback in callbacks(call):
+    for callback in callbacks_of(call):
         name = type(callback).__name__
         if not _is_keras(callback) or name in _RUNNING:
             return f"The callback {name} may change between epochs {what}."
@@ -248,7 +248,7 @@ def _precision(call: Call) -> str:
     return ""
 
 
-def callbacks(call: Call) -> list[Any]:
+def callbacks_of(call: Call) -> list[Any]:
     """Return the callbacks that a call is given."""
     given = call.arguments.get("callbacks") or ()
     return list(getattr(given, "callbacks", None) or tf.nest.flatten(given))
