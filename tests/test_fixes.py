@@ -418,6 +418,8 @@ def test_steps_per_execution_are_never_lowered(given: str, changes: bool) -> Non
         plain("x, y, class_weight=weights"),
         plain("x, y, **settings"),
         plain("x, y, batch_size=32 + 32"),
+        plain() + "model.fit(x, y)\n",
+        plain().replace("model.fit", "for n in (500, 320):\n    model.fit"),
         plain("x, y, batch_size=sizes.pop()"),
         plain("x, y, batch_size=None"),
         "shuffled = 1\n" + plain(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from harness.fixes.changes import fits_again
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, name_of
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
@@ -24,8 +25,8 @@ _PLAIN = {"Sequential", "Model"}
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return the edits for each fit on arrays of a plain model."""
-    if source.binds("per_call", "shuffled", "steps_per_call", "train_many_steps"):
+    """Return the edits for each fit on arrays of a plain model; [] if another may have other numbers of samples."""
+    if fits_again(source) or source.binds("per_call", "shuffled", "steps_per_call", "train_many_steps"):
         return []
     return [
         edit
