@@ -419,6 +419,8 @@ def test_steps_per_execution_are_never_lowered(given: str, changes: bool) -> Non
         plain("x, y, **settings"),
         plain("x, y, batch_size=32 + 32"),
         plain() + "model.fit(x, y)\n",
+        "import keras\ndef train(x, y):\n    model = keras.Sequential()\n    model.fit(x, y)\ntrain(a, b)\ntrain(c, d)\n",
+        plain().replace("model.fit", "done = model.fit") + "print(done.params['steps'])\n",
         plain().replace("model.fit", "for n in (500, 320):\n    model.fit"),
         plain("x, y, batch_size=sizes.pop()"),
         plain("x, y, batch_size=None"),

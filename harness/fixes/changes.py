@@ -100,11 +100,16 @@ def _in_steps(source: Source) -> Iterator[ast.AST]:
 
 
 def fits_again(source: Source) -> bool:
-    """Return whether the script trains more than once: in several places or in a loop."""
+    """Return whether the script trains more than once: in several places, in a loop, or in a function called twice."""
+    fits = source.fits()
+    functions = (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef))
+    training = [each for each in functions if any(call in fits for call in calls_in(each))]
+    if any(len([*source.calls(each.name)]) > 1 for each in training):
+        return True
     loops = (
         node for node in ast.walk(source.tree) if isinstance(node, (*_LOOPS, ast.comprehension, ast.ListComp))
     )
-    return len(source.fits()) > 1 or any(_fits(source, loop) for loop in loops)
+    return len(fits) > 1 or any(_fits(source, loop) for loop in loops)
 
 
 def _fits(source: Source, node: ast.AST) -> bool:
