@@ -44,6 +44,8 @@ _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gra
 _STEP = {"train_step", "test_step", "predict_step", "call", "compute_loss", "compute_metrics"}
 # Kept by Keras itself, in variables or around the step.
 _KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimizer"}
+# What a step may look at that is not its script's.
+_OUTSIDE = {"time", "datetime", "os", "pathlib", "queue"}
 # Their functions run in each step, also of a compiled one.
 _IN_EACH_STEP = {"numpy_function", "py_function"}
 
@@ -71,6 +73,7 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
+        or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
         or _changes_anything([*functions, *between])
         or (fits_again(source) and (bool(functions) or _sets_attributes(source)))
     )
