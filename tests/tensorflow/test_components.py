@@ -43,7 +43,7 @@ import tempfile
 import keras
 import numpy as np
 import tensorflow as tf
-from many_steps import train_many_steps
+from many_steps import INDICES, train_many_steps
 def network():
     keras.utils.set_random_seed(1)
     layers = keras.layers
@@ -59,6 +59,7 @@ many = network()
 many.compile(keras.optimizers.SGD(0.1, momentum=0.9), **settings)
 train_many_steps(many, x.astype("float64"), y, 8)
 indices = tf.data.Dataset.range(48).map(lambda i: tf.cast(i, tf.int32)).batch(8 * STEPS, drop_remainder=True)
+indices = indices.map(lambda each: {INDICES: each})
 told = many.fit(indices, epochs=2, verbose=0).history
 apart = [float(np.abs(a - b).max()) for a, b in zip(plain.get_weights(), many.get_weights(), strict=True)]
 folder = tempfile.mkdtemp()
@@ -86,8 +87,8 @@ def test_many_steps_train_as_plain_fit(execute, steps, jit):
 
 PERMUTATIONS = """
 import json
-from many_steps import shuffled
-print(json.dumps([[taken.numpy().tolist() for taken in shuffled(10, size).take(40 // size + 1)]
+from many_steps import INDICES, shuffled
+print(json.dumps([[taken[INDICES].numpy().tolist() for taken in shuffled(10, size).take(40 // size + 1)]
                   for size in (3, 10, 27)]))
 """
 

@@ -59,7 +59,8 @@ tuned.set_weights(weights)
 text = sys.modules["__main__"].text
 x, y = text[:, :-1], text[:, 1:]
 batch = len(x)
-indices = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
+from many_steps import INDICES
+indices = tf.data.Dataset.from_tensors({INDICES: tf.range(batch)}).repeat()
 losses = [model.fit(data, steps_per_epoch=1, epochs=4, verbose=0).history["loss"] for model, data in (
     (published, tf.data.Dataset.from_tensors((x, y)).repeat()), (tuned, indices))]
 print()
@@ -104,7 +105,8 @@ def count(model, *batch):
     def step(*batch): return model.train_step(batch if len(batch) > 1 else batch[0])
     return count_flops(tf.function(step, autograph=False).get_concrete_function(*batch))
 tokens = tf.TensorSpec(sys.modules["__main__"].text[:, 1:].shape, tf.int32)
-counts = [count(published, tokens, tokens), count(tuned, tf.TensorSpec(tokens.shape[:1], tf.int32))]
+from many_steps import INDICES
+counts = [count(published, tokens, tokens), count(tuned, {INDICES: tf.TensorSpec(tokens.shape[:1], tf.int32)})]
 print()
 print(json.dumps(counts))
 """
@@ -136,7 +138,8 @@ both = DataParallel(script.decoder, x, y, batch, ["CPU:0", "CPU:1"])
 both.compile(keras.optimizers.AdamW(3e-4, weight_decay=0.1), loss_of=script.loss_of, jit_compile=False)
 for replica in both.replicas:
     replica.set_weights(tuned.get_weights())
-order = tf.data.Dataset.from_tensors(tf.range(batch)).repeat()
+from many_steps import INDICES
+order = tf.data.Dataset.from_tensors({INDICES: tf.range(batch)}).repeat()
 twice = tf.data.Dataset.from_tensors(tf.tile(tf.range(batch), [4])).repeat()
 alone = tuned.fit(order, steps_per_epoch=2, epochs=3, verbose=0).history["loss"]
 together = both.fit(twice, steps_per_epoch=1, epochs=3, verbose=0).history["loss"]
