@@ -2,10 +2,9 @@
 
 Eager training runs every operation from Python.
 
-Safety: the same numbers; what train_step prints, logs or writes in Python
-comes while tracing only. It is not offered if the
-step's Python reads what the script changes, which would stay as it was while tracing. What the step itself draws or
-counts is seen in the container, which traces it twice and refuses the remedy if the two differ.
+Safety: the same numbers; what train_step prints, logs or writes in Python comes while tracing only. It is not offered
+if the step's Python reads what the script changes, which would stay as it was while tracing. What the step itself draws
+or counts is seen in the container, which traces it several times and refuses the remedy if that is not the same.
 """
 
 from __future__ import annotations

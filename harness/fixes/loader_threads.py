@@ -3,8 +3,8 @@
 Keras calls a loader in one thread by default; reading and decoding release Python's lock.
 
 Safety: the same batches; random changes of samples are drawn in another order. Not offered where functions share an
-open file or a cursor, whose position they would move under each other. The container loads some batches twice and then
-at once, and refuses the remedy if only the latter differ.
+open file or a cursor, whose position they would move under each other. The container loads some batches in two
+orders and at once, and refuses the remedy if they differ.
 """
 
 from __future__ import annotations

@@ -25,8 +25,10 @@ _PLAIN = {"Sequential", "Model"}
 
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return the edits for each fit on arrays of a plain model; [] if another may have other numbers of samples,
-    or the script reads how many steps Keras counts."""
+    """Return the edits for each fit on arrays of a plain model.
+
+    [] if another training may have other numbers of samples, or the script reads how many steps Keras counts.
+    """
     counted = any(isinstance(node, ast.Attribute) and node.attr == "params" for node in ast.walk(source.tree))
     if (
         counted

@@ -247,9 +247,8 @@ class Source:
             return []  # it may have no parentheses of its own
         _, start = self._span(last)
         # Its own parentheses, if it has any, close before those of the call.
-        for closed in re.finditer(rb"#[^\n]*|(\))", self._bytes[start : end - 1]):
-            if closed.group(1):
-                start = self._span(last)[1] + closed.end()
+        behind = re.finditer(rb"#[^\n]*|(\))", self._bytes[start : end - 1])
+        start += max((each.end() for each in behind if each.group(1)), default=0)
         return [Edit(start=start, end=start, text=f", {name}={value}")]
 
     def keyword_at(self, calls: Iterable[ast.Call], name: str, value: str) -> list[Edit]:

@@ -50,11 +50,9 @@ def misfit(remedy: str, call: Call) -> str:
 
 
 def _xla(call: Call) -> str:
-    return (
-        ""
-        if call.model.jit_compile
-        else "Keras does not compile this model with XLA: a layer of it cannot be."
-    )
+    if call.model.jit_compile:
+        return ""
+    return "Keras does not compile this model with XLA: a layer of it cannot be."
 
 
 def _steps_per_execution(call: Call) -> str:
@@ -116,12 +114,8 @@ def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if not repeats(given):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
-    kinds = {
-        node.op
-        for dataset in pipelines(given)
-        for function in dataset._functions()
-        for node in _nodes(function.function.graph)
-    }
+    functions = (function for dataset in pipelines(given) for function in dataset._functions())
+    kinds = set[str]().union(*map(_kinds, functions))
     if not (kinds & _PYTHON or any(map(_READING.match, kinds))):
         return ""
     return _changing(call, "what the pipeline reads")
@@ -140,7 +134,8 @@ def _compiled(call: Call) -> str:
     if not call.model.built:
         _traced(call)  # layers that are made there draw seeds
     drawn = random.getstate(), repr(np.random.get_state())
-    first, second = _traced(call), _traced(call)
+    # Variables are made in the first.
+    _, first, second = (_traced(call) for _ in range(3))
     if first != second or drawn != (random.getstate(), repr(np.random.get_state())):
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return _changing(call, "what the step's Python reads")
@@ -150,13 +145,16 @@ def _traced(call: Call) -> Counter[tuple[str, bytes]]:
     """Return the operations and constants of a step that is traced anew, in any order."""
     step = call.model.train_step if call.trains else call.model.test_step
     specs = tf.nest.map_structure(tf.type_spec_from_value, call.batch)
-    # Variables are made in the first.
-    for _ in range(2):
-        traced = tf.function(step, autograph=False).get_concrete_function(specs)
+    traced = tf.function(step, autograph=False).get_concrete_function(specs)
     return Counter(
         (node.op, node.attr["value"].SerializeToString() if node.op == "Const" else b"")
         for node in _nodes(traced.graph)
     )
+
+
+def _kinds(function: Any) -> set[str]:
+    """Return the kinds of operations in a function of a pipeline."""
+    return {node.op for node in _nodes(function.function.graph)}
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -171,7 +169,7 @@ def _parallel_map(call: Call) -> str:
     given = call.arguments["x"]
     for dataset in pipelines(given) if isinstance(given, tf.data.Dataset) else ():
         for function in dataset._functions():
-            kinds = {node.op for node in _nodes(function.function.graph)}
+            kinds = _kinds(function)
             if any(map(_CHANGING.search, kinds)):
                 return "A function of the pipeline changes what its other calls read."
             is_map = "ParallelMap" in type(dataset).__name__
