@@ -231,6 +231,20 @@ def test_what_a_script_opens_is_noted(tmp_path: Path) -> None:
     assert set(lines) == read and len(lines) == len(read)
 
 
+def test_folders_of_very_many_files_are_linked_as_a_whole(tmp_path: Path) -> None:
+    beside = write_files(
+        tmp_path / "home",
+        {f"pictures/{number % 3}/{number}.jpg": "x" for number in range(60)} | {"notes/a.txt": "a"},
+    )
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    links = script._mirror(beside, mirror, most=32)
+    assert {str(link.relative_to(mirror)) for link in links if link.is_dir()} == {"pictures/1", "pictures/2"}
+    assert len(links) == 1 + 20 + 2
+    files = [path.relative_to(beside) for path in beside.rglob("*") if path.is_file()]
+    assert all((mirror / file).read_text() == (beside / file).read_text() for file in files)
+
+
 def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> None:
     write_files(tmp_path / "home", dict.fromkeys(["statistics.py", "os.py"], "mine = 1"))
     (tmp_path / "home/train.py").write_text(

@@ -24,6 +24,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -174,18 +175,22 @@ def _scratch(script: Script) -> Path:
 def _mirror(source: Path, target: Path, most: int) -> list[Path]:
     """Make folders with links to files, so that scripts can write beside files; return those to the user's files.
 
-    Links between neighbours lead to their copies, and a link to a folder elsewhere is a folder. Folders beyond `most`
-    links, those that cannot be read, and those around the script are linked as a whole.
+    Links between neighbours lead to their copies, and a link to a folder elsewhere is a folder. Folders that cannot be
+    read, those around the script, and those with which there would be more than `most` entries are linked as a whole.
     """
     links: list[Path] = []
+    made = 0
     root = os.path.realpath(source)
     pending = [(source, target, frozenset[str]())]
     while pending:
         folder, mirror, followed = pending.pop(0)
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError:  # gone
+        entries = _entries(folder, sys.maxsize - 1 if folder == source else most - made)
+        if entries is None:
+            mirror.rmdir()
+            mirror.symlink_to(folder)
+            links.append(mirror)
             continue
+        made += len(entries)
         if folder != source and {"plan.json", "manifest.json"} <= {entry.name for entry in entries}:
             continue  # a run of this script
         for entry in entries:
@@ -210,7 +215,7 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                     through = followed | {path}
                 if entry.is_dir() and entry.name in _NOT_READ:
                     continue
-                if entry.is_dir() and inside and len(links) < most and os.access(path, os.R_OK | os.X_OK):
+                if entry.is_dir() and inside and os.access(path, os.R_OK | os.X_OK):
                     link.mkdir()
                     pending.append((Path(path), link, through))
                 else:
@@ -218,6 +223,14 @@ def _mirror(source: Path, target: Path, most: int) -> list[Path]:
                     if not _of_kernel(path):
                         links.append(link)
     return links
+
+
+def _entries(folder: Path, most: int) -> list[os.DirEntry[str]] | None:
+    """Return what is in a folder, by name: nothing if it is gone, None if it is more than `most`."""
+    found: list[os.DirEntry[str]] = []
+    with suppress(OSError):
+        found = sorted(islice(os.scandir(folder), max(most, 0) + 1), key=lambda entry: entry.name)
+    return found if len(found) <= most else None
 
 
 def _of_kernel(path: str) -> bool:
