@@ -394,7 +394,8 @@ def plain(arguments: str = "x, y, epochs=2", made: str = SEQUENTIAL) -> str:
     [
         ("x, y, epochs=2", "32", "BATCHES, None, epochs=2, "),
         ("x=x, y=y, batch_size=64, verbose=0", "64", "x=BATCHES, y=None, batch_size=None, verbose=0, "),
-        ("x, y, SIZE, validation_data=held_out", "SIZE", "BATCHES, None, None, validation_data=held_out, "),
+        ("x, y, SIZE, validation_data=held_out", "SIZE",
+         "BATCHES, None, None, validation_data=held_out, validation_batch_size=SIZE, "),
     ],
 )  # fmt: skip
 def test_a_plain_model_trains_many_steps_per_call(arguments: str, batch: str, fit: str, made: str) -> None:
@@ -443,7 +444,7 @@ def test_other_trainings_keep_their_steps(text: str) -> None:
     [
         plain().replace("model.fit", "x[x < 0] = 0\nnp.random.shuffle(y)\nmodel.summary()\nmodel.fit"),
         plain() + "model.save('a.keras')\nprint(model.get_layer(index=0), model(x))\ndraw(model)\n",
-        "def train():\n" + "".join(f"\t{line}\n" for line in plain().splitlines()),
+        "def train():\n" + "".join(f"\t{line}\n" for line in plain().splitlines()) + "train()\n",
     ],
 )
 def test_a_model_of_many_steps_is_the_same_object_in_any_place(text: str) -> None:

@@ -183,6 +183,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "steps": {"variant": (str,), "window": (int,), "step_ns": (list,)},
     # Names carry units.
     "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
+    # The baseline's losses in its first steps and epochs: place -> value. Remedies are compared with them.
+    "losses": {"variant": (str,), "values": (dict,)},
     # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for
     # the others. Fewer latencies than planned mean that the series was stopped early. For Server,
     # batch_size is the maximum.

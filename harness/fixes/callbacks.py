@@ -24,9 +24,18 @@ def edits(source: Source) -> Sequence[Edit]:
         option = _OPTIONS[name_of(call)]
         given = argument(call, option)
         # What is computed may be the steps of several epochs.
-        if isinstance(given, (ast.Constant, ast.Name)) and not source.meanings(name_of(call)):
+        named = _names_batches(source, call)
+        if isinstance(given, (ast.Constant, ast.Name)) and not source.meanings(name_of(call)) and not named:
             result += source.with_keyword(call, option, '"epoch"')
     return result
+
+
+def _names_batches(source: Source, call: ast.Call) -> bool:
+    """Return whether the path of a checkpoint has the number of a batch, which an epoch's end does not know."""
+    given = next((each.value for each in call.keywords if each.arg == "filepath"), None)
+    path = given or next(iter(call.args), None)
+    used = source.used(path) if path is not None else []
+    return any("{batch" in source.words(each) for each in used)
 
 
 RULE = Rule(

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from harness.fixes.source import Source, calls_in, name_of
 
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While)
+# What is in them runs any number of times.
+_REPEATING = (
+    *_LOOPS, ast.AsyncFor, ast.comprehension, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda,
+    ast.AsyncFunctionDef,
+)  # fmt: skip
+_TRAINING = {"fit", "fit_generator", "train_on_batch"}
+# Find functions by names in strings.
+_BY_NAME = {"getattr", "globals", "locals", "vars", "eval", "exec", "fire", "attrgetter", "methodcaller"}
 _READING = {
     "open", "GFile", "read_text", "read_bytes", "read_file", "load", "loadtxt", "genfromtxt", "fromfile", "memmap",
     "read_csv", "read_json", "read_parquet", "read_pickle", "imread", "load_img",
@@ -24,7 +32,10 @@ _WRITING = {
     "write_text", "write_bytes", "write_file", "savetxt", "savez", "tofile", "dump", "to_csv", "to_json", "to_parquet",
     "to_pickle", "imwrite", "save_img", "TFRecordWriter",
 }  # fmt: skip
-_CHANGING_PYTHON = {"append", "extend", "insert", "pop", "remove", "clear", "update", "add", "setdefault"}
+_CHANGING_PYTHON = {
+    "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "discard", "clear", "update",
+    "add", "setdefault", "rotate", "sort", "reverse",
+}  # fmt: skip
 _ASSIGNING = {"assign", "assign_add", "assign_sub"}
 _CHANGING = _CHANGING_PYTHON | _ASSIGNING
 # Make an object that has a position, which calls move. Archives and h5py lock theirs.
@@ -42,6 +53,8 @@ _ANYTHING = {"setattr", "__setattr__", "delattr", "vars"}
 _STEERING = _ASSIGNING | {"set_weights", "load_weights", "set_value", "apply_gradients"}
 # Methods that Keras compiles.
 _STEP = {"train_step", "test_step", "predict_step", "call", "compute_loss", "compute_metrics"}
+# Arguments of layers that may be functions.
+_IN_LAYERS = re.compile("^(function|activation)$|_(initializer|regularizer|constraint)$")
 # Kept by Keras itself, in variables or around the step.
 _KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimizer"}
 # What a step may look at that is not its script's.
@@ -61,17 +74,17 @@ def keeps_state(source: Source) -> bool:
         for name in _mentioned(call)
         if source.function(name) is not None
     }
-    step = [each for each in source.used(*_in_steps(source)) if getattr(each, "name", "") not in apart]
+    step = [each for each in source.used(*in_steps_of(source)) if getattr(each, "name", "") not in apart]
     functions = [each for each in step if isinstance(each, _FUNCTIONS)]
     nodes = [node for each in functions for node in ast.walk(each)]
-    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    read |= {
-        node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
+    read = set[str]().union(*map(_read_in, functions))
     between = _between(source)
     stored = {names[0] for names in _changes([*step, *between], _CHANGING_PYTHON) if names}
+    counted = {names[0] for names in _changes(step, _CHANGING_PYTHON) if names}
     return (
         bool((stored - _KEPT) & read)
+        or bool((counted - _KEPT) & _read_in(source.tree))
+        or any(source.calls("executing_eagerly"))
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
         or _changes_anything([*functions, *between])
@@ -79,11 +92,20 @@ def keeps_state(source: Source) -> bool:
     )
 
 
+def _read_in(node: ast.AST) -> set[str]:
+    """Return the names of variables and attributes that code reads."""
+    return {
+        each.id if isinstance(each, ast.Name) else each.attr
+        for each in ast.walk(node)
+        if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Load)
+    }
+
+
 def _stops(node: ast.Attribute) -> bool:
     return node.attr == "stop_training" and isinstance(node.ctx, ast.Store)
 
 
-def _in_steps(source: Source) -> Iterator[ast.AST]:
+def in_steps_of(source: Source) -> Iterator[ast.AST]:
     """Yield what Keras or TensorFlow compiles: methods of models and layers, losses and metrics, tf.functions."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ClassDef):
@@ -100,25 +122,63 @@ def _in_steps(source: Source) -> Iterator[ast.AST]:
     for call in source.compiles():
         yield from call.args
         yield from (each.value for each in call.keywords)
+    for call in calls_in(source.tree):
+        yield from call.args if name_of(call) == "Lambda" else ()
+        yield from (each.value for each in call.keywords if _IN_LAYERS.search(each.arg or ""))
 
 
 def fits_again(source: Source) -> bool:
-    """Return whether the script trains more than once: in several places, in a loop, or in a function called twice."""
-    fits = source.fits()
-    functions = (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef))
-    training = [each for each in functions if any(call in fits for call in calls_in(each))]
-    if any(len([*source.calls(each.name)]) > 1 for each in training):
-        return True
-    loops = (
-        node for node in ast.walk(source.tree) if isinstance(node, (*_LOOPS, ast.comprehension, ast.ListComp))
+    """Return whether the script may train more than once.
+
+    It trains once if it has one call of fit, with no loop around it, in functions that are called in one place.
+    """
+    mentions = [node for node in ast.walk(source.tree) if _is_named(node, _TRAINING)]
+    parents = {child: node for node in ast.walk(source.tree) for child in ast.iter_child_nodes(node)}
+    return len(mentions) != 1 or not _runs_once(source, mentions[0], parents)
+
+
+def _is_named(node: ast.AST, names: Collection[str]) -> bool:
+    """Return whether a node is one of these names, of a variable or an attribute."""
+    return (isinstance(node, ast.Attribute) and node.attr in names) or (
+        isinstance(node, ast.Name) and node.id in names
     )
-    return len(fits) > 1 or any(_fits(source, loop) for loop in loops)
 
 
-def _fits(source: Source, node: ast.AST) -> bool:
+def _runs_once(source: Source, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a node runs at most once, as far as the script tells."""
+    within: ast.AST | None = node
+    while within is not None:
+        if isinstance(within, _REPEATING):
+            return False
+        if isinstance(within, ast.FunctionDef):
+            if within.decorator_list or within.name.startswith("__"):
+                return False
+            owner = parents[within]
+            made = [owner.name] if isinstance(owner, ast.ClassDef) else []
+            return all(_is_called_once(source, name, parents) for name in (within.name, *made))
+        within = parents.get(within)
+    return True
+
+
+def _is_called_once(source: Source, name: str, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a function or class is only mentioned where it is called, once, or given to an app's run."""
+    nodes = list(ast.walk(source.tree))
+    mentions = [node for node in nodes if _is_named(node, {name})]
+    hidden = any(_is_named(node, _BY_NAME) for node in nodes) or any(map(source.module, _BY_NAME))
+    if hidden and any(isinstance(node, ast.Constant) and node.value == name for node in nodes):
+        return False
+    if len(mentions) != 1:
+        return False
+    call = parents[mentions[0]]
+    if not isinstance(call, ast.Call) or (call.func is not mentions[0] and name_of(call) != "run"):
+        return False
+    return _runs_once(source, call, parents)
+
+
+def _trains(source: Source, node: ast.AST) -> bool:
     """Return whether code calls fit, also in a function that it calls."""
-    called = [each for each in source.used(node) if not isinstance(each, ast.ClassDef)]
-    return _calls(called, {"fit", "train_on_batch"})
+    called = (each for each in source.used(node) if isinstance(each, _FUNCTIONS))
+    return _calls([node, *called], _TRAINING)
 
 
 def _is_rebound(source: Source, name: str) -> bool:
@@ -268,7 +328,7 @@ def _between(source: Source) -> list[ast.AST]:
             found.append(node)
         elif isinstance(node, ast.keyword) and node.arg and _HOOK.fullmatch(node.arg):
             found.append(node.value)
-        elif isinstance(node, _LOOPS) and _fits(source, node):
+        elif isinstance(node, _LOOPS) and _trains(source, node):
             found.append(node)
     return source.used(*found)
 

@@ -2,13 +2,15 @@
 
 Eager training runs every operation from Python.
 
-Safety: the same numbers; what train_step prints, logs or writes in Python comes while tracing only. It is not offered
-if the step's Python reads what the script changes, which would stay as it was while tracing. What the step itself draws
-or counts is seen in the container, which traces it several times and refuses the remedy if that is not the same.
+Safety: the same numbers; what tf.random draws is other, and what train_step prints, logs or writes in Python comes
+while tracing only. It is not offered if the step's Python reads what the script changes, which would stay as it was
+while tracing. What the step itself draws or counts is seen in the container, which traces it several times, and
+compares the losses of the first steps.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from harness.fixes.changes import keeps_state
@@ -19,7 +21,8 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each place that asks for eager execution; [] if the step's Python has a state."""
-    if keeps_state(source):
+    made = any(not _decorates(source, call) for call in source.calls("function"))
+    if keeps_state(source) or made:
         return []
     compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
     switches = [
@@ -30,10 +33,16 @@ def edits(source: Source) -> Sequence[Edit]:
     return source.keyword_at(compiles, "run_eagerly", "False") + switches
 
 
+def _decorates(source: Source, call: ast.Call) -> bool:
+    """Return whether a call of tf.function is a decorator of a function of the script, which is followed."""
+    functions = (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef))
+    return any(call in function.decorator_list for function in functions)
+
+
 RULE = Rule(
     name="compiled",
     summary="Compile the step: run_eagerly=False",
     aim=Aim.EAGER,
-    safety=Safety.SAME,
+    safety=Safety.ORDER,
     edits=edits,
 )

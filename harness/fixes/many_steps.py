@@ -2,7 +2,7 @@
 
 For a small model, to launch each step from Python and to copy each batch takes longer than the step.
 
-Safety: batches in another random order, and up to 2 % fewer of them in an epoch. The model stays the same object. Keras
+Safety: batches in another random order, and up to 2 % fewer samples in an epoch. The model stays the same object. Keras
 runs callbacks on batches once per call, so the container refuses it if the call has any but Keras' own that only show.
 """
 
@@ -70,6 +70,11 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
         source.replace(arguments["x"], f"shuffled(len({x}), per_call)"),
         source.replace(arguments["y"], "None"),
         *([] if size is None else [source.replace(size, "None")]),
+        *(
+            []
+            if size is None or "validation_data" not in arguments
+            else [*source.with_keyword(fit, "validation_batch_size", batch)]
+        ),
         *source.with_keyword(fit, "steps_per_epoch", f"len({x}) // per_call"),
     ]
 

@@ -34,7 +34,7 @@ def edits(source: Source) -> Sequence[Edit]:
     ]
     layers = [
         keyword.value
-        for call in calls_in(source.tree) if name_of(call)[:1].isupper() and not _NO_LAYER.search(name_of(call))
+        for call in calls_in(source.tree) if _may_be_layer(source, name_of(call))
         for keyword in call.keywords if keyword.arg == "dtype"
     ]  # fmt: skip
     if source.device == "cpu":
@@ -56,6 +56,11 @@ def edits(source: Source) -> Sequence[Edit]:
     keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
     policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
     return double + ([source.after_imports(policy)] if keras else [])
+
+
+def _may_be_layer(source: Source, name: str) -> bool:
+    own = (each for each in source.meanings(name) if isinstance(each, ast.ClassDef))
+    return name[:1].isupper() and not _NO_LAYER.search(name) and all(each.bases for each in own)
 
 
 def _chosen(source: Source, given: ast.expr, *, follow: bool = True) -> str:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, input_of, name_of
+from harness.fixes.source import Source, calls_in, input_of, name_of
 from workloads.protocol import Aim, Edit
 
 
@@ -23,8 +23,25 @@ def edits(source: Source) -> Sequence[Edit]:
         if (given := input_of(call)) is not None
         and source.is_dataset(given)
         and not _prefetches(source, given)
+        and not _is_given_others(source, call, given)
         for edit in source.at(call, [source.insert_after(given, f".prefetch({source.autotune})")])
     ]
+
+
+def _is_given_others(source: Source, fit: ast.Call, given: ast.expr) -> bool:
+    """Return whether an input is a function's argument that some of its calls may give what is no dataset."""
+    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+        names = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
+        if isinstance(given, ast.Name) and given.id in names and fit in calls_in(function):
+            calls = list(source.calls(function.name))
+            place = names.index(given.id)
+            found = [
+                next((each.value for each in call.keywords if each.arg == given.id), None)
+                or next(iter(call.args[place : place + 1]), None)
+                for call in calls
+            ]
+            return len(calls) > 1 and not all(each is not None and source.is_dataset(each) for each in found)
+    return False
 
 
 def _prefetches(source: Source, node: ast.expr) -> bool:

@@ -16,9 +16,29 @@ from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
+# What Keras makes for its loops, which runs all steps of a call.
+_LOOPS = {
+    "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
+    "make_predict_function",
+}  # fmt: skip
+
 
 def edits(source: Source) -> Sequence[Edit]:
-    """Return an edit for each compile; [] if no more steps than one divide an epoch's."""
+    """Return an edit for each compile.
+
+    [] if no more steps than one divide an epoch's, if trainings have different callbacks, of which one is measured, or
+    if only the running script knows how many steps it makes.
+    """
+    callbacks = {
+        each and source.words(each) for each in (argument(fit, "callbacks") for fit in source.fits())
+    }
+    running = [*source.fits(), *source.calls("evaluate", "predict")]
+    unknown = any(isinstance(part, ast.Starred) for call in running for part in call.args) or any(
+        each.arg is None for call in running for each in call.keywords
+    )
+    own_loop = any(isinstance(node, ast.Attribute) and node.attr in _LOOPS for node in ast.walk(source.tree))
+    if len(callbacks) > 1 or unknown or own_loop:
+        return []
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
     given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]

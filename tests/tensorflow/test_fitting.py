@@ -62,7 +62,7 @@ def eager(line: str, before: str = "") -> str:
 
 def pipeline(steps: str, before: str = "") -> str:
     made = f"data = tf.data.Dataset.from_tensor_slices((x, y)){steps}\n"
-    return f"{HEAD}{before}{PLAIN}{made}model.fit(data.batch(8), verbose=0)\n"
+    return f"{HEAD}{before}{PLAIN}{made}model.fit(data.batch(8), epochs=2, verbose=0)\n"
 
 
 def python(body: str) -> str:
@@ -88,6 +88,15 @@ def loader(body: str) -> str:
     return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
 
 
+# What one call writes another may read.
+BUFFER = "buffer[:] = a; time.sleep(0.002); return +buffer"
+OVERWRITE = "self.buffer[:] = a; time.sleep(0.002); return self.buffer.copy(), y[:8]"
+INNER = (
+    "def inner(a, b):\n"
+    "    return tf.data.Dataset.from_tensor_slices((a, b)).map(step, num_parallel_calls=8)\n"
+)
+HELD_OUT = "fit(x, y, validation_data=data.batch(8)"
+SCALED = "scaled = keras.layers.Normalization()\nscaled.adapt(x)\n"
 HOOK = "def on_train_batch_begin(self, batch, logs=None): pass"
 CASES = [
     ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
@@ -138,6 +147,26 @@ CASES = [
     ("parallel-map", pipeline(".map(step, 8)", python("return a + np.float32(np.random.normal())")), True),
     ("parallel-map", pipeline(".map(step, 8)", python("last = +buffer; buffer[:] = a; return a + last")), False),
     ("loader-threads", loader("self.buffer[:] = drawn.normal(); return self.buffer, y[:8]"), False),
+    ("parallel-map", pipeline(".map(step, 8)", python(f"a = a + drawn.normal(); {BUFFER}")), False),
+    ("parallel-map", pipeline(".batch(1).flat_map(inner)", python(BUFFER) + INNER), False),
+    ("parallel-map", pipeline(".map(step, 8)", python(BUFFER)).replace("fit(data.batch(8)", HELD_OUT), False),
+    ("parallel-map", pipeline(".map(lambda a, b: (a + model.layers[0].bias, b))"), False),
+    ("prefetch", pipeline(".map(lambda a, b: (a + model.optimizer.learning_rate, b))"), False),
+    ("prefetch", pipeline(".map(lambda a, b: (scaled(a), b))", SCALED), True),
+    ("cache", pipeline(".map(lambda a, b: (scaled(a), b)).cache()", SCALED), True),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().take(9)"), False),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()").replace("epochs=2", "epochs=1"), False),
+    ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().repeat(2)").replace("epochs=2", "epochs=1"), True),
+    (
+        "xla",
+        eager("tf.debugging.assert_all_finite(data[0], ''); scale = 1.0").replace("'mse'", "'mse', jit_compile=True"),
+        False,
+    ),
+    ("xla", eager("scale = 1.0").replace("'mse'", "'mse', jit_compile=True"), True),
+    ("no-progress-bar", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['verbose']"), "own"), False),
+    ("compiled", callbacks("own = keras.callbacks.Callback()\nown.on_epoch_end = print\n", "own"), False),
+    ("loader-threads", loader("return x[:8] + model(x[:8]).numpy(), y[:8]"), False),
+    ("loader-threads", loader(f"a = np.full((8, 4), index) + drawn.normal(); {OVERWRITE}"), False),
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
 ]  # fmt: skip
 

@@ -68,13 +68,11 @@ INPUTS = {
         "weights = {0: 1.0, 1: 2.0}\n"
         "made(metrics=['accuracy']).fit(x[:96], y[:96], 8, class_weight=weights, validation_data=(x, y))", 8),
     "xla, validation split": ("made(jit_compile=True).fit(x, y, 8, validation_split=0.2)", 8),  # 80 samples are left
-    "lists": (TWO_INPUTS.replace('{"a": a, "b": b}', "[a, b]") + "model.fit([x[:96], x[:96]], y[:96], 8)", 8),
     "dictionaries and weights in a pipeline": (
         TWO_INPUTS + "parts = ({'a': x[:96], 'b': x[:96]}, y[:96], x[:96, 0])\n"
         "model.fit(tf.data.Dataset.from_tensor_slices(parts).batch(8))", 8),
     "pipeline": (f"made().fit({PAIRS}.shuffle(10).batch(8, drop_remainder=True).prefetch(2))", 8),
     "a step of its own": (VAE + "model.fit(tf.data.Dataset.from_tensor_slices(x[:96]).batch(8))", 8),
-    "a step of its own on arrays": (VAE + "model.fit(x[:96], batch_size=8)", 8),
     "mixed precision, a strategy of its own": (
         "keras.mixed_precision.set_global_policy('mixed_float16')\n"
         "with tf.distribute.MirroredStrategy(['CPU:0']).scope():\n    model = made()\nmodel.fit(x[:96], y[:96], 8)", 8),

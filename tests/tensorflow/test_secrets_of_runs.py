@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.endtoend import Tfbench, script
+from tests.endtoend import TREES_SCRIPT, Tfbench, script
 
 pytestmark = pytest.mark.tensorflow
 
@@ -50,13 +50,16 @@ def texts(folder: Path) -> dict[str, str]:
 
 
 def test_no_file_of_a_run_has_a_secret(tmp_path: Path, tf_python: Path) -> None:
-    arguments: list[str | Path] = ["--variants", "baseline,fixes", "--trials", "1"]
+    arguments: list[str | Path] = ["--variants", "baseline", "--trials", "1"]
     for name, value in VALUES.items():
         arguments += ["--env", f"{name}={value}"]
     for word in ARGUMENTS:
         arguments += [f"--arg={word}"]
     arguments += ["--env-public", "MODE=plainly-seen", "--metrics-file", str(tmp_path / "runs.prom")]
-    scripts = [script(tmp_path / "files", "good", TELLS), script(tmp_path / "files", "bad", FAILS)]
+    scripts = [
+        script(tmp_path / "files", "good", TELLS),
+        script(tmp_path / "files", "bad", FAILS, TREES_SCRIPT),
+    ]
     with Tfbench(folder=tmp_path, engine="local", arguments=(*scripts, *arguments)) as bench:
         code, out, err = bench.finish()
     assert code == 5, err

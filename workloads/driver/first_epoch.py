@@ -14,7 +14,7 @@ import tensorflow as tf
 # Caches that take longer to fill are left to the first epoch.
 LONGEST_FILL_S = 40.0
 # How much of what lies before a cache is compared between two passes.
-_COMPARED, _COMPARED_S = 512, 2.0
+_COMPARED, _COMPARED_S = 20_000, 2.0
 # How long what lies before a cache is read to see how fast it is; longer if nobody knows how much there is.
 _TRIED_S, _TRIED_UNKNOWN_S = 1.0, 5.0
 
@@ -26,14 +26,14 @@ def fill_caches(dataset: tf.data.Dataset) -> float | None:
         Seconds that it took; 0 without a cache, None if it would take longer than LONGEST_FILL_S.
     """
     with tf.device("CPU:0"):
-        caches = list(_caches(dataset))
-        if sum(map(_projected_s, caches)) > LONGEST_FILL_S:
+        found = list(caches(dataset))
+        if sum(map(_projected_s, found)) > LONGEST_FILL_S:
             return None
         began = time.monotonic()
-        for cache in caches:
+        for cache in found:
             for _ in cache:
                 pass
-        return time.monotonic() - began if caches else 0.0
+        return time.monotonic() - began if found else 0.0
 
 
 def repeats(dataset: tf.data.Dataset) -> bool:
@@ -43,7 +43,7 @@ def repeats(dataset: tf.data.Dataset) -> bool:
     of a dataset that repeats itself.
     """
     with tf.device("CPU:0"):
-        return all(_repeats(*cache._inputs()) for cache in _caches(dataset))
+        return all(_repeats(*cache._inputs()) for cache in caches(dataset))
 
 
 def _repeats(source: tf.data.Dataset) -> bool:
@@ -73,7 +73,7 @@ def pipelines(dataset: Any) -> Iterator[Any]:
     yield dataset
 
 
-def _caches(dataset: Any) -> Iterator[Any]:
+def caches(dataset: Any) -> Iterator[Any]:
     """Yield the caches of a pipeline that end, first the one nearest to the source."""
     for each in pipelines(dataset):
         ends = int(each.cardinality()) != tf.data.INFINITE_CARDINALITY

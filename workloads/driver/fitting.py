@@ -9,17 +9,21 @@ from __future__ import annotations
 import inspect
 import random
 import re
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import tensorflow as tf
 
 from workloads.driver.call import Call
-from workloads.driver.first_epoch import digest, pipelines, repeats
+from workloads.driver.first_epoch import caches, digest, pipelines, repeats
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -31,13 +35,17 @@ _SHOWING = ("History", "ProgbarLogger", "CSVLogger")
 _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
-_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
     "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
 )
 # Operations that read what others, or Python, may change.
 _READING = re.compile("ReadVariableOp|ResourceGather|LookupTableFind|ReadFile")
+# Operations that XLA leaves out.
+_CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
+# Operations that draw numbers, with seeds that depend on what else is in their graph.
+_DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 # Elements and batches that are made twice to compare them, for so many seconds at most.
 _COMPARED, _COMPARED_S = 64, 1.0
 _AT_ONCE = 16
@@ -50,9 +58,11 @@ def misfit(remedy: str, call: Call) -> str:
 
 
 def _xla(call: Call) -> str:
-    if call.model.jit_compile:
-        return ""
-    return "Keras does not compile this model with XLA: a layer of it cannot be."
+    if not call.model.jit_compile:
+        return "Keras does not compile this model with XLA: a layer of it cannot be."
+    if has_own_code(call) and kinds_of_step(call) & _CHECKING:
+        return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
+    return ""
 
 
 def _steps_per_execution(call: Call) -> str:
@@ -70,7 +80,7 @@ def _around_batches(call: Call) -> str:
     for callback in callbacks_of(call):
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
-        if _is_keras(callback) and (name in _SHOWING or often == "epoch"):
+        if is_keras(callback) and (name in _SHOWING or often == "epoch"):
             continue
         for hook in _BATCH_HOOKS:
             own = getattr(callback, hook)
@@ -81,9 +91,16 @@ def _around_batches(call: Call) -> str:
 
 def _many_steps(call: Call) -> str:
     for callback in callbacks_of(call):
-        if not _is_keras(callback) and "params" in _names(type(callback)):
+        if not is_keras(callback) and "params" in _names(type(callback)):
             return f"The callback {type(callback).__name__} counts on the number of steps in its params."
     return _around_batches(call)
+
+
+def _no_progress_bar(call: Call) -> str:
+    for callback in callbacks_of(call):
+        if not is_keras(callback) and "params" in _names(type(callback)):
+            return f"The callback {type(callback).__name__} may read verbose from its params."
+    return ""
 
 
 def _names(owner: type) -> set[str]:
@@ -112,20 +129,76 @@ def _callbacks_per_epoch(call: Call) -> str:
 
 def _cache(call: Call) -> str:
     given = call.arguments["x"]
+    if reason := _reads_once(call, given) or _reads_training(call):
+        return reason
     if not repeats(given):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     functions = (function for dataset in pipelines(given) for function in dataset._functions())
     kinds = set[str]().union(*map(_kinds, functions))
-    if not (kinds & _PYTHON or any(map(_READING.match, kinds))):
+    if not (kinds & PYTHON or any(map(_READING.match, kinds))):
         return ""
     return _changing(call, "what the pipeline reads")
+
+
+def _prefetch(call: Call) -> str:
+    if reason := _reads_training(call):
+        return reason
+    return _changing(call, "what the pipeline reads") if kinds_of_pipelines(call) & PYTHON else ""
+
+
+def _reads_training(call: Call) -> str:
+    """Return that a pipeline reads variables that training changes; "" if it reads none."""
+    model = call.model
+    changing = {
+        id(each.value.handle)
+        for each in (*model.variables, *_variables(model))
+        if hasattr(each.value, "handle")
+    }
+    own_step = type(model).train_step is not tf.keras.Model.train_step
+    for dataset in _datasets(call):
+        for function in dataset._functions():
+            read = [each for each in function.function.captured_inputs if each.dtype == tf.resource]
+            variables = [each for each in read if _is_variable(each)]
+            if any(id(each) in changing for each in read) or (own_step and variables):
+                return (
+                    "The pipeline reads variables that training changes, and would read them at another time."
+                )
+    return ""
+
+
+def _variables(model: Any) -> Iterator[Any]:
+    """Yield the variables of a model's optimizer and metrics."""
+    yield from getattr(getattr(model, "optimizer", None), "variables", ())
+    for metric in model.metrics:
+        yield from metric.variables
+
+
+def _is_variable(resource: Any) -> bool:
+    """Return whether a resource is a variable, and not a table or a generator of numbers."""
+    try:
+        data = resource._handle_data
+    except AttributeError:
+        return False
+    return bool(data is not None and data.is_set and data.shape_and_type)
+
+
+def _reads_once(call: Call, given: tf.data.Dataset) -> str:
+    """Return why a cache is never read, or never whole; "" if it is."""
+    after = [dataset for dataset in pipelines(given) if any(caches(dataset))]
+    kinds = [type(dataset).__name__.strip("_") for dataset in after]
+    if call.epochs == 1 and "RepeatDataset" not in kinds:
+        return "The call trains for one epoch, which fills a cache and never reads it."
+    for dataset, kind in zip(after, kinds, strict=True):
+        if kind == "TakeDataset" and int(dataset.cardinality()) != int(dataset._inputs()[0].cardinality()):
+            return "A part of what would be cached is taken, so the cache is never filled."
+    return ""
 
 
 def _changing(call: Call, what: str) -> str:
     """Return that a callback may change something between epochs; "" if there is none but Keras' own."""
     for callback in callbacks_of(call):
         name = type(callback).__name__
-        if not _is_keras(callback) or name in _RUNNING:
+        if not is_keras(callback) or name in _RUNNING:
             return f"The callback {name} may change between epochs {what}."
     return ""
 
@@ -141,6 +214,11 @@ def _compiled(call: Call) -> str:
     return _changing(call, "what the step's Python reads")
 
 
+def kinds_of_step(call: Call) -> set[str]:
+    """Return the kinds of operations in the step that a call makes."""
+    return {kind for kind, _ in _traced(call)}
+
+
 def _traced(call: Call) -> Counter[tuple[str, bytes]]:
     """Return the operations and constants of a step that is traced anew, in any order."""
     step = call.model.train_step if call.trains else call.model.test_step
@@ -150,6 +228,31 @@ def _traced(call: Call) -> Counter[tuple[str, bytes]]:
         (node.op, node.attr["value"].SerializeToString() if node.op == "Const" else b"")
         for node in _nodes(traced.graph)
     )
+
+
+def has_own_code(call: Call) -> bool:
+    """Return whether the step may run code that is not Keras'."""
+    model = call.model
+    layers = getattr(model, "_flatten_layers", lambda: model.layers)()
+    return not all(map(is_keras, (model, *layers))) or not (
+        isinstance(model.loss, str) or model.loss is None or is_keras(model.loss)
+    )
+
+
+def draws(kinds: Iterable[str]) -> bool:
+    """Return whether operations of these kinds draw numbers whose seeds depend on what else is in their graph."""
+    return any(map(_DRAWING.match, kinds))
+
+
+def kinds_of_pipelines(call: Call) -> set[str]:
+    """Return the kinds of operations in the functions of a call's pipelines."""
+    return set[str]().union(*(_kinds(each) for dataset in _datasets(call) for each in dataset._functions()))
+
+
+def _datasets(call: Call) -> Iterator[Any]:
+    """Yield the datasets of which the pipelines of training and validation consist."""
+    for given in (call.arguments.get("x"), call.arguments.get("validation_data")):
+        yield from pipelines(given) if isinstance(given, tf.data.Dataset) else ()
 
 
 def _kinds(function: Any) -> set[str]:
@@ -166,14 +269,18 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _parallel_map(call: Call) -> str:
-    given = call.arguments["x"]
-    for dataset in pipelines(given) if isinstance(given, tf.data.Dataset) else ():
+    if reason := _reads_training(call):
+        return reason
+    for dataset in _datasets(call):
+        name = type(dataset).__name__
         for function in dataset._functions():
             kinds = _kinds(function)
             if any(map(_CHANGING.search, kinds)):
                 return "A function of the pipeline changes what its other calls read."
-            is_map = "ParallelMap" in type(dataset).__name__
-            if is_map and kinds & _PYTHON and not _alike_at_once(dataset, function.function):
+            if not kinds & PYTHON:
+                continue
+            inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
+            if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function)):
                 return "A function of the pipeline gives other values if it is called several times at once."
     return ""
 
@@ -189,13 +296,24 @@ def _alike_at_once(dataset: Any, function: Any) -> bool:
 def _loader_threads(call: Call) -> str:
     loader = call.arguments["x"]
     generator = getattr(loader, "image_data_generator", None)
-    own = generator.preprocessing_function if generator else not _is_keras(loader)
+    own = generator.preprocessing_function if generator else not is_keras(loader)
     if not call.is_loader or not own:
         return ""
+    if any(isinstance(each, tf.keras.Model) for each in _reached(loader)):
+        return "The loader uses a model, which may be trained meanwhile."
+    if loader.num_batches is None and (reason := _changing(call, "what the loader reads, which has no end")):
+        return reason
     count = int(loader.num_batches or _COMPARED)
     if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count):
         return "The loader gives other batches if several are loaded at once."
     return _around_batches(call)
+
+
+def _reached(loader: Any) -> Iterator[Any]:
+    """Yield what a loader has as attributes, and the global variables that its methods use."""
+    yield from vars(loader).values()
+    known = vars(sys.modules.get(type(loader).__module__, sys))
+    yield from (known[name] for name in _names(type(loader)) if name in known)
 
 
 def _overwrites(loader: Any, count: int) -> bool:
@@ -209,22 +327,55 @@ def _overwrites(loader: Any, count: int) -> bool:
 
 def _alike(made: Callable[[int], bytes], count: int) -> bool:
     """Return whether calls give the same in any order and at once, as far as they can be repeated."""
-    one = [_seeded(made, number) for number in _some(range(count))]
-    numbers = range(len(one))
-    if [_seeded(made, number) for number in reversed(numbers)] != one[::-1]:
-        return False
-    if [made(number) for number in numbers] != one:
-        return True  # random: what is drawn at once cannot be compared
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return all([*threads.map(made, numbers)] == one for _ in range(2))
+    with _random_by_thread() as seed:
+
+        def seeded(number: int) -> bytes:
+            seed(number)
+            return made(number)
+
+        def seeded_alone(number: int) -> bytes:
+            tf.random.set_seed(number)
+            return seeded(number)
+
+        one = [seeded_alone(number) for number in _some(range(count))]
+        numbers = range(len(one))
+        if [seeded_alone(number) for number in reversed(numbers)] != one[::-1]:
+            return False
+        if [seeded(number) for number in numbers] != one:
+            return True  # TensorFlow draws: what it draws at once cannot be compared
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return all([*threads.map(seeded, numbers)] == one for _ in range(2))
 
 
-def _seeded(made: Callable[[int], bytes], number: int) -> bytes:
-    """Call after Python, NumPy and TensorFlow were told what to draw."""
-    random.seed(number)
-    np.random.seed(number)
-    tf.random.set_seed(number)
-    return made(number)
+@contextmanager
+def _random_by_thread() -> Iterator[Callable[[int], None]]:
+    """Let the functions of random and numpy.random draw from generators of each thread.
+
+    Yields:
+        What seeds those of the calling thread.
+    """
+    own = threading.local()
+
+    def seed(number: int) -> None:
+        own.numpy, own.python = np.random.RandomState(number), random.Random(number)  # noqa: S311
+
+    def drawing(kind: str, name: str) -> Callable[..., Any]:
+        def draw(*args: Any, **named: Any) -> Any:
+            if not hasattr(own, kind):
+                seed(0)
+            return getattr(getattr(own, kind), name)(*args, **named)
+
+        return draw
+
+    with ExitStack() as patches:
+        for module, kind, made in (
+            (np.random, "numpy", np.random.RandomState),
+            (random, "python", random.Random),
+        ):
+            for name in dir(made):
+                if not name.startswith("_") and inspect.isroutine(getattr(module, name, None)):
+                    patches.enter_context(patch.object(module, name, drawing(kind, name)))
+        yield seed
 
 
 def _some(values: Iterable[Any]) -> Iterator[Any]:
@@ -252,15 +403,21 @@ def callbacks_of(call: Call) -> list[Any]:
     return list(getattr(given, "callbacks", None) or tf.nest.flatten(given))
 
 
-def _is_keras(thing: Any) -> bool:
-    return type(thing).__module__.partition(".")[0] == "keras"
+def is_keras(thing: Any) -> bool:
+    """Return whether an object's class is one of Keras, and has not been given methods of its own."""
+    hooks = any(
+        name.startswith("on_") and callable(value) for name, value in getattr(thing, "__dict__", {}).items()
+    )
+    return type(thing).__module__.partition(".")[0] == "keras" and not hooks
 
 
 _CHECKS: Mapping[str, Callable[[Call], str]] = {
     "xla": _xla,
     "steps-per-execution": _steps_per_execution,
     "many-steps": _many_steps,
+    "no-progress-bar": _no_progress_bar,
     "callbacks-per-epoch": _callbacks_per_epoch,
+    "prefetch": _prefetch,
     "cache": _cache,
     "compiled": _compiled,
     "parallel-map": _parallel_map,

@@ -28,6 +28,7 @@ class Results:
         left_out, needless: variants that have no reading, with the reason.
         errors: the types of error events.
         facts: whether the facts of the framework are known.
+        losses: those of the baseline's first steps, by place, of each reading.
         first_step_s: variant -> seconds of its longest first step, which compiles.
     """
 
@@ -39,6 +40,7 @@ class Results:
         self.needless: dict[str, str] = {}
         self.errors: list[str] = []
         self.facts = False
+        self.losses: list[Mapping[str, float]] = []
         self.first_step_s: dict[str, float] = {}
         self._windows: dict[str, list[list[Window]]] = {}
         self._stops: list[tuple[int, int]] = []
@@ -67,10 +69,11 @@ class Results:
                 self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
             case "variant" if variant == BASELINE:
                 self.params = event["params"]
-            case "left-out":
-                self.left_out[variant] = event["reason"]
-            case "needless":
-                self.needless[variant] = event["reason"]
+            case "losses":
+                self.losses.append(event["values"])
+            case "left-out" | "needless" as kind:
+                reasons = self.left_out if kind == "left-out" else self.needless
+                reasons[variant] = event["reason"]
             case "error":
                 self.errors.append(event["type"])
             case "facts":

@@ -39,6 +39,7 @@ from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
+from workloads.driver.losses import comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
 from workloads.driver.preparation import Preparation
@@ -297,6 +298,7 @@ class ScriptRun:
         for fix in self._task.fixes:
             if reason := misfit(FIX.argument(fix), call):
                 raise ScriptError(reason)
+        job = replace(job, trains_alike=comparable(self._task.fixes, call))
         job.meter.phase(BUILD, self._began)
         params = call.params()
         before = params if job.variant == BASELINE else self._results.params or params

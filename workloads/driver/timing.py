@@ -23,6 +23,7 @@ SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
 # Minimum calls in warm-up, which use up batches buffered during the first step.
 BUFFERED_CALLS = 16
+LONGEST_WAIT_NS = 2_000_000_000
 # Windows of a fixed number of steps end early after this many times their planned length, so that slow models
 # finish a smoke run in seconds too.
 MAX_STRETCH = 10
@@ -60,6 +61,8 @@ class Meter:
         loss: set by training variants; returns the mean loss of the last steps after waiting for them, or
             None right after an epoch ends.
         written: number of windows written.
+        warm: whether windows are measured; before that, reading a loss delays nothing.
+        waits: set by training variants; returns whether a warm-up of less than LONGEST_WAIT_NS must go on.
     """
 
     variant: str
@@ -76,6 +79,8 @@ class Meter:
     step_ns: float = 0.0
     loss: Callable[[], float | None] | None = None
     written: int = 0
+    warm: bool = False
+    waits: Callable[[], bool] = bool
     _machine: Machine | None = None
     _began: int = 0
     _compiled: int = 0
@@ -147,10 +152,12 @@ class Meter:
         yield from self._first_step()
         index = 0
         if self.full:
+            self.warm = True
             self._steady = self.clock()
             index = yield from self._windows_back_to_back()
             self.full = False
         yield from self._warm_up()
+        self.warm = True
         last = index + self.spec.windows
         while index < last:
             yield from self._window(index)
@@ -191,7 +198,8 @@ class Meter:
             if elapsed >= block_ns / 2:
                 blocks.append(elapsed / steps)
             calls = max(1, min(2 * block_calls, round(block_ns * block_calls / elapsed)))
-            if (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9:
+            over = (settled(blocks) and total_calls >= BUFFERED_CALLS) or spent >= self.spec.warmup_s * 1e9
+            if over and (spent > LONGEST_WAIT_NS or not self.waits()):
                 break
         self.phase(WARM_UP, began)
         if not (settled(blocks) or self.spec.steps or self.brief):

@@ -24,6 +24,7 @@ from workloads.driver.fitting import callbacks_of
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
+from workloads.driver.losses import Losses
 from workloads.driver.python_calls import Stopwatch, repeat_epochs
 from workloads.driver.remedies import LONGEST_CALL_S
 from workloads.driver.script import ScriptError, named
@@ -109,10 +110,19 @@ class Boundaries(tf.keras.callbacks.Callback):
         epoch: the epoch of the input.
         stride: steps per call (steps_per_execution).
         early: after so many samples the weights are kept for measuring accuracy; 0 for never.
+        losses: takes those of the first steps and epochs.
     """
 
     def __init__(
-        self, meter: Meter, call: Call, ends: EpochEnds, *, epoch: Epoch, stride: int, early: int = 0
+        self,
+        meter: Meter,
+        call: Call,
+        ends: EpochEnds,
+        *,
+        epoch: Epoch,
+        stride: int,
+        early: int = 0,
+        losses: Losses | None = None,
     ) -> None:
         super().__init__()
         self._ends = ends
@@ -122,6 +132,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._epoch = epoch
         self._stride = stride
         self._early = early
+        self._losses = losses
         self._last = -1
         self._steps = 0
         self._begun_ns = 0
@@ -170,6 +181,8 @@ class Boundaries(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Go on after callbacks such as EarlyStopping, until all is measured."""
         self.model.stop_training = not self._meter.going
+        if self._losses and not self._meter.written:
+            self._losses.epoch(self._epochs_ended, logs or {})
 
     def on_train_end(self, logs: Any = None) -> None:
         """Report the last steps of the last epoch."""
@@ -194,6 +207,8 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self.model.__dict__["_should_eval"] = lambda *unused: False
         elif first and self._call.is_broken_down:
             self._call.keep_state()
+        if self._losses and batch and not self._meter.warm:
+            self._losses.step(self._epochs_ended, batch)
         if 0 < self._early <= self._meter.samples and not self._call.early_samples:
             began = time.monotonic_ns()
             self._call.keep_early_weights(self._meter.samples)
@@ -359,10 +374,17 @@ def _run(
     early = 0
     if not meter.full and measures_speed(job.variant) and job.variant != BASELINE:
         early = int(job.results.metric(BASELINE, SAMPLES_TRAINED) or 0)
+    losses = Losses(call, job.results.losses if job.trains_alike else (), gpu=job.gpu)
+    compared = call.trains and (job.trains_alike or job.variant == BASELINE)
     boundaries = observer(
-        meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early
-    )
+        meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
+        losses=losses if compared else None,
+    )  # fmt: skip
     meter.loss = lambda: keras_model.running_loss(call.model)
+    if compared and not (meter.full or job.results.read(job.variant)):
+        meter.waits = lambda: losses.wanted
+    elif early:
+        meter.waits = lambda: meter.samples < early
     meter.begin()
     try:
         if call.trains:
@@ -381,6 +403,8 @@ def _run(
             f"The call ended after {meter.steps} steps, before it was measured: the input is too short. "
             f"Repeat it{smoke}."
         )
+    if job.variant == BASELINE and call.trains:
+        job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
         job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))

@@ -1,0 +1,114 @@
+"""The losses of a script's first steps: a remedy that promises the same training must have them too.
+
+Every process draws the same random numbers, so that a change which does not touch what is computed gives the same
+losses but for rounding. It is checked before the first window, when nothing of the remedy has been measured.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from workloads.driver import keras_model
+from workloads.driver.call import Call
+from workloads.driver.fitting import PYTHON, draws, has_own_code, kinds_of_pipelines, kinds_of_step
+from workloads.driver.script import ScriptError
+from workloads.variants import FIX
+
+# Remedies after which each step computes what it did. The others round otherwise, or draw in another order.
+_SAME = frozenset(
+    {
+        "prefetch",
+        "cache",
+        "parallel-map",
+        "compiled",
+        "steps-per-execution",
+        "callbacks-per-epoch",
+        "no-progress-bar",
+    }
+)
+# Those that compile the step anew.
+_COMPILING = frozenset({"compiled", "steps-per-execution"})
+# Losses are read after so many steps and epochs, for so long at most, as each waits for the device; and warm-up goes
+# on until they are read.
+_STEPS, _EPOCHS, _READ_S = 64, 3, 2.0
+# What rounding may do to a loss in so few steps on a CPU and on a GPU, and to another metric, which may count samples.
+_LOSS_WITHIN, _LOSS_WITHIN_GPU, _METRIC_WITHIN = 5e-4, 5e-3, 2e-2
+# The same where the layers compute with 16 bits.
+_HALF_TIMES = 10
+# How many times the baseline's own spread is allowed.
+_SPREADS = 4
+
+
+class Losses:
+    """Note the losses of a training, or compare them with the baseline's.
+
+    Attributes:
+        values: by place, such as "epoch 1, step 10: loss".
+    """
+
+    def __init__(self, call: Call, baseline: Sequence[Mapping[str, float]] = (), *, gpu: bool) -> None:
+        self.values: dict[str, float] = {}
+        self._model = call.model
+        self._baseline = baseline
+        half = "16" in str(getattr(call.model, "compute_dtype", ""))
+        self._within = (_LOSS_WITHIN_GPU if gpu else _LOSS_WITHIN) * (_HALF_TIMES if half else 1)
+        self._steps = self._epochs = 0
+        self._ends_s = math.inf
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there are more to read."""
+        read = self._steps >= _STEPS and self._epochs >= _EPOCHS
+        return not read and time.monotonic() < self._ends_s
+
+    def step(self, epoch: int, steps: int) -> None:
+        """Read the mean loss of an epoch's first steps.
+
+        Raises:
+            ScriptError: it is not the baseline's.
+        """
+        if not self._steps:
+            self._ends_s = time.monotonic() + _READ_S
+        if self._steps >= _STEPS or not self.wanted:
+            return
+        self._steps += 1
+        loss = keras_model.running_loss(self._model)
+        if loss is not None:
+            self._take(f"epoch {epoch + 1}, step {steps}: loss", loss)
+
+    def epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Take what Keras has computed at the end of an epoch.
+
+        Raises:
+            ScriptError: it is not the baseline's.
+        """
+        self._epochs += 1
+        for name, value in logs.items() if self._epochs <= _EPOCHS else ():
+            if isinstance(value, (int, float)) and len(self.values) < 4 * _STEPS:
+                self._take(f"epoch {epoch + 1}: {name}", float(value))
+
+    def _take(self, place: str, value: float) -> None:
+        if not math.isfinite(value):
+            return
+        self.values[place] = value
+        known = [each[place] for each in self._baseline if place in each]
+        if not known:
+            return
+        low, high = min(known), max(known)
+        within, least = (self._within, 1e-5) if place.endswith("loss") else (_METRIC_WITHIN, _METRIC_WITHIN)
+        allowed = max(within * max(abs(low), abs(high)), least, _SPREADS * (high - low))
+        if not low - allowed <= value <= high + allowed:
+            raise ScriptError(f"It would train otherwise: {place} {value:.5g}, the script's {known[0]:.5g}.")
+
+
+def comparable(fixes: Collection[str], call: Call) -> bool:
+    """Return whether a script with these remedies must have the baseline's losses."""
+    names = {FIX.argument(each) for each in fixes}
+    if not names or not names <= _SAME or not call.trains:
+        return False
+    if "parallel-map" in names and ((kinds := kinds_of_pipelines(call)) & PYTHON or draws(kinds)):
+        return False
+    return not (names & _COMPILING and has_own_code(call) and draws(kinds_of_step(call)))
