@@ -127,6 +127,8 @@ CASES = [
     ("compiled", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), False),
     ("compiled", eager("scale = waiting.popleft()", "waiting = collections.deque(range(99))\n"), False),
     ("compiled", eager("Net.count += 1; scale = Net.count"), False),
+    ("compiled", eager("self.r = getattr(self, 'r', drawn.default_rng(0)); scale = self.r.random() < 2"), False),
+    ("compiled", eager("self.seen = [*getattr(self, 'seen', ()), 1]; scale = 1.0"), False),
     ("compiled", eager("scale = tf.random.normal([])"), True),
     ("compiled", eager("Net.count += 1; scale = np.sqrt(2.0)"), True),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()"), True),

@@ -7,6 +7,7 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 from __future__ import annotations
 
 import inspect
+import pickle
 import random
 import re
 import sys
@@ -206,12 +207,47 @@ def _changing(call: Call, what: str) -> str:
 def _compiled(call: Call) -> str:
     if not call.model.built:
         _traced(call)  # layers that are made there draw seeds
-    drawn = random.getstate(), repr(np.random.get_state())
+    state = _python_state(call.model)
     # Variables are made in the first.
     _, first, second = (_traced(call) for _ in range(3))
-    if first != second or drawn != (random.getstate(), repr(np.random.get_state())):
+    if first != second or state != _python_state(call.model):
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return _changing(call, "what the step's Python reads")
+
+
+def _python_state(model: Any) -> list[Any]:
+    """Return what Python in a step may draw from or change: random states, and objects that a model or layer has.
+
+    Numbers and texts are left out: a step may count without reading it.
+    """
+    owners = [each for each in (model, *model.layers) if not is_keras(each)]
+    own = [
+        value
+        for owner in owners
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and not isinstance(value, (int, float, str, bytes))
+    ]
+    return [random.getstate(), repr(np.random.get_state()), *map(_pickled, own)]
+
+
+def _pickled(value: Any) -> bytes:
+    """Return an object's bytes, but those of TensorFlow and Keras, whose variables are part of the step."""
+    package = type(value).__module__.partition(".")[0]
+    parts = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, (list, set, tuple))
+        else None
+    )
+    if parts is not None:
+        return b"".join([b"%d" % len(value), *map(_pickled, parts)])
+    if package in ("keras", "tensorflow"):
+        return b""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # what cannot be pickled is not compared
+        return b""
 
 
 def kinds_of_step(call: Call) -> set[str]:
