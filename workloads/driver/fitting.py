@@ -230,7 +230,7 @@ def _python_state(model: Any) -> list[Any]:
     return [random.getstate(), repr(np.random.get_state()), *map(_pickled, own)]
 
 
-def _pickled(value: Any) -> bytes:
+def _pickled(value: Any, depth: int = 4) -> bytes:
     """Return an object's bytes, but those of TensorFlow and Keras, whose variables are part of the step."""
     package = type(value).__module__.partition(".")[0]
     parts = (
@@ -241,13 +241,14 @@ def _pickled(value: Any) -> bytes:
         else None
     )
     if parts is not None:
-        return b"".join([b"%d" % len(value), *map(_pickled, parts)])
+        return b"".join([b"%d" % len(value), *(_pickled(each, depth - 1) for each in parts if depth)])
     if package in ("keras", "tensorflow"):
         return b""
     try:
         return pickle.dumps(value)
-    except Exception:  # what cannot be pickled is not compared
-        return b""
+    except Exception:  # it has tensors, for example
+        own = depth and package not in sys.stdlib_module_names and hasattr(value, "__dict__")
+        return _pickled(vars(value), depth - 1) if own else b""
 
 
 def kinds_of_step(call: Call) -> set[str]:

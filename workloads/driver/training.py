@@ -381,7 +381,7 @@ def _run(
         losses=losses if compared else None,
     )  # fmt: skip
     meter.loss = lambda: keras_model.running_loss(call.model)
-    if compared and not (meter.full or job.results.read(job.variant)):
+    if compared and job.spec.fixes and not (meter.full or job.results.read(job.variant)):
         meter.waits = lambda: losses.wanted
     elif early:
         meter.waits = lambda: meter.samples < early
