@@ -31,7 +31,7 @@ def outcome(drive, arrays):
     return drive(
         PUBLISHED,
         others={TUNED: TUNED_TEXT},
-        variants=(BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED),
+        variants=(BASELINE, INPUT_ONLY, TUNED),
         windows=WINDOWS,
         steps=STEPS,
         data=data,
@@ -45,7 +45,7 @@ def test_events_and_phases_are_in_order(outcome):
     (event,) = outcome.of("facts")
     assert event["facts"]["devices"] == "CPU:0"
     assert event["facts"]["tensorflow"].startswith("2.")
-    for variant in (BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED):
+    for variant in (BASELINE, INPUT_ONLY, TUNED):
         phases = outcome.of("phase", variant=variant)
         evaluate = ["evaluate"] if variant in (BASELINE, TUNED) else []
         build = [] if variant == INPUT_ONLY else ["build"]
@@ -57,7 +57,7 @@ def test_events_and_phases_are_in_order(outcome):
 def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
     windows = outcome.of("window")
     assert [(window["variant"], window["index"]) for window in windows] == [
-        (variant, index) for variant in (BASELINE, INPUT_ONLY, MODEL_ONLY, TUNED) for index in range(WINDOWS)
+        (variant, index) for variant in (BASELINE, INPUT_ONLY, TUNED) for index in range(WINDOWS)
     ]
     for before, after in itertools.pairwise(windows):
         assert before["end_ns"] <= after["start_ns"]
@@ -71,8 +71,8 @@ def test_windows_are_consecutive_and_have_the_requested_steps(outcome):
         if window["variant"] == INPUT_ONLY:
             # Windows last a few milliseconds, of which much is not input wait on a busy machine.
             assert 0.3 < waited <= 1.0
-        elif window["variant"] in (BASELINE, MODEL_ONLY):
-            assert window["wait_ns"] == (-1 if window["variant"] == BASELINE else 0)
+        else:
+            assert window["wait_ns"] == -1
 
 
 def test_what_the_scripts_chose_and_how_they_differ(outcome):
