@@ -97,6 +97,7 @@ INNER = (
 )
 HELD_OUT = "fit(x, y, validation_data=data.batch(8)"
 SCALED = "scaled = keras.layers.Normalization()\nscaled.adapt(x)\n"
+NOISE = "noise = keras.layers.GaussianNoise(1.0)\n"
 HOOK = "def on_train_batch_begin(self, batch, logs=None): pass"
 CASES = [
     ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
@@ -143,6 +144,7 @@ CASES = [
         False,
     ),
     ("parallel-map", pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b))"), True),
+    ("parallel-map", pipeline(".map(lambda a, b: (noise(a, training=True), b))", NOISE), True),
     ("loader-threads", loader("return x[:8] + index, y[:8]"), True),
     ("loader-threads", loader("return x[:8] + np.random.normal(), y[:8]"), True),
     ("loader-threads", loader("last, self.last = getattr(self, 'last', 0), index; return x[:8] + last, y[:8]"), False),
