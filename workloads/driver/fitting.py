@@ -312,7 +312,7 @@ def _parallel_map(call: Call) -> str:
         name = type(dataset).__name__
         for function in dataset._functions():
             kinds = _kinds(function)
-            if any(map(_changes, _nodes(function.function.graph))):
+            if _changes(function):
                 return "A function of the pipeline changes what its other calls read."
             if not kinds & PYTHON:
                 continue
@@ -322,10 +322,18 @@ def _parallel_map(call: Call) -> str:
     return ""
 
 
-def _changes(node: Any) -> bool:
-    """Return whether an operation changes what other calls read; not the state of a random layer of Keras."""
-    seeds = node.op == "AssignVariableOp" and node.attr["dtype"].type == tf.uint32.as_datatype_enum
-    return bool(_CHANGING.search(node.op)) and not seeds
+def _changes(function: Any) -> bool:
+    """Return whether a function changes what its other calls read; not the states of random layers of Keras."""
+    changing = {kind for kind in _kinds(function) if _CHANGING.search(kind)}
+    captured = [each for each in function.function.captured_inputs if each.dtype == tf.resource]
+    drawing = all(map(_is_seed, filter(_is_variable, captured)))
+    return bool(changing - ({"AssignVariableOp"} if drawing else set()))
+
+
+def _is_seed(variable: Any) -> bool:
+    """Return whether a variable, by its resource, is like the state of a keras.random.SeedGenerator: two integers."""
+    (content,) = variable._handle_data.shape_and_type
+    return tf.dtypes.as_dtype(content.dtype).is_integer and [each.size for each in content.shape.dim] == [2]
 
 
 def _alike_at_once(dataset: Any, function: Any) -> bool:
