@@ -440,6 +440,38 @@ def test_other_trainings_keep_their_steps(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "use",
+    [
+        "list(map(train, sizes))", "Thread(target=train).start()", "run = train\nrun()\nrun()",
+        "[*(train() for _ in sizes)]", "{n: train() for n in sizes}", "for n in sizes:\n    train()", "runs = {'a': train}", "partial(train, 3)()",
+        "def twice():\n    train()\ntwice()\ntwice()", "getattr(here, 'train')()\ntrain()", "train()\ntrain()", "",
+    ],
+)  # fmt: skip
+def test_what_may_train_again_keeps_its_steps(use: str) -> None:
+    text = plain().replace("model.fit(", "def train():\n    return model.fit(")
+    once = f"{text}if __name__ == '__main__':\n    print(train())\n"
+    assert changed(once, "many-steps") != once
+    assert changed(text + use, "many-steps") == text + use
+
+
+@pytest.mark.parametrize(
+    ("more", "changes"),
+    [
+        ("scaler = Scaler()\nscaler.fit(x)", True),
+        ("model.evaluate(x, y)", True),
+        ("model.fit(x, y, callbacks=[OneCycle()])", False),
+        ("model.fit(x, y, **fine)", False),
+        ("model.evaluate(x, y, **how)", False),
+        ("step = model.train_function", False),
+        ("model.predict(x, 32, 0, 1)", False),
+    ],
+)
+def test_steps_per_execution_are_those_of_all_that_the_script_runs(more: str, changes: bool) -> None:
+    text = f"class Scaler:\n    def fit(self, x):\n        return self\n{plain()}{more}\n"
+    assert (changed(text, "steps-per-execution") != text) is changes
+
+
+@pytest.mark.parametrize(
     "text",
     [
         plain().replace("model.fit", "x[x < 0] = 0\nnp.random.shuffle(y)\nmodel.summary()\nmodel.fit"),

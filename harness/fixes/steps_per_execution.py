@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument
+from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 # What Keras makes for its loops, which runs all steps of a call.
@@ -29,10 +29,10 @@ def edits(source: Source) -> Sequence[Edit]:
     [] if no more steps than one divide an epoch's, if trainings have different callbacks, of which one is measured, or
     if only the running script knows how many steps it makes.
     """
-    callbacks = {
-        each and source.words(each) for each in (argument(fit, "callbacks") for fit in source.fits())
-    }
-    running = [*source.fits(), *source.calls("evaluate", "predict")]
+    trainings = [fit for fit in source.fits() if not _is_of_own_class(source, fit)]
+    callbacks = {each and source.words(each) for each in (argument(fit, "callbacks") for fit in trainings)}
+    # What the only training is given is seen when it is called.
+    running = [*(trainings if len(trainings) > 1 else ()), *source.calls("evaluate", "predict")]
     unknown = any(isinstance(part, ast.Starred) for call in running for part in call.args) or any(
         each.arg is None for call in running for each in call.keywords
     )
@@ -49,6 +49,22 @@ def edits(source: Source) -> Sequence[Edit]:
         return []
     fewer = [call for call in source.compiles() if _given(source, call) < steps]
     return source.keyword_at(fewer, "steps_per_execution", str(steps))
+
+
+def _is_of_own_class(source: Source, call: ast.Call) -> bool:
+    """Return whether fit is that of an object, such as a scaler, whose class defines it in the script."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if not isinstance(owner, ast.Name):
+        return False
+    defining = {
+        node.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and any(getattr(each, "name", "") == "fit" for each in node.body)
+    }
+    made = source.value_of(owner.id)
+    return (owner.id == "self" and bool(defining)) or (
+        isinstance(made, ast.Call) and name_of(made) in defining
+    )
 
 
 def _given(source: Source, compiled: ast.Call) -> float:
