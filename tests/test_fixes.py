@@ -443,7 +443,8 @@ def test_other_trainings_keep_their_steps(text: str) -> None:
     "use",
     [
         "list(map(train, sizes))", "Thread(target=train).start()", "run = train\nrun()\nrun()",
-        "[*(train() for _ in sizes)]", "{n: train() for n in sizes}", "for n in sizes:\n    train()", "runs = {'a': train}", "partial(train, 3)()",
+        "[*(train() for _ in sizes)]",
+        "{n: train() for n in sizes}", "for n in sizes:\n    train()", "runs = {'a': train}", "partial(train, 3)()",
         "def twice():\n    train()\ntwice()\ntwice()", "getattr(here, 'train')()\ntrain()", "train()\ntrain()", "",
     ],
 )  # fmt: skip
