@@ -159,7 +159,7 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, kep
     )
     assert bool(done.of("window", variant=TUNED)) is is_same
     reasons = [each["reason"] for each in done.of("left-out")]
-    assert is_same or "It would train otherwise: epoch 2, step" in reasons[0]
+    assert is_same or "It would train differently: epoch 2, step" in reasons[0]
 
 
 def test_a_script_that_closes_all_files_is_measured(drive):

@@ -101,7 +101,9 @@ class Losses:
         within, least = (self._within, 1e-5) if place.endswith("loss") else (_METRIC_WITHIN, _METRIC_WITHIN)
         allowed = max(within * max(abs(low), abs(high)), least, _SPREADS * (high - low))
         if not low - allowed <= value <= high + allowed:
-            raise ScriptError(f"It would train otherwise: {place} {value:.5g}, the script's {known[0]:.5g}.")
+            raise ScriptError(
+                f"It would train differently: {place} {value:.5g}; the script's is {known[0]:.5g}."
+            )
 
 
 def comparable(fixes: Collection[str], call: Call) -> bool:
