@@ -445,7 +445,8 @@ def test_other_trainings_keep_their_steps(text: str) -> None:
         "list(map(train, sizes))", "Thread(target=train).start()", "run = train\nrun()\nrun()",
         "[*(train() for _ in sizes)]",
         "{n: train() for n in sizes}", "for n in sizes:\n    train()", "runs = {'a': train}", "partial(train, 3)()",
-        "def twice():\n    train()\ntwice()\ntwice()", "getattr(here, 'train')()\ntrain()", "train()\ntrain()", "",
+        "def twice():\n    train()\ntwice()\ntwice()", "def a():\n    b()\ndef b():\n    a()\n    train()",
+        "getattr(here, 'train')()\ntrain()", "train()\ntrain()", "",
     ],
 )  # fmt: skip
 def test_what_may_train_again_keeps_its_steps(use: str) -> None:

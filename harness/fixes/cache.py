@@ -40,14 +40,9 @@ def edits(source: Source) -> Sequence[Edit]:
     """Return an edit that caches behind the first maps of a pipeline that are not random; [] if it has a cache."""
     if any(source.calls("cache", "snapshot")):
         return []
-    maps = [
-        call for call in source.calls("map")
-        if isinstance(call.func, ast.Attribute) and source.is_dataset(call.func.value)
-    ]  # fmt: skip
     if fits_again(source) and any(source.calls("from_generator", "py_function", "numpy_function")):
         return []  # Python may give something else to each training
-    feeding = source.feeding()
-    chains = [(call, _steps(source, call)) for call in [each for each in maps if each in feeding] or maps]
+    chains = [(call, _steps(source, call)) for call in source.feeding_steps("map")]
     for call, steps in sorted(chains, key=lambda each: -len(each[1])):
         names = [name_of(step) for step in steps]
         given = [value for step in steps for value in _given(step)]

@@ -13,7 +13,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While)
 # What is in them runs any number of times.
 _REPEATING = (
-    *_LOOPS, ast.AsyncFor, ast.comprehension, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda,
+    *_LOOPS, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda,
     ast.AsyncFunctionDef,
 )  # fmt: skip
 _TRAINING = {"fit", "fit_generator", "train_on_batch"}
@@ -74,7 +74,7 @@ def keeps_state(source: Source) -> bool:
         for name in _mentioned(call)
         if source.function(name) is not None
     }
-    step = [each for each in source.used(*in_steps_of(source)) if getattr(each, "name", "") not in apart]
+    step = [each for each in source.used(*_in_steps(source)) if getattr(each, "name", "") not in apart]
     functions = [each for each in step if isinstance(each, _FUNCTIONS)]
     nodes = [node for each in functions for node in ast.walk(each)]
     read = set[str]().union(*map(_read_in, functions))
@@ -92,6 +92,11 @@ def keeps_state(source: Source) -> bool:
     )
 
 
+def calls_python(source: Source) -> bool:
+    """Return whether a step calls functions in Python each time that it runs."""
+    return _calls(source.used(*_in_steps(source)), _IN_EACH_STEP)
+
+
 def _read_in(node: ast.AST) -> set[str]:
     """Return the names of variables and attributes that code reads."""
     return {
@@ -105,7 +110,7 @@ def _stops(node: ast.Attribute) -> bool:
     return node.attr == "stop_training" and isinstance(node.ctx, ast.Store)
 
 
-def in_steps_of(source: Source) -> Iterator[ast.AST]:
+def _in_steps(source: Source) -> Iterator[ast.AST]:
     """Yield what Keras or TensorFlow compiles: methods of models and layers, losses and metrics, tf.functions."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ClassDef):
@@ -144,23 +149,28 @@ def _is_named(node: ast.AST, names: Collection[str]) -> bool:
     )
 
 
-def _runs_once(source: Source, node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a node runs at most once, as far as the script tells."""
+def _runs_once(
+    source: Source, node: ast.AST, parents: Mapping[ast.AST, ast.AST], seen: frozenset[ast.AST] = frozenset()
+) -> bool:
+    """Return whether a node runs at most once, as far as the script tells; `seen` are the functions that lead to it."""
     within: ast.AST | None = node
     while within is not None:
         if isinstance(within, _REPEATING):
             return False
         if isinstance(within, ast.FunctionDef):
-            if within.decorator_list or within.name.startswith("__"):
+            if within.decorator_list or within.name.startswith("__") or within in seen:
                 return False
             owner = parents[within]
             made = [owner.name] if isinstance(owner, ast.ClassDef) else []
-            return all(_is_called_once(source, name, parents) for name in (within.name, *made))
+            leading = seen | {within}
+            return all(_is_called_once(source, name, parents, leading) for name in (within.name, *made))
         within = parents.get(within)
     return True
 
 
-def _is_called_once(source: Source, name: str, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def _is_called_once(
+    source: Source, name: str, parents: Mapping[ast.AST, ast.AST], seen: frozenset[ast.AST]
+) -> bool:
     """Return whether a function or class is only mentioned where it is called, once, or given to an app's run."""
     nodes = list(ast.walk(source.tree))
     mentions = [node for node in nodes if _is_named(node, {name})]
@@ -172,7 +182,7 @@ def _is_called_once(source: Source, name: str, parents: Mapping[ast.AST, ast.AST
     call = parents[mentions[0]]
     if not isinstance(call, ast.Call) or (call.func is not mentions[0] and name_of(call) != "run"):
         return False
-    return _runs_once(source, call, parents)
+    return _runs_once(source, call, parents, seen)
 
 
 def _trains(source: Source, node: ast.AST) -> bool:

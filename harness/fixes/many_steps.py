@@ -58,6 +58,9 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
         return []  # it is written several times
     batch = "32" if size is None else source.words(size)
     count = f"steps_per_call(len({x}), {batch}, {STEPS_PER_CALL[source.device]})"
+    # Keras takes it from batch_size where fit has one.
+    given = size is not None and "validation_data" in arguments
+    held_out = source.with_keyword(fit, "validation_batch_size", batch) if given else []
     before = source.statements_before(fit, [
         f"per_call = {batch} * {count}  # samples of many steps",
         f"train_many_steps({model}, {x}, {y}, {batch})",
@@ -70,11 +73,7 @@ def _edits(source: Source, fit: ast.Call, model: str) -> list[Edit]:
         source.replace(arguments["x"], f"shuffled(len({x}), per_call)"),
         source.replace(arguments["y"], "None"),
         *([] if size is None else [source.replace(size, "None")]),
-        *(
-            []
-            if size is None or "validation_data" not in arguments
-            else [*source.with_keyword(fit, "validation_batch_size", batch)]
-        ),
+        *held_out,
         *source.with_keyword(fit, "steps_per_epoch", f"len({x}) // per_call"),
     ]
 

@@ -24,15 +24,9 @@ def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each map and interleave without num_parallel_calls of what feeds the training."""
     if _allows_any_order(source) or shares_position(source):
         return []
-    steps = [
-        call
-        for call in source.calls("map", "interleave")
-        if isinstance(call.func, ast.Attribute) and source.is_dataset(call.func.value)
-    ]
-    feeding = source.feeding()
     return [
         edit
-        for call in [each for each in steps if each in feeding] or steps
+        for call in source.feeding_steps("map", "interleave")
         if argument(call, "num_parallel_calls") is None
         and (name_of(call) == "map" or argument(call, "cycle_length") is not None)
         and not _keeps_state(source, source.used(*_functions(call)))

@@ -108,6 +108,16 @@ class Source:
                     waiting += [*self._values[node.id], *filter(None, [self.function(node.id)])]
         return [node for node in found.values() if isinstance(node, ast.Call)]
 
+    def feeding_steps(self, *names: str) -> list[ast.Call]:
+        """Return the steps with these names of the pipeline that feeds a training; of all if none of that is seen."""
+        steps = [
+            call
+            for call in self.calls(*names)
+            if isinstance(call.func, ast.Attribute) and self.is_dataset(call.func.value)
+        ]
+        feeding = self.feeding()
+        return [each for each in steps if each in feeding] or steps
+
     def is_dataset(self, node: ast.expr) -> bool:
         """Return whether an expression reads as a tf.data.Dataset."""
         if isinstance(node, ast.Name):

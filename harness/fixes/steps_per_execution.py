@@ -32,7 +32,8 @@ def edits(source: Source) -> Sequence[Edit]:
     trainings = [fit for fit in source.fits() if not _is_of_own_class(source, fit)]
     callbacks = {each and source.words(each) for each in (argument(fit, "callbacks") for fit in trainings)}
     # What the only training is given is seen when it is called.
-    running = [*(trainings if len(trainings) > 1 else ()), *source.calls("evaluate", "predict")]
+    inferring = list(source.calls("evaluate", "predict"))
+    running = [*(trainings if len(trainings) > 1 else ()), *inferring]
     unknown = any(isinstance(part, ast.Starred) for call in running for part in call.args) or any(
         each.arg is None for call in running for each in call.keywords
     )
@@ -42,7 +43,7 @@ def edits(source: Source) -> Sequence[Edit]:
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
     given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]
-    given += [argument(call, "steps") for call in source.calls("evaluate", "predict")]
+    given += [argument(call, "steps") for call in inferring]
     numbers = [_number(source, each) for each in given if each is not None]
     steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
     if steps == 1:

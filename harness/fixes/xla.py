@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from harness.fixes.changes import in_steps_of
+from harness.fixes.changes import calls_python
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, calls_in, name_of
 from workloads.protocol import Aim, Edit
@@ -30,11 +30,8 @@ def edits(source: Source) -> Sequence[Edit]:
         return []
     if any(node.arg == "validate_args" for node in ast.walk(source.tree) if isinstance(node, ast.keyword)):
         return []
-    in_steps = source.used(*in_steps_of(source))
-    if any(
-        name_of(call) in ("numpy_function", "py_function") for each in in_steps for call in calls_in(each)
-    ):
-        return []  # XLA cannot compile them, in any step
+    if calls_python(source):
+        return []  # XLA cannot compile that, in any step
     return source.keyword_at(source.compiles(), "jit_compile", "True")
 
 

@@ -91,17 +91,20 @@ def _around_batches(call: Call) -> str:
 
 
 def _many_steps(call: Call) -> str:
-    for callback in callbacks_of(call):
-        if not is_keras(callback) and "params" in _names(type(callback)):
-            return f"The callback {type(callback).__name__} counts on the number of steps in its params."
+    if name := _reads_params(call):
+        return f"The callback {name} counts on the number of steps in its params."
     return _around_batches(call)
 
 
 def _no_progress_bar(call: Call) -> str:
-    for callback in callbacks_of(call):
-        if not is_keras(callback) and "params" in _names(type(callback)):
-            return f"The callback {type(callback).__name__} may read verbose from its params."
-    return ""
+    name = _reads_params(call)
+    return f"The callback {name} may read verbose from its params." if name else ""
+
+
+def _reads_params(call: Call) -> str:
+    """Return the name of a callback of the script that reads its params; "" if none does."""
+    own = (type(callback) for callback in callbacks_of(call) if not is_keras(callback))
+    return next((each.__name__ for each in own if "params" in _names(each)), "")
 
 
 def _names(owner: type) -> set[str]:
@@ -134,8 +137,7 @@ def _cache(call: Call) -> str:
         return reason
     if not repeats(given):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
-    functions = (function for dataset in pipelines(given) for function in dataset._functions())
-    kinds = set[str]().union(*map(_kinds, functions))
+    kinds = _kinds_in(pipelines(given))
     if not (kinds & PYTHON or any(map(_READING.match, kinds))):
         return ""
     return _changing(call, "what the pipeline reads")
@@ -158,9 +160,8 @@ def _reads_training(call: Call) -> str:
     own_step = type(model).train_step is not tf.keras.Model.train_step
     for dataset in _datasets(call):
         for function in dataset._functions():
-            read = [each for each in function.function.captured_inputs if each.dtype == tf.resource]
-            variables = [each for each in read if _is_variable(each)]
-            if any(id(each) in changing for each in read) or (own_step and variables):
+            read = _captured(function)
+            if any(id(each) in changing for each in read) or (own_step and read):
                 return (
                     "The pipeline reads variables that training changes, and would read them at another time."
                 )
@@ -172,6 +173,12 @@ def _variables(model: Any) -> Iterator[Any]:
     yield from getattr(getattr(model, "optimizer", None), "variables", ())
     for metric in model.metrics:
         yield from metric.variables
+
+
+def _captured(function: Any) -> list[Any]:
+    """Return the variables, by their resources, that a function of a pipeline uses."""
+    inputs = function.function.captured_inputs
+    return [each for each in inputs if each.dtype == tf.resource and _is_variable(each)]
 
 
 def _is_variable(resource: Any) -> bool:
@@ -233,14 +240,8 @@ def _python_state(model: Any) -> list[Any]:
 def _pickled(value: Any, depth: int = 4) -> bytes:
     """Return an object's bytes, but those of TensorFlow and Keras, whose variables are part of the step."""
     package = type(value).__module__.partition(".")[0]
-    parts = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, (list, set, tuple))
-        else None
-    )
-    if parts is not None:
+    if isinstance(value, (dict, list, set, tuple)):
+        parts = value.values() if isinstance(value, dict) else value
         return b"".join([b"%d" % len(value), *(_pickled(each, depth - 1) for each in parts if depth)])
     if package in ("keras", "tensorflow"):
         return b""
@@ -283,13 +284,17 @@ def draws(kinds: Iterable[str]) -> bool:
 
 def kinds_of_pipelines(call: Call) -> set[str]:
     """Return the kinds of operations in the functions of a call's pipelines."""
-    return set[str]().union(*(_kinds(each) for dataset in _datasets(call) for each in dataset._functions()))
+    return _kinds_in(_datasets(call))
 
 
 def _datasets(call: Call) -> Iterator[Any]:
     """Yield the datasets of which the pipelines of training and validation consist."""
     for given in (call.arguments.get("x"), call.arguments.get("validation_data")):
         yield from pipelines(given) if isinstance(given, tf.data.Dataset) else ()
+
+
+def _kinds_in(datasets: Iterable[Any]) -> set[str]:
+    return set[str]().union(*(_kinds(each) for dataset in datasets for each in dataset._functions()))
 
 
 def _kinds(function: Any) -> set[str]:
@@ -312,7 +317,7 @@ def _parallel_map(call: Call) -> str:
         name = type(dataset).__name__
         for function in dataset._functions():
             kinds = _kinds(function)
-            if _changes(function):
+            if _changes(function, kinds):
                 return "A function of the pipeline changes what its other calls read."
             if not kinds & PYTHON:
                 continue
@@ -322,11 +327,10 @@ def _parallel_map(call: Call) -> str:
     return ""
 
 
-def _changes(function: Any) -> bool:
+def _changes(function: Any, kinds: Iterable[str]) -> bool:
     """Return whether a function changes what its other calls read; not the states of random layers of Keras."""
-    changing = {kind for kind in _kinds(function) if _CHANGING.search(kind)}
-    captured = [each for each in function.function.captured_inputs if each.dtype == tf.resource]
-    drawing = all(map(_is_seed, filter(_is_variable, captured)))
+    changing = {kind for kind in kinds if _CHANGING.search(kind)}
+    drawing = all(map(_is_seed, _captured(function)))
     return bool(changing - ({"AssignVariableOp"} if drawing else set()))
 
 

@@ -23,6 +23,7 @@ SETTLED_BLOCKS = 3
 SETTLED_WITHIN = 0.05
 # Minimum calls in warm-up, which use up batches buffered during the first step.
 BUFFERED_CALLS = 16
+# How long warm-up may go on for what else needs steps before the windows.
 LONGEST_WAIT_NS = 2_000_000_000
 # Windows of a fixed number of steps end early after this many times their planned length, so that slow models
 # finish a smoke run in seconds too.

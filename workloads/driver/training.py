@@ -374,14 +374,17 @@ def _run(
     early = 0
     if not meter.full and measures_speed(job.variant) and job.variant != BASELINE:
         early = int(job.results.metric(BASELINE, SAMPLES_TRAINED) or 0)
-    losses = Losses(call, job.results.losses if job.trains_alike else (), gpu=job.gpu)
-    compared = call.trains and (job.trains_alike or job.variant == BASELINE)
+    # The baseline's are for the remedies that are planned.
+    noted = job.variant == BASELINE and bool(job.spec.fixes)
+    losses = None
+    if call.trains and (noted or job.trains_alike):
+        losses = Losses(call, () if noted else job.results.losses, gpu=job.gpu)
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
-        losses=losses if compared else None,
+        losses=losses,
     )  # fmt: skip
     meter.loss = lambda: keras_model.running_loss(call.model)
-    if compared and job.spec.fixes and not (meter.full or job.results.read(job.variant)):
+    if losses and not (meter.full or job.results.read(job.variant)):
         meter.waits = lambda: losses.wanted
     elif early:
         meter.waits = lambda: meter.samples < early
@@ -403,7 +406,7 @@ def _run(
             f"The call ended after {meter.steps} steps, before it was measured: the input is too short. "
             f"Repeat it{smoke}."
         )
-    if job.variant == BASELINE and call.trains:
+    if losses and noted:
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
     if seconds is not None and call.steps_per_epoch:
