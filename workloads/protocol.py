@@ -185,6 +185,8 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
     # The baseline's losses in its first steps and epochs: place -> value. Remedies are compared with them.
     "losses": {"variant": (str,), "values": (dict,)},
+    # Its losses are not those of the baseline's only reading.
+    "unlike": {"variant": (str,), "reason": (str,)},
     # Latencies of synchronised inference requests. rate_per_s is the offered rate in samples/s, 0 for
     # the others. Fewer latencies than planned mean that the series was stopped early. For Server,
     # batch_size is the maximum.

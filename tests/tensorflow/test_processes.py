@@ -162,6 +162,18 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, kep
     assert is_same or "It would train differently: epoch 2, step" in reasons[0]
 
 
+def test_losses_that_differ_from_reading_to_reading_are_no_reason(drive, tmp_path):
+    drawn = f"import os\nos.mkdir('{tmp_path}/' + str(os.getpid()))\nfactor = 1 + len(os.listdir('{tmp_path}')) % 3 / 50\n"
+    text = HEAD + drawn + COUNTING.replace("(1.0 if len(calls) < 20 else 0.0)", "factor")
+    start = text.index("True)")
+    compiled = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.EAGER)
+    done = drive(
+        text, variants=[BASELINE, TUNED], fixes={"fix:compiled": asdict(compiled)}, tuned=["fix:compiled"]
+    )
+    assert done.of("window", variant=TUNED)
+    assert len(done.of("unlike")) == 1 and not done.of("left-out")
+
+
 def test_a_script_that_closes_all_files_is_measured(drive):
     text = f"{HEAD}import os\nos.closerange(3, 4096)\nmade().fit(x[:96], y[:96], 8)\n"
     done = drive(text, variants=[BASELINE, MODEL_ONLY])

@@ -277,9 +277,14 @@ def has_own_code(call: Call) -> bool:
     )
 
 
-def draws(kinds: Iterable[str]) -> bool:
-    """Return whether operations of these kinds draw numbers whose seeds depend on what else is in their graph."""
-    return any(map(_DRAWING.match, kinds))
+def draws(kinds: Iterable[str], *, stateless: bool = False) -> bool:
+    """Return whether operations of these kinds draw numbers whose seeds depend on what else is in their graph.
+
+    Args:
+        kinds: of operations.
+        stateless: also those whose seeds are given, such as a dropout's of Keras.
+    """
+    return any(_DRAWING.match(each.removeprefix("Stateless") if stateless else each) for each in kinds)
 
 
 def kinds_of_pipelines(call: Call) -> set[str]:

@@ -29,6 +29,7 @@ class Results:
         errors: the types of error events.
         facts: whether the facts of the framework are known.
         losses: those of the baseline's first steps, by place, of each reading.
+        unlike: variants whose losses were not those of the baseline's only reading.
         first_step_s: variant -> seconds of its longest first step, which compiles.
     """
 
@@ -41,6 +42,7 @@ class Results:
         self.errors: list[str] = []
         self.facts = False
         self.losses: list[Mapping[str, float]] = []
+        self.unlike: set[str] = set()
         self.first_step_s: dict[str, float] = {}
         self._windows: dict[str, list[list[Window]]] = {}
         self._stops: list[tuple[int, int]] = []
@@ -71,6 +73,8 @@ class Results:
                 self.params = event["params"]
             case "losses":
                 self.losses.append(event["values"])
+            case "unlike":
+                self.unlike.add(variant)
             case "left-out" | "needless" as kind:
                 reasons = self.left_out if kind == "left-out" else self.needless
                 reasons[variant] = event["reason"]

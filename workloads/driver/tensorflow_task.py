@@ -39,7 +39,7 @@ from workloads.driver.fitting import misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
-from workloads.driver.losses import comparable
+from workloads.driver.losses import UnlikeError, comparable
 from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
 from workloads.driver.preparation import Preparation
@@ -350,13 +350,16 @@ class ScriptRun:
             )
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if isinstance(error, Exception) and not typed:
-            return ScriptError(script.explained(error, path, self._place))
+            kind = type(error) if isinstance(error, ScriptError) else ScriptError
+            return kind(script.explained(error, path, self._place))
         return error
 
     def _fail_own(self, error: BaseException) -> None:
         """Record that the script's own variant could not be measured."""
         own = self._task.script
-        if self.measured:
+        if isinstance(error, UnlikeError) and len(self._results.losses) == 1:
+            self._events.write("unlike", variant=own, reason=script.named(error))
+        elif self.measured:
             self._events.left_out(own, script.named(error))
         planned = self._spec.variants
         if own == BASELINE or (BASELINE not in planned and own in planned) or isinstance(error, NoGpuError):
