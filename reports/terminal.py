@@ -54,15 +54,24 @@ def _cells(row: Row, device: str) -> dict[str, str]:
     }
 
 
+# Characters of a name on one line.
+_LONGEST_NAME = 30
+
+
 def _table(cells: Sequence[Mapping[str, str]]) -> Table:
     """Return a table without empty columns."""
     columns = cells[0] if cells else ()
     names = [name for name in columns if any(row[name] not in ("", numbers.MISSING) for row in cells)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
-        # The first column never wraps; others do in a narrow terminal.
+        # The first column never wraps, unless its names are very long; others do in a narrow terminal.
         justify: JustifyMethod = "left" if name in _LEFT_ALIGNED else "right"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == names[0])
+        longest = max(len(row[name]) for row in cells)
+        first = name == names[0]
+        table.add_column(
+            name, justify=justify, overflow="fold", no_wrap=first and longest <= _LONGEST_NAME,
+            max_width=_LONGEST_NAME if first else None,
+        )  # fmt: skip
     for row in cells:
         table.add_row(*(Text(_plain(row[name])) for name in names))
     return table

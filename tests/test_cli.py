@@ -108,7 +108,7 @@ class TestUsageErrors:
             ("bench -d cpu --time 15min", 2, "--time 15min is not a time", "90s, 10m or 1h"),
             ("bench -d cpu --time 1s", 2, "--time is out of range", "from 10"),
             ("bench higgs-trees -d cpu --soak 1m", 2, "--soak would have no effect", "tfbench list"),
-            ("bench --resume none", 6, "none is not a run", "runs/"),
+            ("bench --resume none", 6, "none does not exist", "runs/"),
         ],
     )  # fmt: skip
     def test_message_names_the_problem_and_hint_the_choices(self, tfbench, arguments, code, printed, hint):

@@ -173,7 +173,7 @@ READ = "def read(path):\n    with open(path.numpy()) as file:\n        return le
             CALLBACK.format("print(epoch, file=open('log', 'a'))"),
             FILES,
             "lambda path: tf.io.read_file(path)",
-            True,
+            False,
         ),
         (CALLBACK.format("self.model.save('m.keras')"), FILES, "lambda path: tf.io.read_file(path)", True),
         (CALLBACK.format("np.save('next.npy', epoch)"), SOURCE, "lambda x, y: (x / 2, y)", True),
@@ -205,6 +205,45 @@ def test_what_may_change_between_epochs_is_not_cached(
 ) -> None:
     text = f"{HEAD}{defined}data = {source}.map({mapped}).batch(8)\nmodel.fit(data, epochs=2)\n"
     assert (".cache()" in changed(text, "cache")) is cached
+
+
+@pytest.mark.parametrize(
+    ("between", "cached"),
+    [("print(1)", True), ("open('a', 'w').write('1')", False), ("subprocess.run(['mine'])", False)],
+)
+def test_files_that_are_written_between_trainings_are_not_cached(between: str, cached: bool) -> None:
+    text = f"{HEAD}import subprocess\ndata = {FILES}.map(tf.io.read_file).batch(8)\n"
+    text += f"model.fit(data)\n{between}\nmodel.fit(data)\nopen('history', 'w').write('1')\n"
+    assert (".cache()" in changed(text, "cache")) is cached
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy", "expected"),
+    [
+        # Another training has callbacks that nobody has seen.
+        ("own = []\nmodel.fit(x, y, callbacks=own)\nown.append(Other())\nmodel.fit(x, y, callbacks=own)\n",
+         "steps-per-execution", False),
+        ("own = [keras.callbacks.EarlyStopping()]\nmodel.fit(x, y, callbacks=own)\nmodel.fit(x, y)\n",
+         "steps-per-execution", True),
+        ("model.fit(x, y)\nmodel.predict(x, callbacks=[Writer()])\n", "steps-per-execution", False),
+        ("model.fit(x, y)\nmodel.predict(x)\n", "steps-per-execution", True),
+        # A function that somebody else runs.
+        ("def train():\n    model.fit(x, y)\nimport ray\nray.run(train)\n", "many-steps", False),
+        ("def train():\n    model.fit(x, y)\nfrom absl import app\napp.run(train)\n", "many-steps", True),
+    ],
+)  # fmt: skip
+def test_other_trainings_and_predictions_count(text: str, remedy: str, expected: bool) -> None:
+    plain_text = plain()
+    text = plain_text[: plain_text.index("model.fit")] + text
+    assert (changed(text, remedy) != text) is expected
+
+
+@pytest.mark.parametrize("text", [
+    'from tables import Frame\nFrame(rows, dtype="float64")\n',
+    'keras.config.set_floatx("float64")\nmodel.fit(x, y)\nerror = tf.constant(y) - model(x)\n',
+])  # fmt: skip
+def test_types_of_what_is_no_layer_stay(text: str) -> None:
+    assert FIX.of("precision") not in fixes_for(HEAD + text, "cpu")
 
 
 def test_what_a_loop_of_fits_changes_is_not_cached() -> None:
@@ -560,7 +599,11 @@ def test_remedies_of_no_call_apply_wherever_training_is() -> None:
     [
         ("cpu", 'POLICY = "mixed_float16"\nset_global_policy(POLICY)', 'set_global_policy("float32")'),
         ("cpu", 'set_global_policy(Policy("mixed_bfloat16"))', 'set_global_policy("float32")'),
-        ("cpu", 'keras.layers.Dense(2, dtype="float16")', 'keras.layers.Dense(2, dtype="float32")'),
+        (
+            "cpu",
+            'import keras\nkeras.layers.Dense(2, dtype="float16")',
+            'keras.layers.Dense(2, dtype="float32")',
+        ),
         ("gpu", 'set_floatx("float64")', 'set_floatx("float32")'),
         ("gpu", "set_global_policy(args.policy)", 'set_global_policy("mixed_float16")'),
     ],

@@ -441,6 +441,10 @@ def file_of(descriptor: int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+# As it is before a script may replace it.
+_DUMPS = json.dumps
+
+
 class EventWriter:
     """Append events to an open file, one line each, flushed immediately.
 
@@ -475,7 +479,7 @@ class EventWriter:
             event |= {name: self._without(value) for name, value in fields.items() if name not in _NAMES}
         if self._path and file_of(self._files[-1].fileno()) != self._identity:
             self._open_again()
-        self._files[-1].write(json.dumps(event, separators=(",", ":"), allow_nan=False) + "\n")
+        self._files[-1].write(_DUMPS(event, separators=(",", ":"), allow_nan=False) + "\n")
         self._files[-1].flush()
         if self.listener is not None:
             self.listener(event)

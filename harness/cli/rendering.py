@@ -32,13 +32,15 @@ from harness.progress import Progress
 from harness.run.machines import added_machines, machine_json, shipped_machines
 from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file
 from harness.run.resolve import read_prices
-from harness.run.store import is_recorded, write_atomic
+from harness.run.store import is_recorded, newest_run, write_atomic
 from harness.system.shared_files import keep
 from harness.untrusted import printable, read_file
 
 STDOUT = Path("-")
 # V8 reserves 64 GiB of addresses and aborts without them.
 CHARTS_BYTES = 66 << 30
+# Bytes of a file in which tfbench names itself.
+_LOOKED_AT = 1 << 20
 # Format -> file name.
 REPORT_FILES: Mapping[str, str] = {
     "html": "report.html",
@@ -109,8 +111,11 @@ def output_paths(
         paths = {selected[0]: target}
     else:
         paths = {format_name: (target or folder) / files[format_name] for format_name in selected}
+    read = {*map(os.path.realpath, inputs)}
+    if formats is None and not target:  # of a page, its other formats
+        paths = {name: path for name, path in paths.items() if os.path.realpath(path) not in read} or paths
     for path in paths.values():
-        if is_recorded(path) or os.path.realpath(path) in map(os.path.realpath, inputs):
+        if is_recorded(path) or os.path.realpath(path) in read:
             raise UsageError(
                 f"The output would overwrite {path}, which is an input or part of a run.",
                 hint="Choose another folder or file with --out, or another format.",
@@ -136,6 +141,7 @@ def write_outputs(
 
     Raises:
         StoreError: a file cannot be written.
+        UsageError: a file whose name the user did not give is there, and does not look like one of tfbench.
         Exception: the first error of a renderer, after the other formats.
     """
     errors: list[Exception] = []
@@ -149,12 +155,27 @@ def write_outputs(
             elif path == target and _is_stream(path):
                 with on_disk(path), path.open("w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
+            elif path != target and _is_of_others(path, text):
+                raise UsageError(
+                    f"{path} is there already, and tfbench did not write it.",
+                    hint=f"Name a file with --out, also {path.name} itself to replace it.",
+                )
             else:
                 show_path(format_name, write_atomic(path, text).resolve())
         except Exception as error:
             errors.append(error)
     if errors:
         raise errors[0]
+
+
+def _is_of_others(path: Path, text: str) -> bool:
+    """Return whether a file outside of runs does not look like an older `text`."""
+    if not path.is_file() or (path.parent / "manifest.json").is_file():
+        return False
+    with on_disk(path), path.open("rb") as file:
+        there = file.read(_LOOKED_AT)
+    begins = text.partition("\n")[0].encode("utf-8", "replace")
+    return b"tfbench" not in there and not (path.suffix == ".csv" and there.startswith(begins))
 
 
 def charts_code(cache: Path) -> str:
@@ -344,5 +365,5 @@ def _read_extract(run: NamedRun, prices: Prices | None) -> Extract:
     if run.path.name.endswith(EXTRACT_SUFFIX):
         extracted = read_extract_file(read_file(run.path))
     else:
-        extracted = extract(read_analysis(run.path, prices)[0])
+        extracted = extract(read_analysis(newest_run(run.path), prices)[0])
     return replace(extracted, source=printable(str(run.path)), label=run.label or extracted.label)

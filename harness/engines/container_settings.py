@@ -148,13 +148,23 @@ def init_source() -> str:
     return Path(__file__).with_name("container_init.py").read_text(encoding="utf-8")
 
 
-def _api_mount(mount: Mount) -> ApiMount:
-    source = str(mount.host.absolute())
+def check_mountable(folder: Path) -> str:
+    """Return a folder's absolute path, as engines want it.
+
+    Raises:
+        EngineError: engines cannot mount it.
+    """
+    source = str(folder.absolute())
     if (name := printable(source)) != source:
         raise EngineError(
             f"Container engines cannot mount {name}: its name has characters that cannot be printed.",
             hint="Rename the folder, or choose another one with --out or TFBENCH_CACHE.",
         )
+    return source
+
+
+def _api_mount(mount: Mount) -> ApiMount:
+    source = check_mountable(mount.host)
     return ApiMount(target=mount.container, source=source, type="bind", read_only=mount.read_only)
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from harness.fixes.source import Source, calls_in, name_of
+from harness.fixes.source import Source, argument, calls_in, name_of
 
 _HOOK = re.compile(r"on_(epoch|train|test|predict|batch)_\w+")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While)
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # What is in them runs any number of times.
 _REPEATING = (
     *_LOOPS, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda,
     ast.AsyncFunctionDef,
 )  # fmt: skip
+# Their `run` calls a function once.
+_APPS = {"absl", "tensorflow", "asyncio"}
 _TRAINING = {"fit", "fit_generator", "train_on_batch"}
 # Find functions by names in strings.
 _BY_NAME = {"getattr", "globals", "locals", "vars", "eval", "exec", "fire", "attrgetter", "methodcaller"}
@@ -32,6 +36,7 @@ _WRITING = {
     "write_text", "write_bytes", "write_file", "savetxt", "savez", "tofile", "dump", "to_csv", "to_json", "to_parquet",
     "to_pickle", "imwrite", "save_img", "TFRecordWriter",
 }  # fmt: skip
+_RUNNING = {"system", "popen", "Popen", "check_call", "check_output"}
 _CHANGING_PYTHON = {
     "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "discard", "clear", "update",
     "add", "setdefault", "rotate", "sort", "reverse",
@@ -59,6 +64,7 @@ _IN_LAYERS = re.compile("^(function|activation)$|_(initializer|regularizer|const
 _KEPT = {"learning_rate", "stop_training", "loss", "losses", "metrics", "optimizer"}
 # What a step may look at that is not its script's.
 _OUTSIDE = {"time", "datetime", "os", "pathlib", "queue"}
+_FRAMEWORKS = {"tensorflow", "keras", "numpy", "math"}
 # Their functions run in each step, also of a compiled one.
 _IN_EACH_STEP = {"numpy_function", "py_function"}
 
@@ -88,7 +94,36 @@ def keeps_state(source: Source) -> bool:
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
         or _changes_anything([*functions, *between])
-        or (fits_again(source) and (bool(functions) or _sets_attributes(source)))
+        or (
+            fits_again(source)
+            and (bool(functions) or _sets_attributes(source) or not _packages(source, step) <= _FRAMEWORKS)
+        )
+    )
+
+
+def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the packages, and modules next to the script, whose names code uses."""
+    names = (each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name))
+    return {source.package(name) for name in names} - {""}
+
+
+def callbacks_are_of_keras(source: Source, call: ast.Call) -> bool:
+    """Return whether a call is given no callbacks, or a list of some that are made of Keras' classes."""
+    given = argument(call, "callbacks")
+    if isinstance(given, ast.Name):
+        name, listed = given.id, source.only(given.id)
+        changed = any(
+            isinstance(node, (ast.Attribute, ast.Subscript, ast.AugAssign))
+            and source.words(node.target if isinstance(node, ast.AugAssign) else node.value) == name
+            for node in ast.walk(source.tree)
+        )
+        given = listed if isinstance(listed, ast.expr) and not changed else given
+    made = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
+    return given is None or all(
+        isinstance(each, ast.Call)
+        and source.package_of(each.func) in ("keras", "tensorflow")
+        and name_of(each) != "LambdaCallback"
+        for each in made
     )
 
 
@@ -180,7 +215,11 @@ def _is_called_once(
     if len(mentions) != 1:
         return False
     call = parents[mentions[0]]
-    if not isinstance(call, ast.Call) or (call.func is not mentions[0] and name_of(call) != "run"):
+    if not isinstance(call, ast.Call):
+        return False
+    if call.func is not mentions[0] and not (
+        name_of(call) == "run" and source.package_of(call.func) in _APPS
+    ):
         return False
     return _runs_once(source, call, parents, seen)
 
@@ -331,9 +370,14 @@ def _names(owner: ast.AST, own: set[str]) -> Iterator[str]:
 
 
 def _between(source: Source) -> list[ast.AST]:
-    """Return what runs between epochs, with what it uses: methods and arguments of callbacks, loops around fit."""
+    """Return what runs between epochs and between trainings, with what it uses.
+
+    These are methods and arguments of callbacks, loops around fit, and statements from one training to the next.
+    """
     found: list[ast.AST] = []
     for node in ast.walk(source.tree):
+        if isinstance(node, (ast.Module, ast.FunctionDef)):
+            found += _from_first_to_last(node.body, partial(_trains, source))
         if isinstance(node, ast.ClassDef) and any(_hooks(node)):
             found.append(node)
         elif isinstance(node, ast.keyword) and node.arg and _HOOK.fullmatch(node.arg):
@@ -341,6 +385,16 @@ def _between(source: Source) -> list[ast.AST]:
         elif isinstance(node, _LOOPS) and _trains(source, node):
             found.append(node)
     return source.used(*found)
+
+
+def _from_first_to_last(
+    statements: Sequence[ast.stmt], trains: Callable[[ast.AST], bool]
+) -> Sequence[ast.stmt]:
+    """Return the statements from one that trains to the last other one that does; [] if there is only one."""
+    runs = [
+        number for number, each in enumerate(statements) if not isinstance(each, _DEFINING) and trains(each)
+    ]
+    return statements[runs[0] : runs[-1] + 1] if len(runs) > 1 else []
 
 
 def _hooks(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
@@ -391,13 +445,15 @@ def _mentions(node: ast.AST, names: set[str]) -> bool:
 
 
 def _writes(source: Source, call: ast.Call) -> bool:
-    """Return whether a call writes a file anew; what is appended to is a log."""
+    """Return whether a call writes a file, or runs a program, which may."""
     name = name_of(call)
     owner = source.words(call.func).partition(".")[0]
+    if source.package(owner) == "subprocess" or name in _RUNNING:
+        return True
     if name in ("open", "GFile"):
         texts = (each.value for each in ast.walk(call) if isinstance(each, ast.Constant))
         return any(
-            isinstance(text, str) and re.fullmatch(r"[wx][bt+]*|r[bt]*\+[bt]*", text) for text in texts
+            isinstance(text, str) and re.fullmatch(r"[wxa][bt+]*|r[bt]*\+[bt]*", text) for text in texts
         )
     if name == "save":
         return source.package(owner) in ("numpy", "PIL")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from harness.fixes.changes import keeps_own_state, shares_position
+from harness.fixes.changes import callbacks_are_of_keras, fits_again, keeps_own_state, shares_position
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, input_of, name_of
 from workloads.protocol import Aim, Edit
@@ -24,8 +24,13 @@ _LOADERS = {"flow", "flow_from_directory", "flow_from_dataframe"}
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each fit on a PyDataset: its workers are set just before."""
-    if shares_position(source) or source.binds("loader"):
+    if shares_position(source):
         return []
+    fresh = next(
+        each for each in ("loader", "batches", *map("loader{}".format, range(99))) if not source.binds(each)
+    )
+    if fits_again(source) and not all(callbacks_are_of_keras(source, fit) for fit in source.fits()):
+        return []  # callbacks of another training may change a loader that loads ahead
     classes = {
         node.name
         for node in ast.walk(source.tree)
@@ -39,8 +44,8 @@ def edits(source: Source) -> Sequence[Edit]:
         made = source.value_of(given.id) if isinstance(given, ast.Name) else given
         if given is None or not isinstance(made, ast.Call) or name_of(made) not in classes | _LOADERS:
             continue
-        name = given.id if isinstance(given, ast.Name) else "loader"
-        assigned = [] if isinstance(given, ast.Name) else [f"loader = {source.words(given)}"]
+        name = given.id if isinstance(given, ast.Name) else fresh
+        assigned = [] if isinstance(given, ast.Name) else [f"{fresh} = {source.words(given)}"]
         edit = source.statements_before(call, [*assigned, f"{name}.workers, {name}.max_queue_size = 4, 20"])
         if edit is not None:
             used = [] if isinstance(given, ast.Name) else [source.replace(given, name)]

@@ -27,6 +27,9 @@ def edits(source: Source) -> Sequence[Edit]:
 
     What a script reads from its command line or a file may be any type; such an argument is replaced too.
     """
+    models = {source.words(fit.func.value) for fit in source.fits() if isinstance(fit.func, ast.Attribute)}
+    if any(source.words(call.func) in models for call in calls_in(source.tree)):
+        return []  # what it computes with the model's results may need their type
     setters = [
         (call, call.args[0])
         for call in source.calls("set_global_policy", "set_dtype_policy", "set_floatx")
@@ -34,7 +37,7 @@ def edits(source: Source) -> Sequence[Edit]:
     ]
     layers = [
         keyword.value
-        for call in calls_in(source.tree) if _may_be_layer(source, name_of(call))
+        for call in calls_in(source.tree) if _may_be_layer(source, call)
         for keyword in call.keywords if keyword.arg == "dtype"
     ]  # fmt: skip
     if source.device == "cpu":
@@ -58,9 +61,14 @@ def edits(source: Source) -> Sequence[Edit]:
     return double + ([source.after_imports(policy)] if keras else [])
 
 
-def _may_be_layer(source: Source, name: str) -> bool:
-    own = (each for each in source.meanings(name) if isinstance(each, ast.ClassDef))
-    return name[:1].isupper() and not _NO_LAYER.search(name) and all(each.bases for each in own)
+def _may_be_layer(source: Source, call: ast.Call) -> bool:
+    """Return whether a call makes an object of a class of Keras, or of one that the script derives."""
+    name = name_of(call)
+    own = [each for each in source.meanings(name) if isinstance(each, ast.ClassDef)]
+    if own:
+        return all(each.bases for each in own)
+    known = source.package_of(call.func).startswith(("keras", "tensorflow"))
+    return known and name[:1].isupper() and not _NO_LAYER.search(name)
 
 
 def _chosen(source: Source, given: ast.expr, *, follow: bool = True) -> str:

@@ -189,6 +189,14 @@ class Source:
         """Return the module that the script imports as a name, or from which; "" if it is none."""
         return self._modules.get(name, "")
 
+    def package_of(self, node: ast.AST) -> str:
+        """Return the package of a dotted name, through variables; "" if it is of none."""
+        name, seen = self.words(node).partition(".")[0], set[str]()
+        while name not in seen and isinstance(value := self.only(name), (ast.Attribute, ast.Name)):
+            seen.add(name)
+            name = self.words(value).partition(".")[0]
+        return self.package(name)
+
     def function(self, name: str) -> ast.FunctionDef | None:
         """Return the function of this name."""
         return next((each for each in self._made[name] if isinstance(each, ast.FunctionDef)), None)

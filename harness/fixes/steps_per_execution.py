@@ -12,6 +12,7 @@ import ast
 import math
 from collections.abc import Sequence
 
+from harness.fixes.changes import callbacks_are_of_keras, fits_again
 from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
@@ -26,11 +27,10 @@ _LOOPS = {
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each compile.
 
-    [] if no more steps than one divide an epoch's, if trainings have different callbacks, of which one is measured, or
-    if only the running script knows how many steps it makes.
+    [] if no more steps than one divide an epoch's, if other trainings, or predict and evaluate, may have callbacks of
+    the script, or if only the running script knows how many steps it makes.
     """
     trainings = [fit for fit in source.fits() if not _is_of_own_class(source, fit)]
-    callbacks = {each and source.words(each) for each in (argument(fit, "callbacks") for fit in trainings)}
     # What the only training is given is seen when it is called.
     inferring = list(source.calls("evaluate", "predict"))
     running = [*(trainings if len(trainings) > 1 else ()), *inferring]
@@ -38,7 +38,10 @@ def edits(source: Source) -> Sequence[Edit]:
         each.arg is None for call in running for each in call.keywords
     )
     own_loop = any(isinstance(node, ast.Attribute) and node.attr in _LOOPS for node in ast.walk(source.tree))
-    if len(callbacks) > 1 or unknown or own_loop:
+    # Those of the only training are seen when it is called.
+    others = [*(source.fits() if fits_again(source) else ()), *inferring]
+    called = all(callbacks_are_of_keras(source, call) for call in others)
+    if unknown or own_loop or not called:
         return []
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.

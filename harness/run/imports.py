@@ -33,6 +33,8 @@ _CALLS = {
     "run_path",
     "run_module",
 }
+# What runs the script in the container.
+_PACKAGE = "workloads"
 _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 # Files and bytes of neighbours that are read.
 _MOST, _MOST_BYTES = 200, 1 << 20
@@ -116,6 +118,17 @@ def check_trains(root: Path, path: Path, text: str) -> None:
         hint="If it trains in a loop of its own, mark the end of each step with a comment line in the loop: "
         "`# tfbench: step BATCH_SIZE`, with the number of samples.",
     )
+
+
+def check_names(root: Path, path: Path, text: str) -> None:
+    """Raise UsageError if a script imports a neighbour that has the name of tfbench's own package in the container."""
+    texts = (text, *neighbours(root, path, text).values())
+    names = {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
+    if _PACKAGE in names and ((root / _PACKAGE).is_dir() or (root / f"{_PACKAGE}.py").is_file()):
+        raise UsageError(
+            f"{path.name} imports {_PACKAGE}, and tfbench has a package of this name in the container.",
+            hint="Rename the module next to the script.",
+        )
 
 
 def _may_train(text: str) -> bool:

@@ -121,6 +121,8 @@ def parse_limit(text: str, known: Sequence[KnownMachine] = ()) -> Limit:
             hint="Only health takes =; write `health = ok`, or >= and <= with numbers.",
         )
     bound = _bound(Limit(text=text, name=name, over=over, device=device, bound=0.0), units, value, known)
+    if not 0 <= bound < math.inf:
+        raise UsageError(f"{value!r} is too large for a limit.", hint=f"Write it as {name} >= NUMBER UNIT.")
     return Limit(text=text, name=name, over=over, device=device, at_most=sign != ">=", bound=bound)
 
 

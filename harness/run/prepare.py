@@ -19,6 +19,7 @@ from harness import __version__
 from harness.data.datasets import ensure_data
 from harness.defaults import MEMORY_SHARE
 from harness.engines import AUTO, DATA_DIR, LOCAL, Engine
+from harness.engines.container_settings import check_mountable
 from harness.engines.docker import DockerEngine
 from harness.engines.gpu_access import choose_access
 from harness.engines.local import UNPROTECTED, WARNING, LocalEngine
@@ -34,7 +35,7 @@ from harness.notebooks import left_out
 from harness.paths import Paths, require_writable
 from harness.progress import Progress
 from harness.run.catalogue import Entry, beside, sources
-from harness.run.imports import check_trains, distributions
+from harness.run.imports import check_names, check_trains, distributions
 from harness.run.resolve import Plan, read_prices, recorded, resolve, revealed
 from harness.run.runner import Job, Runner
 from harness.run.started import identity, remember
@@ -109,6 +110,8 @@ def prepare(
         if entry.is_own:
             _look_at(entry, progress)
     engine = _connect(plan.options.engine, progress)
+    if isinstance(engine, DockerEngine):
+        check_mountable(plan.options.out)
     engine.remove_stale()
     remove_abandoned(paths.cache)
     plan = _with_packages(plan, paths, progress, local=not isinstance(engine, DockerEngine))
@@ -135,7 +138,7 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     """Report what is left out of a user's notebook, and what of a script should not be in a report.
 
     Raises:
-        UsageError: the script certainly has nothing to measure.
+        UsageError: the script certainly has nothing to measure, or a module with a name that is taken.
     """
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):
@@ -145,6 +148,7 @@ def _look_at(entry: Entry, progress: Progress) -> None:
             f"{place(entry.path.name, text, line)}: {name} looks like a secret, and reports contain the script. Take "
             "it from a variable, and pass that with --env, which is not recorded."
         )
+    check_names(entry.folder, entry.path, text)
     if entry.workload.image == TENSORFLOW:
         check_trains(entry.folder, entry.path, text)
 

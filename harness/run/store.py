@@ -352,6 +352,8 @@ def read_run(path: Path) -> Run:
         StoreError: not a run folder, or of another version.
     """
     hint = "Give a run folder of `tfbench bench`, such as runs/<id>."
+    if not re.match("https?:/", str(path)) and not os.path.lexists(path):
+        raise StoreError(f"{path} does not exist.", hint=hint)
     try:
         raw = read_object(path / "manifest.json")
         plan = read_object(path / "plan.json")

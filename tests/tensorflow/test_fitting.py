@@ -26,6 +26,7 @@ def why(remedy, text):
     )  # fmt: skip
     with suppress(End), took.active():
         script.run(Script(path=tempfile.mkdtemp() + "/own.py", text=text), (), {})
+    took.call.script = text
     return misfit(remedy, took.call)
 found = [why(*each) for each in GIVEN]
 print()
@@ -99,7 +100,63 @@ HELD_OUT = "fit(x, y, validation_data=data.batch(8)"
 SCALED = "scaled = keras.layers.Normalization()\nscaled.adapt(x)\n"
 NOISE = "noise = keras.layers.GaussianNoise(1.0)\n"
 HOOK = "def on_train_batch_begin(self, batch, logs=None): pass"
+ENDLESS = ".map(lambda a, b: (a * level, b)).repeat()"
+LINES = (
+    f"{HEAD}{PLAIN}{OWN.format('def on_epoch_end(self, *of): pass')}open('/tmp/lines.csv', 'w').write('1\\n' * 64)\n"
+    "data = tf.data.TextLineDataset('/tmp/lines.csv').map(lambda a: (tf.ones(4), tf.ones(1))).cache().batch(8)\n"
+    "model.fit(data, epochs=2, verbose=0, callbacks=[OWN])\n"
+)
+GENERATED = """
+def rows():
+    hard = {}
+    for number in range(64):
+        yield x[number] + hard, y[number]
+made = tf.data.Dataset.from_generator(rows, output_types=('float32', 'float32'), output_shapes=((4,), (1,)))
+data = made.map(lambda a, b: (a, b)).cache().batch(8)
+"""
+READER = "data = data.batch(8)\nmodel.fit(data, epochs=2, verbose=0, steps_per_epoch=4, callbacks=[own])\n"
+PREDICTS = "    def predict_step(self, data): return tf.gather(tf.constant(['a', 'b']), tf.constant([0]))\n"
+SERVING = (
+    eager("scale = 1.0")
+    .replace("'mse'", "'mse', jit_compile=True")
+    .replace("    def train", PREDICTS + "    def train")
+)
+
+
+def generated(hard: str) -> str:
+    return f"{HEAD}{PLAIN}{GENERATED.format(hard)}model.fit(data, epochs=2, verbose=0)\n"
+
+
+def reading(variable: str) -> str:
+    own = OWN.format("def on_epoch_end(self, *of): pass")
+    made = f"data = tf.data.Dataset.from_tensor_slices((x, y)){ENDLESS}\n"
+    return f"{HEAD}{PLAIN}{own}level = {variable}\n{made}{READER}"
+
+
 CASES = [
+    ("many-steps", callbacks("model.steps_per_execution = 4\n", ""), False),
+    ("prefetch", reading("tf.Variable(1.0)"), False),
+    ("prefetch", reading("tf.constant(1.0)"), True),
+    ("cache", LINES.replace("OWN", "own"), False),
+    ("cache", LINES.replace("OWN", ""), True),
+    ("cache", generated("1.0"), True),
+    ("cache", generated("int(model.optimizer.iterations) // 1000"), False),
+    ("cache", generated("len(model.history.epoch) if getattr(model, 'history', 0) else 0"), False),
+    ("cache", generated("time.time() > 9e9"), False),
+    ("cache", pipeline(".map(lambda a, b: (tf.print(a, output_stream='file:///tmp/p'), (a, b))[1]).cache()"), False),
+    ("loader-threads", loader("return x[:8] + index, y[:8]").replace("verbose=0", "steps_per_epoch=4"), False),
+    ("loader-threads", loader("return x[:8] + int(model.optimizer.iterations), y[:8]"), False),
+    ("loader-threads", loader("return x[:8] + tf.random.normal([]).numpy(), y[:8]"), False),
+    ("xla", SERVING, True),
+    ("xla", SERVING + "model.predict(x)\n", False),
+    ("steps-per-execution", callbacks("", "") + "model.predict(x)\n", True),
+    (
+        "steps-per-execution",
+        f"{HEAD}{PLAIN.replace('(4,)', '(None, 4)')}"
+        "data = tf.data.Dataset.from_tensor_slices((x[:, None], y[:, None])).padded_batch(8, ((None, 4), (None, 1)))\n"
+        "model.fit(data)\nmodel.predict(data)\n",
+        False,
+    ),
     ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): pass"), "own"), False),

@@ -163,7 +163,10 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, kep
 
 
 def test_losses_that_differ_from_reading_to_reading_are_no_reason(drive, tmp_path):
-    drawn = f"import os\nos.mkdir('{tmp_path}/' + str(os.getpid()))\nfactor = 1 + len(os.listdir('{tmp_path}')) % 3 / 50\n"
+    drawn = (
+        f"import os\nos.mkdir('{tmp_path}/' + str(os.getpid()))\n"
+        f"factor = 1 + len(os.listdir('{tmp_path}')) % 3 / 50\n"
+    )
     text = HEAD + drawn + COUNTING.replace("(1.0 if len(calls) < 20 else 0.0)", "factor")
     start = text.index("True)")
     compiled = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.EAGER)

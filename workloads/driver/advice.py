@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import traceback
@@ -80,7 +81,12 @@ def _of_machine(error: BaseException, text: str) -> str:
         )
     # Pipes to its own processes break too.
     connects = isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError)
-    if "URL fetch failure" in text or "urlopen error" in text or (connects and not _talks_to_children(error)):
+    if (
+        "URL fetch failure" in text
+        or "urlopen error" in text
+        or isinstance(error, socket.gaierror)
+        or (connects and not _talks_to_children(error))
+    ):
         return _NO_NETWORK
     if program := _missing_program(error):
         return (
@@ -109,7 +115,10 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         missing = isinstance(error, FileNotFoundError)
         return (
-            "It is a path in the container: neither the script nor a library has made it." if missing else ""
+            "It is a path in the container: neither the script nor a library has made it. A script that finds files "
+            "above its own folder runs as a module, -m FOLDER.NAME, from the folder that has them."
+            if missing
+            else ""
         )
     if isinstance(error, PermissionError):
         return (

@@ -6,6 +6,7 @@ and class weights.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -102,6 +103,8 @@ class Call:
             self.arguments["validation_data"] = held_out
         # One training step on a batch from outside, compiled once for all variants of the breakdown.
         self.step: Callable[[Any], Any] | None = None
+        # The script that makes the call.
+        self.script = ""
         # Whether such variants follow, which begin with the weights of the first step.
         self.is_broken_down = False
         # The pipeline before its batches were put together for several devices.
@@ -135,6 +138,10 @@ class Call:
     def trains(self) -> bool:
         """Whether it is a call of fit."""
         return "epochs" in self.arguments
+
+    def script_names(self, name: str) -> bool:
+        """Return whether the script has a name, such as that of a method that it calls."""
+        return re.search(rf"\b{name}\b", self.script) is not None
 
     @property
     def evaluates(self) -> bool:
@@ -196,10 +203,16 @@ class Call:
         if self.is_loader:
             loader = self.arguments["x"]
             count = loader.num_batches
-            if not count:  # endless loaders have only full batches
-                return Epoch(rows(self.batch), ends=False)
             batch = rows(self.batch)
-            return Epoch(batch, count, batch - rows(loader[count - 1]))
+            others = (1, 2, 3) if not count else (1, count // 2, count - 2)
+            alike = all(
+                rows(loader[each]) == batch
+                for each in others
+                if 0 < each < (count or 4) - (count is not None)
+            )
+            if not count:
+                return Epoch(batch, ends=False, exact=alike)
+            return Epoch(batch, count, max(0, batch - rows(loader[count - 1])), exact=alike)
         epoch = _pipeline_epoch(self._as_given or self.dataset)
         if self._as_given is None and not epoch.exact:  # has read the first batch
             return epoch

@@ -6,6 +6,7 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import pickle
 import random
@@ -16,15 +17,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import caches, digest, pipelines, repeats
+from workloads.driver.reached import is_own, reached
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -39,14 +43,26 @@ _RUNNING = ("LambdaCallback", "LearningRateScheduler")
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
-    "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
+    "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext|^Print|^Write|^Save"
 )
 # Operations that read what others, or Python, may change.
-_READING = re.compile("ReadVariableOp|ResourceGather|LookupTableFind|ReadFile")
+_READING = re.compile(
+    "ReadVariableOp|ResourceGather|LookupTableFind|ReadFile|TFRecord|TextLine|FixedLengthRecord|CSV|Csv|Sql|Snapshot|"
+    "MatchingFiles|LMDB"
+)
+# Operations that write what a user reads.
+_WRITING = re.compile("^(Print|Write|Save)")
 # Operations that XLA leaves out.
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
+# Objects that training may change.
+_OF_TRAINING = (
+    tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
+    tf.keras.metrics.Metric, tf.keras.Variable, tf.Variable,
+)  # fmt: skip
+_CLOCKS = (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
+           time.process_time, datetime.datetime.now, datetime.datetime.today, datetime.datetime.utcnow)  # fmt: skip
 # Elements and batches that are made twice to compare them, for so many seconds at most.
 _COMPARED, _COMPARED_S = 64, 1.0
 _AT_ONCE = 16
@@ -61,12 +77,21 @@ def misfit(remedy: str, call: Call) -> str:
 def _xla(call: Call) -> str:
     if not call.model.jit_compile:
         return "Keras does not compile this model with XLA: a layer of it cannot be."
-    if has_own_code(call) and kinds_of_step(call) & _CHECKING:
+    if has_own_code(call) and kinds_of_step(call, tested=True) & _CHECKING:
         return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
+    for step, makes in (("predict_step", "predict"), ("test_step", "evaluate")):
+        if getattr(type(call.model), step) is not getattr(tf.keras.Model, step) and call.script_names(makes):
+            return (
+                f"The script calls {makes}, and XLA would compile the model's own {step}, which is not tried."
+            )
     return ""
 
 
 def _steps_per_execution(call: Call) -> str:
+    if module := _working_beside(call):
+        return f"{module} may train or predict too, with callbacks that act around each batch."
+    if call.script_names("predict") and not _has_fixed_results(call):
+        return "The script calls predict, whose results of several steps could not be joined: their shapes differ."
     per_call = int(call.model.steps_per_execution)
     for name in ("steps_per_epoch", "validation_steps", "steps"):
         if (call.arguments.get(name) or 0) % per_call:
@@ -74,6 +99,30 @@ def _steps_per_execution(call: Call) -> str:
                 f"{name} is {call.arguments[name]}, and Keras would round it up to whole calls of {per_call}."
             )
     return _around_batches(call)
+
+
+def _working_beside(call: Call) -> str:
+    """Return the name of a module next to the script that calls fit, evaluate or predict; "" if none does."""
+    for name, module in [*sys.modules.items()]:
+        if name in ("__main__", "workloads") or name.startswith("workloads.") or not is_own(name):
+            continue
+        with suppress(OSError, TypeError):
+            if re.search(r"\.(fit|evaluate|predict)\(", inspect.getsource(module)):
+                return name
+    return ""
+
+
+def _has_fixed_results(call: Call) -> bool:
+    """Return whether each batch of a size is predicted in the same shape, as TensorFlow knows."""
+    specs = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec(spec.shape, spec.dtype), call.dataset.element_spec
+    )
+    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(specs)
+    traced = tf.function(partial(call.model, training=False), autograph=False).get_concrete_function(given)
+    return all(
+        each.shape.rank is not None and None not in each.shape[1:]
+        for each in tf.nest.flatten(traced.structured_outputs)
+    )
 
 
 def _around_batches(call: Call) -> str:
@@ -91,6 +140,8 @@ def _around_batches(call: Call) -> str:
 
 
 def _many_steps(call: Call) -> str:
+    if int(call.model.steps_per_execution) != 1:
+        return "The script trains several steps per call by itself."
     if name := _reads_params(call):
         return f"The callback {name} counts on the number of steps in its params."
     return _around_batches(call)
@@ -138,15 +189,23 @@ def _cache(call: Call) -> str:
     if not repeats(given):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     kinds = _kinds_in(pipelines(given))
-    if not (kinds & PYTHON or any(map(_READING.match, kinds))):
-        return ""
-    return _changing(call, "what the pipeline reads")
+    if any(map(_WRITING.match, kinds)):
+        return "The pipeline prints or writes something for each sample."
+    kinds |= {type(each).__name__ for each in pipelines(given)}
+    read = kinds & PYTHON or any(map(_READING.search, kinds))
+    return _changing(call, "what the pipeline reads") if read else ""
 
 
 def _prefetch(call: Call) -> str:
     if reason := _reads_training(call):
         return reason
-    return _changing(call, "what the pipeline reads") if kinds_of_pipelines(call) & PYTHON else ""
+    reads = kinds_of_pipelines(call) & PYTHON or any(
+        not _is_seed(each)
+        for dataset in _datasets(call)
+        for function in dataset._functions()
+        for each in _captured(function)
+    )
+    return _changing(call, "what the pipeline reads") if reads else ""
 
 
 def _reads_training(call: Call) -> str:
@@ -165,6 +224,28 @@ def _reads_training(call: Call) -> str:
                 return (
                     "The pipeline reads variables that training changes, and would read them at another time."
                 )
+            if found := _live(call, _python_functions(function)):
+                return f"Python in the pipeline may read {found}, and would read it at another time."
+    return ""
+
+
+def _python_functions(function: Any) -> list[Any]:
+    """Return the Python functions that a function of a pipeline calls."""
+    tokens = {node.attr["token"].s.decode() for node in _nodes(function.function.graph) if node.op in PYTHON}
+    return [each for each in map(script_ops._py_funcs.get, tokens) if each is not None]
+
+
+def _live(call: Call, starts: Iterable[Any]) -> str:
+    """Return what of a training or the clock Python code may use; "" if it uses none of them."""
+    layers = {id(each) for each in call.model._flatten_layers()}
+    for thing in reached(*starts):
+        kind = type(thing).__name__
+        if isinstance(thing, _OF_TRAINING) or id(thing) in layers:
+            return (
+                f"a {kind}, which training changes" if not isinstance(thing, tf.Variable) else "a tf.Variable"
+            )
+        if inspect.isroutine(thing) and any(thing is each for each in _CLOCKS):
+            return f"the time ({thing.__name__})"
     return ""
 
 
@@ -252,14 +333,15 @@ def _pickled(value: Any, depth: int = 4) -> bytes:
         return _pickled(vars(value), depth - 1) if own else b""
 
 
-def kinds_of_step(call: Call) -> set[str]:
-    """Return the kinds of operations in the step that a call makes."""
-    return {kind for kind, _ in _traced(call)}
+def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
+    """Return the kinds of operations in the step that a call makes; `tested`: in that of evaluate too."""
+    found = {kind for kind, _ in _traced(call)}
+    return found | {kind for kind, _ in _traced(call, call.model.test_step)} if tested else found
 
 
-def _traced(call: Call) -> Counter[tuple[str, bytes]]:
-    """Return the operations and constants of a step that is traced anew, in any order."""
-    step = call.model.train_step if call.trains else call.model.test_step
+def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tuple[str, bytes]]:
+    """Return the operations and constants of the call's step, or another, that is traced anew, in any order."""
+    step = step or (call.model.train_step if call.trains else call.model.test_step)
     specs = tf.nest.map_structure(tf.type_spec_from_value, call.batch)
     traced = tf.function(step, autograph=False).get_concrete_function(specs)
     return Counter(
@@ -272,7 +354,8 @@ def has_own_code(call: Call) -> bool:
     """Return whether the step may run code that is not Keras'."""
     model = call.model
     layers = getattr(model, "_flatten_layers", lambda: model.layers)()
-    return not all(map(is_keras, (model, *layers))) or not (
+    metrics = getattr(model, "metrics", ())
+    return not all(map(is_keras, (model, *layers, *metrics))) or not (
         isinstance(model.loss, str) or model.loss is None or is_keras(model.loss)
     )
 
@@ -359,21 +442,17 @@ def _loader_threads(call: Call) -> str:
     own = generator.preprocessing_function if generator else not is_keras(loader)
     if not call.is_loader or not own:
         return ""
-    if any(isinstance(each, tf.keras.Model) for each in _reached(loader)):
-        return "The loader uses a model, which may be trained meanwhile."
+    if found := _live(call, [loader]):
+        return f"The loader may read {found}, and would read it at another time."
+    steps = call.arguments.get("steps_per_epoch")
+    if steps and steps != loader.num_batches:
+        return f"Epochs of {steps} steps do not end where the loader does, which begins anew with workers."
     if loader.num_batches is None and (reason := _changing(call, "what the loader reads, which has no end")):
         return reason
     count = int(loader.num_batches or _COMPARED)
     if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count):
         return "The loader gives other batches if several are loaded at once."
     return _around_batches(call)
-
-
-def _reached(loader: Any) -> Iterator[Any]:
-    """Yield what a loader has as attributes, and the global variables that its methods use."""
-    yield from vars(loader).values()
-    known = vars(sys.modules.get(type(loader).__module__, sys))
-    yield from (known[name] for name in _names(type(loader)) if name in known)
 
 
 def _overwrites(loader: Any, count: int) -> bool:
@@ -402,7 +481,7 @@ def _alike(made: Callable[[int], bytes], count: int) -> bool:
         if [seeded_alone(number) for number in reversed(numbers)] != one[::-1]:
             return False
         if [seeded(number) for number in numbers] != one:
-            return True  # TensorFlow draws: what it draws at once cannot be compared
+            return False  # TensorFlow draws: what it draws at once cannot be compared
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return all([*threads.map(seeded, numbers)] == one for _ in range(2))
 

@@ -26,10 +26,10 @@ class Results:
         begun: the variant whose reading began last; "" if none has.
         params: the parameters of the baseline's call; sites: where remedies change it and its compile.
         left_out, needless: variants that have no reading, with the reason.
+        unlike: variants whose losses were not those of the baseline's only reading, with both.
         errors: the types of error events.
         facts: whether the facts of the framework are known.
         losses: those of the baseline's first steps, by place, of each reading.
-        unlike: variants whose losses were not those of the baseline's only reading.
         first_step_s: variant -> seconds of its longest first step, which compiles.
     """
 
@@ -42,7 +42,7 @@ class Results:
         self.errors: list[str] = []
         self.facts = False
         self.losses: list[Mapping[str, float]] = []
-        self.unlike: set[str] = set()
+        self.unlike: dict[str, str] = {}
         self.first_step_s: dict[str, float] = {}
         self._windows: dict[str, list[list[Window]]] = {}
         self._stops: list[tuple[int, int]] = []
@@ -73,11 +73,9 @@ class Results:
                 self.params = event["params"]
             case "losses":
                 self.losses.append(event["values"])
-            case "unlike":
-                self.unlike.add(variant)
-            case "left-out" | "needless" as kind:
-                reasons = self.left_out if kind == "left-out" else self.needless
-                reasons[variant] = event["reason"]
+            case "left-out" | "needless" | "unlike" as kind:
+                reasons = {"left-out": self.left_out, "needless": self.needless, "unlike": self.unlike}
+                reasons[kind][variant] = event["reason"]
             case "error":
                 self.errors.append(event["type"])
             case "facts":

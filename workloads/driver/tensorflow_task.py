@@ -237,6 +237,7 @@ class ScriptRun:
         if self._first:
             self._warn(call)
         own, result = self._task.script, None
+        call.script = self._text.text
         call.is_broken_down = len(self._task.variants) > 1
         self._place = call.place
         if self.measured:

@@ -111,7 +111,7 @@ class Trial:
             death = self._processes.run(partial(self._begin, work), work.text())
             results = self._file.read()
             if death is None:
-                again = results.unlike.difference(results.left_out)
+                again = results.unlike.keys() - results.left_out.keys()
                 if not repeated and again.intersection(pending):
                     self._read(())  # how much the baseline's own losses differ from reading to reading
                 pending = () if repeated else tuple(e for e in pending if e in again or results.disturbed(e))
