@@ -250,12 +250,31 @@ class TestReport:
         assert (tmp_path / "from-a-colleague.json").read_text(encoding="utf-8") == results
         assert tfbench("report", page, "--out", tmp_path / "again").code == 0
         assert (tmp_path / "again" / page.name).read_bytes() == page.read_bytes()
-        assert tfbench("report", page).code == 2, "the input is not overwritten"
+        before = page.read_bytes()
+        assert tfbench("report", page).code == 0 and page.read_bytes() == before, "only its other formats"
+        assert tfbench("report", page, "--format", "html").code == 2, "the input is not overwritten"
         assert tfbench("report", page, "--format", "mlperf,openmetrics,github,bencher").code == 0
         made = {path.name for path in tmp_path.glob("from-a-colleague.*.*")}
         assert made == {f"from-a-colleague.{name}" for name in (
             "mlperf.json", "openmetrics.prom", "github.json", "bencher.json",
         )}  # fmt: skip
+
+    def test_a_file_of_others_is_replaced_only_by_its_name(self, tfbench, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        folder = write_run(tmp_path / "run", bare_run()).path
+        assert tfbench("report", folder).code == 0
+        page = shutil.copy(folder / "report.html", tmp_path / "model.html")
+        names = {"model.json": "json", "model.csv": "csv"}
+        for name, kind in names.items():
+            (tmp_path / name).write_text("precious\n")
+            printed = tfbench("report", page, "--format", kind)
+            assert printed.code == 2 and "--out" in printed.err
+            assert (tmp_path / name).read_text() == "precious\n"
+            assert tfbench("report", page, "--format", kind, "--out", tmp_path / name).code == 0
+            assert tfbench("report", page, "--format", kind).code == 0, "it is tfbench's now"
+        (tmp_path / "limits.toml").write_text("limits = ['health = ok']\n")
+        assert tfbench("compare", "--write-limits", folder, "--margin", "10%").code == 2
+        assert (tmp_path / "limits.toml").read_text() == "limits = ['health = ok']\n"
 
     def test_name_of_a_script_is_no_option(self, tfbench, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

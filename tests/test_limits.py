@@ -208,6 +208,7 @@ class TestWritten:
         ("resnet50.tuned >= 90%", "not in %", "97% of H100"),
         ("resnet50.tuned >= many", "'many' is not a positive number", ">= NUMBER UNIT"),
         ("resnet50.tuned >= 0", "not a positive number", "NUMBER UNIT"),
+        ("capability.memory <= 1e308 TB/s", "too large for a limit", "NUMBER UNIT"),
         ("resnet50.tuned", "is not a limit", "NAME >= NUMBER UNIT"),
         ("resnet50.tuned = 6400", "'=' does not go with", "Only health takes ="),
         ("health = great", "'great' is not a level of health", "health = attention"),

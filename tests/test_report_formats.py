@@ -220,6 +220,13 @@ def test_every_run_has_a_summary_that_fits_the_width(name: str) -> None:
         assert numbers.factor(row.gain.median).replace("×", "x") in line
 
 
+def test_a_very_long_name_leaves_room_for_the_numbers() -> None:
+    name = "n" * 200
+    run = builders.run({CPU: builders.CPU_RESNET}, name=name)
+    text = text_of(analyse(run), width=80)
+    assert numbers.speed(rows(analyse(run))[0].baseline) in text
+
+
 def test_a_workload_without_a_gpu_trial_is_listed_on_the_cpu() -> None:
     on_gpu = builders.gpu_run()
     on_cpu = builders.run({CPU: builders.CPU_RESNET}, name="resnet50")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.run.imports import check_trains, distributions, neighbours
+from harness.run.imports import check_names, check_trains, distributions, neighbours
 from tests.folders import write_files
 
 LOOP = "import tensorflow as tf\nfor batch in data:\n    with tf.GradientTape() as tape:\n        pass\n"
@@ -64,3 +64,25 @@ def test_distributions_of_what_is_imported(tmp_path: Path) -> None:
     )
     assert distributions(tmp_path, tmp_path / "train.py", text) == [
         "opencv-python-headless", "pandas", "pyyaml", "scikit-learn", "tensorflow-datasets"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "refused"),
+    [
+        ("import workloads\n", {"workloads/__init__.py": ""}, True),
+        ("from workloads.data import load\n", {"workloads/data.py": ""}, True),
+        ("import helper\n", {"helper.py": "import workloads\n", "workloads.py": ""}, True),
+        ("import workloads\n", {}, False),
+        ("import helper\n", {"helper.py": "", "workloads.py": ""}, False),
+    ],
+)
+def test_a_neighbour_with_the_name_of_the_driver_is_refused(
+    tmp_path: Path, text: str, beside: dict[str, str], refused: bool
+) -> None:
+    write_files(tmp_path, beside)
+    try:
+        check_names(tmp_path, tmp_path / "train.py", text)
+    except UsageError as error:
+        assert refused and "Rename" in error.hint
+    else:
+        assert not refused

@@ -286,6 +286,8 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
             "train.py:1: ValueError: Bad shape.", "",
         ),
         ("raise Exception('URL fetch failure on http://x')", "URL fetch failure", "--mount PATH"),
+        ("import socket\nraise socket.gaierror(-3, 'name resolution')", "gaierror", "Containers have no network"),
+        ("open('/tmp/data/n.txt')", "FileNotFoundError", "-m FOLDER.NAME"),
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
         ("raise Exception('TensorBoard is not installed, missing')", "TensorBoard", "--with tensorboard"),
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
