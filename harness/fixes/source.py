@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from workloads.fits import calls_of_fit
 from workloads.protocol import Edit
 
 # Expressions with variables of their own.
@@ -84,8 +85,8 @@ class Source:
         return [call for call in self.calls("compile") if isinstance(call.func, ast.Attribute)]
 
     def fits(self) -> list[ast.Call]:
-        """Return the calls of fit that have an input."""
-        return [call for call in self.calls("fit") if call.args or argument(call, "x")]
+        """Return the calls of a model's fit that have an input."""
+        return [call for call in calls_of_fit(self.tree) if call.args or argument(call, "x")]
 
     def measured(self) -> list[ast.Call]:
         """Return the calls that may be the one that is measured."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from harness.fixes.changes import callbacks_are_of_keras, fits_again
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument, name_of
+from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 # What Keras makes for its loops, which runs all steps of a call.
@@ -30,7 +30,7 @@ def edits(source: Source) -> Sequence[Edit]:
     [] if no more steps than one divide an epoch's, if other trainings, or predict and evaluate, may have callbacks of
     the script, or if only the running script knows how many steps it makes.
     """
-    trainings = [fit for fit in source.fits() if not _is_of_own_class(source, fit)]
+    trainings = source.fits()
     # What the only training is given is seen when it is called.
     inferring = list(source.calls("evaluate", "predict"))
     running = [*(trainings if len(trainings) > 1 else ()), *inferring]
@@ -39,13 +39,13 @@ def edits(source: Source) -> Sequence[Edit]:
     )
     own_loop = any(isinstance(node, ast.Attribute) and node.attr in _LOOPS for node in ast.walk(source.tree))
     # Those of the only training are seen when it is called.
-    others = [*(source.fits() if fits_again(source) else ()), *inferring]
+    others = [*(trainings if fits_again(source) else ()), *inferring]
     called = all(callbacks_are_of_keras(source, call) for call in others)
     if unknown or own_loop or not called:
         return []
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
-    given = [argument(fit, name) for fit in source.fits() for name in ("steps_per_epoch", "validation_steps")]
+    given = [argument(fit, name) for fit in trainings for name in ("steps_per_epoch", "validation_steps")]
     given += [argument(call, "steps") for call in inferring]
     numbers = [_number(source, each) for each in given if each is not None]
     steps = max(each for each in range(1, most + 1) if all(number % each == 0 for number in numbers))
@@ -53,22 +53,6 @@ def edits(source: Source) -> Sequence[Edit]:
         return []
     fewer = [call for call in source.compiles() if _given(source, call) < steps]
     return source.keyword_at(fewer, "steps_per_execution", str(steps))
-
-
-def _is_of_own_class(source: Source, call: ast.Call) -> bool:
-    """Return whether fit is that of an object, such as a scaler, whose class defines it in the script."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if not isinstance(owner, ast.Name):
-        return False
-    defining = {
-        node.name
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef) and any(getattr(each, "name", "") == "fit" for each in node.body)
-    }
-    made = source.value_of(owner.id)
-    return (owner.id == "self" and bool(defining)) or (
-        isinstance(made, ast.Call) and name_of(made) in defining
-    )
 
 
 def _given(source: Source, compiled: ast.Call) -> float:

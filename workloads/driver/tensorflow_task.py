@@ -49,6 +49,7 @@ from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
+from workloads.fits import calls_of_fit
 from workloads.protocol import (
     BUILD,
     FLOPS,
@@ -68,9 +69,6 @@ _OUT_OF_MEMORY = re.compile("resource_exhausted|out of memory|cudaerrormemoryall
 
 # More than a program such as git takes, and less than the import of TensorFlow.
 _BUSY_S = 1.0
-
-# Packages whose objects have a fit of their own.
-_FITS_OTHERS = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost", "statsmodels"}
 
 # An ablation that takes longer to compile is not read again.
 _LONGEST_AGAIN_S = 1.5
@@ -377,7 +375,7 @@ class ScriptRun:
                 f"The measured call is made in {call.place}. Changes are tried in {name} only: to try them, measure a "
                 "script that makes the call itself."
             )
-        calls = _calls_of_fit(tree)
+        calls = [each for each in calls_of_fit(tree) if not ast.unparse(each.func).startswith("super()")]
         if (places := len(calls)) > 1:
             self._events.warning(
                 f"{name} calls fit in {places} places; call {number} was measured. Choose another with --call."
@@ -429,50 +427,6 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     given = spec.scripts.get(task.script, spec.scripts[BASELINE])
     fixes = edits.at_sites(spec.fixes, results.sites)
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
-
-
-def _calls_of_fit(tree: ast.AST) -> list[ast.Call]:
-    """Return the calls of a method fit that may be that of a model of Keras."""
-    # Names of what makes objects that have another fit, and of these objects.
-    own, others = set[str](), set[str]()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                own |= {
-                    (each.asname or each.name).partition(".")[0] for each in names if _fits_others(each.name)
-                }
-            case ast.ImportFrom(module=str(module), names=names):
-                own |= {
-                    each.asname or each.name
-                    for each in names
-                    if _fits_others(module) or each.name == "ImageDataGenerator"
-                }
-            case ast.ClassDef(name=name, bases=[]):
-                own.add(name)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=targets, value=ast.Call() as made) if _first_name(made) in own:
-                others |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "fit"
-        and ast.unparse(node.func.value) != "super()"
-        and _first_name(node.func.value) not in own | others
-    ]
-
-
-def _fits_others(module: str) -> bool:
-    return module.partition(".")[0] in _FITS_OTHERS
-
-
-def _first_name(node: ast.expr) -> str:
-    """Return the name that an expression of attributes and calls begins with; "" for others."""
-    while isinstance(node, (ast.Attribute, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _children_s() -> float:

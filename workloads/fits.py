@@ -1,0 +1,57 @@
+"""Which calls of a method `fit` in a script may be those of a model of Keras."""
+
+from __future__ import annotations
+
+import ast
+
+# Packages whose objects have a fit of their own.
+_FITS_OTHERS = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost", "statsmodels"}
+
+
+def calls_of_fit(tree: ast.AST) -> list[ast.Call]:
+    """Return the calls of a method fit that may be that of a model of Keras, with those of `super()`."""
+    # Names of what makes objects that have another fit, and of these objects.
+    own, others = set[str](), set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                own |= {
+                    (each.asname or each.name).partition(".")[0] for each in names if _fits_others(each.name)
+                }
+            case ast.ImportFrom(module=str(module), names=names):
+                own |= {
+                    each.asname or each.name
+                    for each in names
+                    if _fits_others(module) or each.name == "ImageDataGenerator"
+                }
+            case ast.ClassDef(name=name, bases=[]):
+                own.add(name)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=targets, value=ast.Call() as made) if _first_name(made) in own:
+                others |= {target.id for target in targets if isinstance(target, ast.Name)}
+    # `self.fit` may be of one of these classes.
+    defined = any(
+        isinstance(node, ast.ClassDef) and any(getattr(each, "name", "") == "fit" for each in node.body)
+        for node in ast.walk(tree)
+    )
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "fit"
+        and _first_name(node.func.value) not in own | others
+        and not (defined and ast.unparse(node.func.value) == "self")
+    ]
+
+
+def _fits_others(module: str) -> bool:
+    return module.partition(".")[0] in _FITS_OTHERS
+
+
+def _first_name(node: ast.expr) -> str:
+    """Return the name that an expression of attributes and calls begins with; "" for others."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
