@@ -426,6 +426,8 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     """Return the script that a task runs."""
     given = spec.scripts.get(task.script, spec.scripts[BASELINE])
     fixes = edits.at_sites(spec.fixes, results.sites)
+    if not fixes.keys() >= {*task.fixes}:
+        raise ValueError("it changes other calls than the one that is measured")
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
 
 
