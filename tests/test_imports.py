@@ -46,6 +46,7 @@ OTHERS: Mapping[str, str] = {
 WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.cells",
+    "workloads.fits",
     "workloads.readings",
     "workloads.variants",
     *(

@@ -85,6 +85,38 @@ def test_many_steps_train_as_plain_fit(execute, steps, jit):
         assert told[name] == pytest.approx(values, rel=1e-4)
 
 
+TABLES = """
+import json
+import keras
+import numpy as np
+import tensorflow as tf
+from many_steps import shuffled, train_many_steps
+class Table:
+    def __init__(self, values):
+        self.values = values
+    def to_numpy(self):
+        return self.values
+model, shapes, refused = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]), [], ""
+def loss(true, predicted):
+    shapes.append([*true.shape])
+    return tf.reduce_mean(tf.square(true - predicted))
+model.compile("sgd", loss)
+train_many_steps(model, Table(np.ones((16, 4))), Table(np.ones(16)), 8)
+model.fit(shuffled(16, 16), steps_per_epoch=1, verbose=0)
+try:
+    train_many_steps(model, [np.ones(4)] * 16, np.ones(16), 8)
+except TypeError as error:
+    refused = str(error)
+print(json.dumps([shapes, refused]))
+"""
+
+
+def test_a_series_is_a_column_and_lists_are_no_arrays(execute):
+    shapes, refused = execute(TABLES)
+    assert {*map(tuple, shapes)} == {(8, 1)}
+    assert "take arrays, and not list" in refused
+
+
 PERMUTATIONS = """
 import json
 from many_steps import INDICES, shuffled

@@ -123,6 +123,22 @@ SERVING = (
 )
 
 
+IN_OBJECT = f"""{HEAD}{PLAIN}
+class Trainer:
+    def __init__(self): self.model = model
+    def rows(self):
+        for number in range(64):
+            yield {{}}, y[number]
+    def data(self):
+        return tf.data.Dataset.from_generator(
+            self.rows, output_types=('float32', 'float32'), output_shapes=((4,), (1,)))
+data = Trainer().data().map(lambda a, b: (a, b)).cache().batch(8)
+model.history = keras.callbacks.History()
+model.history.epoch = []
+model.fit(data, epochs=2, verbose=0)
+"""
+
+
 def generated(hard: str) -> str:
     return f"{HEAD}{PLAIN}{GENERATED.format(hard)}model.fit(data, epochs=2, verbose=0)\n"
 
@@ -142,6 +158,8 @@ CASES = [
     ("cache", generated("1.0"), True),
     ("cache", generated("int(model.optimizer.iterations) // 1000"), False),
     ("cache", generated("len(model.history.epoch) if getattr(model, 'history', 0) else 0"), False),
+    ("cache", IN_OBJECT.format("x[number]"), True),
+    ("cache", IN_OBJECT.format("x[number] + len(self.model.history.epoch)"), False),
     ("cache", generated("time.time() > 9e9"), False),
     ("cache", pipeline(".map(lambda a, b: (tf.print(a, output_stream='file:///tmp/p'), (a, b))[1]).cache()"), False),
     ("loader-threads", loader("return x[:8] + index, y[:8]").replace("verbose=0", "steps_per_epoch=4"), False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 # The name of what is in a batch, which no other input has.
@@ -26,7 +27,7 @@ def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> Non
         batch_size: samples per training step.
 
     Raises:
-        TypeError: the model does not train with Keras' own step.
+        TypeError: the model does not train with Keras' own step, or on something else than arrays.
     """
     own = "train_step" in vars(model) and not hasattr(model.train_step, "many_steps")
     if own or type(model).train_step is not keras.Model.train_step:
@@ -64,7 +65,16 @@ def train_many_steps(model: keras.Model, x: Any, y: Any, batch_size: int) -> Non
 
 
 def _on_device(values: Any) -> tf.Tensor:
-    """Return values as fit would take them: numbers with a fraction in Keras' own precision."""
+    """Return values as fit would take them: a Series as a column, and fractions in Keras' own precision.
+
+    Raises:
+        TypeError: they are no array, tensor or table of pandas.
+    """
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+        values = values[:, None] if values.ndim == 1 else values
+    if not isinstance(values, (np.ndarray, tf.Tensor)):
+        raise TypeError(f"many steps per call take arrays, and not {type(values).__name__}")
     tensor = tf.identity(values)
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
 

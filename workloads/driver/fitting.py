@@ -130,6 +130,8 @@ def _around_batches(call: Call) -> str:
     for callback in callbacks_of(call):
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
+        if getattr(callback, "_should_trace", False):
+            return f"The callback {name} counts batches to profile some of them."
         if is_keras(callback) and (name in _SHOWING or often == "epoch"):
             continue
         for hook in _BATCH_HOOKS:

@@ -16,28 +16,32 @@ _LIBRARIES = tuple({sysconfig.get_path(each) for each in ("stdlib", "purelib", "
 # Classes of libraries whose objects hold what is the script's.
 _HOLDING = {"_GeneratorState", "EagerFunc", "SimpleNamespace"}
 _LOADING = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_FAST"}
+# Methods that are called by no name.
+_UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
 
 def reached(*starts: Any) -> Iterator[Any]:
     """Yield objects and what they may use, as far as it is found without running them.
 
-    Functions lead to their closures, defaults and the variables and attributes of modules that they name, objects of
-    the script's classes to their attributes and methods; libraries are not looked into.
+    Functions lead to their closures, defaults and the variables and attributes of modules that they name. Objects of
+    the script's classes lead to the attributes and methods that a function named; libraries are not looked into.
     """
-    waiting, seen = [*starts], dict[int, Any]()
+    waiting, seen, named = [*starts], dict[int, Any](), {*_UNNAMED}
     while waiting and len(seen) < _MOST:
         thing = waiting.pop()
-        if id(thing) in seen:
-            continue
-        seen[id(thing)] = thing
-        yield thing
-        waiting += _next(thing)
+        if id(thing) not in seen:
+            seen[id(thing)] = thing
+            yield thing
+            named |= _attributes(thing)
+            waiting += _next(thing)
+        if not waiting:
+            owners = [each for each in seen.values() if _is_of_script(each)]
+            found = [inspect.getattr_static(each, name, None) for each in owners for name in named]
+            waiting += [each for each in found if id(each) not in seen]
 
 
 def _next(thing: Any) -> Iterable[Any]:
     match thing:
-        case str() | bytes() | int() | float() | None | types.ModuleType():
-            return ()
         case dict():
             return [*thing.keys(), *thing.values()]
         case list() | tuple() | set() | frozenset():
@@ -47,27 +51,39 @@ def _next(thing: Any) -> Iterable[Any]:
         case types.MethodType():
             return (thing.__self__, thing.__func__)
         case types.FunctionType():
-            return [*_closure(thing), *(thing.__defaults__ or ()), *(thing.__kwdefaults__ or {}).values(),
-                    *(_named(thing.__code__, thing.__globals__) if is_own(thing.__module__) else ())]  # fmt: skip
+            own = _named(thing.__code__, thing.__globals__) if is_own(thing.__module__) else ()
+            return [
+                *_closure(thing),
+                *(thing.__defaults__ or ()),
+                *(thing.__kwdefaults__ or {}).values(),
+                *own,
+            ]
         case types.GeneratorType(gi_frame=frame) if frame:
-            named = _named(thing.gi_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
-            return [*frame.f_locals.values(), *named]
-        case type():
-            return vars(thing).values() if is_own(thing.__module__) else ()
-        case staticmethod() | classmethod() | property():
-            return (getattr(thing, "__func__", None), getattr(thing, "fget", None))
-    return _of_object(thing)
+            own = _named(thing.gi_code, frame.f_globals) if is_own(frame.f_globals["__name__"]) else ()
+            return [*frame.f_locals.values(), *own]
+        case staticmethod() | classmethod():
+            return (thing.__func__,)
+        case property():
+            return (thing.fget,)
+    held = vars(thing).values() if type(thing).__name__ in _HOLDING else ()
+    return (getattr(thing, "__wrapped__", None), *held)
 
 
-def _of_object(thing: Any) -> Iterable[Any]:
-    kind = type(thing)
-    held = getattr(thing, "__wrapped__", None)
-    if kind.__name__ in _HOLDING:
-        return (held, *getattr(thing, "__dict__", {}).values())
-    own = [each for each in kind.__mro__ if is_own(each.__module__)]
-    return (held, *own, *getattr(thing, "__dict__", {}).values()) if own else (held,)
+def _attributes(thing: Any) -> set[str]:
+    """Return the names of attributes that code of the script uses, also as text; none of other things."""
+    code = getattr(thing, "__code__", None) or getattr(thing, "gi_code", None)
+    if not inspect.iscode(code) or str(code.co_filename).startswith(_LIBRARIES):
+        return set()
+    texts = {each for each in code.co_consts if isinstance(each, str)}
+    inner = (each for each in code.co_consts if inspect.iscode(each))
+    return {*code.co_names, *texts}.union(*({*each.co_names} for each in inner))
 
 
+def _is_of_script(thing: Any) -> bool:
+    return not isinstance(thing, type) and is_own(type(thing).__module__)
+
+
+@functools.cache
 def is_own(module: str) -> bool:
     """Return whether a module is the script or one next to it, and not of a library."""
     file = getattr(sys.modules.get(module), "__file__", None)
