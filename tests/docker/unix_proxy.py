@@ -40,11 +40,13 @@ def serve(path: str, target: str, lost: str, instead: str) -> None:
         server.connect(target)
         request = client.recv(2**16)
         server.sendall(request)
+        # The rest of a request may follow its head.
+        threading.Thread(target=_copy, args=(client, server), daemon=True).start()
         if lost and lost.encode() in request.partition(b"\r\n")[0]:
-            threading.Thread(target=_replace, args=(client, server, instead.encode()), daemon=True).start()
-            continue
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+            answering = threading.Thread(target=_replace, args=(client, server, instead.encode()), daemon=True)
+        else:
+            answering = threading.Thread(target=_copy, args=(server, client), daemon=True)
+        answering.start()
 
 
 def _replace(client: socket.socket, server: socket.socket, answer: bytes) -> None:
@@ -55,6 +57,7 @@ def _replace(client: socket.socket, server: socket.socket, answer: bytes) -> Non
                 f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(answer)}\r\n\r\n"
             )
             client.sendall(head.encode() + answer)
+        client.shutdown(socket.SHUT_RDWR)  # another thread still reads
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
