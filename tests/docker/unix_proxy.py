@@ -43,7 +43,9 @@ def serve(path: str, target: str, lost: str, instead: str) -> None:
         # The rest of a request may follow its head.
         threading.Thread(target=_copy, args=(client, server), daemon=True).start()
         if lost and lost.encode() in request.partition(b"\r\n")[0]:
-            answering = threading.Thread(target=_replace, args=(client, server, instead.encode()), daemon=True)
+            answering = threading.Thread(
+                target=_replace, args=(client, server, instead.encode()), daemon=True
+            )
         else:
             answering = threading.Thread(target=_copy, args=(server, client), daemon=True)
         answering.start()

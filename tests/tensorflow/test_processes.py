@@ -162,6 +162,18 @@ def test_a_remedy_with_other_losses_is_left_out_before_it_is_measured(drive, kep
     assert is_same or "It would train differently: epoch 1, step" in reasons[0]
 
 
+@pytest.mark.parametrize(("other", "is_alike"), [("(x[::-1], y[::-1])", True), ("(x, y + 9)", False)])
+def test_epochs_in_another_order_have_about_the_same_losses(drive, other, is_alike):
+    text = f"{HEAD}model = keras.Sequential([keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
+    text += "model.fit(*(x, y), batch_size=8, epochs=9, shuffle=False, verbose=0)\n"
+    start = text.index("(x, y)")
+    reordered = Fix(edits=(Edit(start=start, end=start + 6, text=other),), aim=Aim.LAUNCH)
+    name = "fix:many-steps"
+    done = drive(text, variants=[BASELINE, TUNED], fixes={name: asdict(reordered)}, tuned=[name])
+    assert bool(done.of("window", variant=TUNED)) is is_alike
+    assert is_alike or "It would train differently: epoch 1: loss" in done.of("left-out")[0]["reason"]
+
+
 def test_losses_that_differ_from_reading_to_reading_are_no_reason(drive, tmp_path):
     drawn = (
         f"import os\nos.mkdir('{tmp_path}/' + str(os.getpid()))\n"

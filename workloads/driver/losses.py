@@ -29,6 +29,8 @@ _SAME = frozenset(
         "no-progress-bar",
     }
 )
+# Remedies that draw in another order, or leave out a few samples of an epoch.
+_REORDERING = frozenset({"many-steps", "loader-threads"})
 # Those that compile the step anew.
 _COMPILING = frozenset({"compiled", "steps-per-execution"})
 # Losses are read after so many steps and epochs, for so long at most, as each waits for the device; and warm-up goes
@@ -36,8 +38,12 @@ _COMPILING = frozenset({"compiled", "steps-per-execution"})
 _STEPS, _EPOCHS, _READ_S = 64, 3, 2.0
 # What rounding may do to a loss in so few steps on a CPU and on a GPU, and to another metric, which may count samples.
 _LOSS_WITHIN, _LOSS_WITHIN_GPU, _METRIC_WITHIN = 5e-4, 5e-3, 2e-2
-# The same where the layers compute with 16 bits.
+# What the former is multiplied by where the layers compute with 16 bits.
 _HALF_TIMES = 10
+# What is no difference in a loss near zero.
+_LEAST = 1e-5
+# By what part of its first epoch's loss an epoch's may differ where the order does.
+_REORDERED_WITHIN = 0.5
 # How many times the baseline's own spread is allowed.
 _SPREADS = 4
 
@@ -53,19 +59,22 @@ class Losses:
         values: by place, such as "epoch 1, step 10: loss".
     """
 
-    def __init__(self, call: Call, baseline: Sequence[Mapping[str, float]] = (), *, gpu: bool) -> None:
+    def __init__(
+        self, call: Call, baseline: Sequence[Mapping[str, float]] = (), *, gpu: bool, by_epochs: bool = False
+    ) -> None:
         self.values: dict[str, float] = {}
         self._model = call.model
         self._baseline = baseline
         half = "16" in str(getattr(call.model, "compute_dtype", ""))
         self._within = (_LOSS_WITHIN_GPU if gpu else _LOSS_WITHIN) * (_HALF_TIMES if half else 1)
+        self._by_epochs = by_epochs
         self._steps = self._epochs = 0
         self._ends_s = math.inf
 
     @property
     def wanted(self) -> bool:
         """Whether there are more to read."""
-        read = self._steps >= _STEPS and self._epochs >= _EPOCHS
+        read = (self._by_epochs or self._steps >= _STEPS) and self._epochs >= _EPOCHS
         return not read and time.monotonic() < self._ends_s
 
     def step(self, epoch: int, steps: int) -> None:
@@ -79,7 +88,7 @@ class Losses:
         if self._steps >= _STEPS or not self.wanted:
             return
         self._steps += 1
-        loss = keras_model.running_loss(self._model)
+        loss = None if self._by_epochs else keras_model.running_loss(self._model)
         if loss is not None:
             self._take(f"epoch {epoch + 1}, step {steps}: loss", loss)
 
@@ -102,22 +111,35 @@ class Losses:
         if not known:
             return
         low, high = min(known), max(known)
-        within, least = (self._within, 1e-5) if place.endswith("loss") else (_METRIC_WITHIN, _METRIC_WITHIN)
-        allowed = max(within * max(abs(low), abs(high)), least, _SPREADS * (high - low))
+        allowed = max(self._allowed(place, low, high), _SPREADS * (high - low))
         if not low - allowed <= value <= high + allowed:
             raise UnlikeError(
                 f"It would train differently: {place} {value:.5g}; the script's is {known[0]:.5g}."
             )
 
+    def _allowed(self, place: str, low: float, high: float) -> float:
+        """Return by how much a value may differ from the baseline's; infinite if it is not compared."""
+        is_loss = place.endswith("loss")
+        if self._by_epochs:
+            first = self._baseline[0].get(f"epoch 1: {place.partition(': ')[2]}", math.inf)
+            return max(_REORDERED_WITHIN * abs(first), _LEAST) if is_loss else math.inf
+        within = self._within if is_loss else _METRIC_WITHIN
+        return max(within * max(abs(low), abs(high)), _LEAST if is_loss else _METRIC_WITHIN)
 
-def comparable(fixes: Collection[str], call: Call) -> bool:
-    """Return whether a script with these remedies must have the baseline's losses."""
+
+def comparable(fixes: Collection[str], call: Call) -> str:
+    """Return by what a script with these remedies must have the baseline's losses: "steps", "epochs" or ""."""
     names = {FIX.argument(each) for each in fixes}
-    if not names or not names <= _SAME or not call.trains:
-        return False
+    if not names or not names <= _SAME | _REORDERING or not call.trains:
+        return ""
+    return "steps" if names <= _SAME and _draws_the_same(names, call) else "epochs"
+
+
+def _draws_the_same(names: Collection[str], call: Call) -> bool:
+    """Return whether a script with these remedies draws the same random numbers, in the same order."""
     if "parallel-map" in names and ((kinds := kinds_of_pipelines(call)) & PYTHON or draws(kinds)):
         return False
-    if names & _COMPILING and has_own_code(call) and draws(kinds_of_step(call)):
+    if _COMPILING.intersection(names) and has_own_code(call) and draws(kinds_of_step(call)):
         return False
     # XLA draws other numbers from the same seed.
     return not ("compiled" in names and call.model.jit_compile and draws(kinds_of_step(call), stateless=True))

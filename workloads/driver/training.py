@@ -378,7 +378,8 @@ def _run(
     noted = job.variant == BASELINE and bool(job.spec.fixes)
     losses = None
     if call.trains and (noted or job.trains_alike):
-        losses = Losses(call, () if noted else job.results.losses, gpu=job.gpu)
+        before = () if noted else job.results.losses
+        losses = Losses(call, before, gpu=job.gpu, by_epochs=job.trains_alike == "epochs")
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
         losses=losses,
