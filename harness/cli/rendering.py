@@ -32,7 +32,7 @@ from harness.progress import Progress
 from harness.run.machines import added_machines, machine_json, shipped_machines
 from harness.run.recording import EXTRACT_SUFFIX, open_recording, pack_for_page, read_extract_file
 from harness.run.resolve import read_prices
-from harness.run.store import is_recorded, newest_run, write_atomic
+from harness.run.store import RunFolder, is_recorded, newest_run, write_atomic
 from harness.system.shared_files import keep
 from harness.untrusted import printable, read_file
 
@@ -170,7 +170,7 @@ def write_outputs(
 
 def _is_of_others(path: Path, text: str) -> bool:
     """Return whether a file outside of runs does not look like an older `text`."""
-    if not path.is_file() or (path.parent / "manifest.json").is_file():
+    if not path.is_file() or RunFolder(path.parent).exists():
         return False
     with on_disk(path), path.open("rb") as file:
         there = file.read(_LOOKED_AT)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from harness.fixes.source import Source, argument, calls_in, name_of
 
@@ -377,7 +376,7 @@ def _between(source: Source) -> list[ast.AST]:
     found: list[ast.AST] = []
     for node in ast.walk(source.tree):
         if isinstance(node, (ast.Module, ast.FunctionDef)):
-            found += _from_first_to_last(node.body, partial(_trains, source))
+            found += _from_first_to_last(source, node.body)
         if isinstance(node, ast.ClassDef) and any(_hooks(node)):
             found.append(node)
         elif isinstance(node, ast.keyword) and node.arg and _HOOK.fullmatch(node.arg):
@@ -387,14 +386,12 @@ def _between(source: Source) -> list[ast.AST]:
     return source.used(*found)
 
 
-def _from_first_to_last(
-    statements: Sequence[ast.stmt], trains: Callable[[ast.AST], bool]
-) -> Sequence[ast.stmt]:
+def _from_first_to_last(source: Source, statements: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
     """Return the statements from one that trains to the last other one that does; [] if there is only one."""
-    runs = [
-        number for number, each in enumerate(statements) if not isinstance(each, _DEFINING) and trains(each)
-    ]
-    return statements[runs[0] : runs[-1] + 1] if len(runs) > 1 else []
+    running = [each for each in statements if not isinstance(each, _DEFINING) and _trains(source, each)]
+    if len(running) < 2:
+        return []
+    return statements[statements.index(running[0]) : statements.index(running[-1]) + 1]
 
 
 def _hooks(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:

@@ -96,10 +96,19 @@ def _parsed(text: str) -> ast.Module:
 
 def foreign(root: Path, path: Path, text: str) -> set[str]:
     """Return the packages that a script and its neighbours import, and which are neither theirs nor Python's."""
-    texts = (text, *neighbours(root, path, text).values())
-    names = {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
-    own = {name for name in names if (root / f"{name}.py").is_file() or (root / name).is_dir()}
+    names = _imported(root, path, text)
+    own = {name for name in names if _is_beside(root, name)}
     return names - own - {"", *sys.stdlib_module_names}
+
+
+def _imported(root: Path, path: Path, text: str) -> set[str]:
+    """Return the packages and modules that a script and its neighbours import by absolute names."""
+    texts = (text, *neighbours(root, path, text).values())
+    return {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
+
+
+def _is_beside(root: Path, name: str) -> bool:
+    return (root / f"{name}.py").is_file() or (root / name).is_dir()
 
 
 def distributions(root: Path, path: Path, text: str) -> list[str]:
@@ -122,9 +131,7 @@ def check_trains(root: Path, path: Path, text: str) -> None:
 
 def check_names(root: Path, path: Path, text: str) -> None:
     """Raise UsageError if a script imports a neighbour that has the name of tfbench's own package in the container."""
-    texts = (text, *neighbours(root, path, text).values())
-    names = {name.partition(".")[0] for text in texts for level, name in _modules(text) if not level}
-    if _PACKAGE in names and ((root / _PACKAGE).is_dir() or (root / f"{_PACKAGE}.py").is_file()):
+    if _is_beside(root, _PACKAGE) and _PACKAGE in _imported(root, path, text):
         raise UsageError(
             f"{path.name} imports {_PACKAGE}, and tfbench has a package of this name in the container.",
             hint="Rename the module next to the script.",

@@ -204,12 +204,9 @@ class Call:
             loader = self.arguments["x"]
             count = loader.num_batches
             batch = rows(self.batch)
-            others = (1, 2, 3) if not count else (1, count // 2, count - 2)
-            alike = all(
-                rows(loader[each]) == batch
-                for each in others
-                if 0 < each < (count or 4) - (count is not None)
-            )
+            # The last one may be short.
+            others, last = ((1, count // 2, count - 2), count - 1) if count else ((1, 2, 3), 4)
+            alike = all(rows(loader[each]) == batch for each in others if 0 < each < last)
             if not count:
                 return Epoch(batch, ends=False, exact=alike)
             return Epoch(batch, count, max(0, batch - rows(loader[count - 1])), exact=alike)

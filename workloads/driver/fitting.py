@@ -28,7 +28,7 @@ from tensorflow.python.ops import script_ops
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import caches, digest, pipelines, repeats
-from workloads.driver.reached import is_own, reached
+from workloads.driver.reached import codes, is_own, reached
 
 _BATCH_HOOKS = (
     "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin",
@@ -43,7 +43,7 @@ _RUNNING = ("LambdaCallback", "LearningRateScheduler")
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
-    "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext|^Print|^Write|^Save"
+    "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
 )
 # Operations that read what others, or Python, may change.
 _READING = re.compile(
@@ -59,7 +59,7 @@ _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncat
 # Objects that training may change.
 _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
-    tf.keras.metrics.Metric, tf.keras.Variable, tf.Variable,
+    tf.keras.metrics.Metric, tf.keras.Variable,
 )  # fmt: skip
 _CLOCKS = (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
            time.process_time, datetime.datetime.now, datetime.datetime.today, datetime.datetime.utcnow)  # fmt: skip
@@ -88,7 +88,7 @@ def _xla(call: Call) -> str:
 
 
 def _steps_per_execution(call: Call) -> str:
-    if module := _working_beside(call):
+    if module := _working_beside():
         return f"{module} may train or predict too, with callbacks that act around each batch."
     if call.script_names("predict") and not _has_fixed_results(call):
         return "The script calls predict, whose results of several steps could not be joined: their shapes differ."
@@ -101,13 +101,15 @@ def _steps_per_execution(call: Call) -> str:
     return _around_batches(call)
 
 
-def _working_beside(call: Call) -> str:
+def _working_beside() -> str:
     """Return the name of a module next to the script that calls fit, evaluate or predict; "" if none does."""
     for name, module in [*sys.modules.items()]:
-        if name in ("__main__", "workloads") or name.startswith("workloads.") or not is_own(name):
-            continue
         with suppress(OSError, TypeError):
-            if re.search(r"\.(fit|evaluate|predict)\(", inspect.getsource(module)):
+            if (
+                name != "__main__"
+                and is_own(name)
+                and re.search(r"\.(fit|evaluate|predict)\(", inspect.getsource(module))
+            ):
                 return name
     return ""
 
@@ -162,19 +164,14 @@ def _reads_params(call: Call) -> str:
 
 def _names(owner: type) -> set[str]:
     """Return the names that methods of a class use, its own and those it has from others that are not Keras'."""
-    waiting: list[Any] = [
-        function.__code__
+    functions = [
+        function
         for each in owner.__mro__
         if each.__module__.partition(".")[0] != "keras"
         for function in vars(each).values()
         if inspect.isfunction(function)
     ]
-    found: set[str] = set()
-    while waiting:
-        code = waiting.pop()
-        found.update(code.co_names)
-        waiting += [each for each in code.co_consts if inspect.iscode(each)]
-    return found
+    return {name for function in functions for part in codes(function.__code__) for name in part.co_names}
 
 
 def _callbacks_per_epoch(call: Call) -> str:
@@ -202,10 +199,7 @@ def _prefetch(call: Call) -> str:
     if reason := _reads_training(call):
         return reason
     reads = kinds_of_pipelines(call) & PYTHON or any(
-        not _is_seed(each)
-        for dataset in _datasets(call)
-        for function in dataset._functions()
-        for each in _captured(function)
+        not _is_seed(each) for function in _functions(_datasets(call)) for each in _captured(function)
     )
     return _changing(call, "what the pipeline reads") if reads else ""
 
@@ -219,15 +213,12 @@ def _reads_training(call: Call) -> str:
         if hasattr(each.value, "handle")
     }
     own_step = type(model).train_step is not tf.keras.Model.train_step
-    for dataset in _datasets(call):
-        for function in dataset._functions():
-            read = _captured(function)
-            if any(id(each) in changing for each in read) or (own_step and read):
-                return (
-                    "The pipeline reads variables that training changes, and would read them at another time."
-                )
-            if found := _live(call, _python_functions(function)):
-                return f"Python in the pipeline may read {found}, and would read it at another time."
+    for function in _functions(_datasets(call)):
+        read = _captured(function)
+        if any(id(each) in changing for each in read) or (own_step and read):
+            return "The pipeline reads variables that training changes, and would read them at another time."
+        if found := _live(call, _python_functions(function)):
+            return f"Python in the pipeline may read {found}, and would read it at another time."
     return ""
 
 
@@ -241,11 +232,10 @@ def _live(call: Call, starts: Iterable[Any]) -> str:
     """Return what of a training or the clock Python code may use; "" if it uses none of them."""
     layers = {id(each) for each in call.model._flatten_layers()}
     for thing in reached(*starts):
-        kind = type(thing).__name__
+        if isinstance(thing, tf.Variable):
+            return "a tf.Variable"
         if isinstance(thing, _OF_TRAINING) or id(thing) in layers:
-            return (
-                f"a {kind}, which training changes" if not isinstance(thing, tf.Variable) else "a tf.Variable"
-            )
+            return f"a {type(thing).__name__}, which training changes"
         if inspect.isroutine(thing) and any(thing is each for each in _CLOCKS):
             return f"the time ({thing.__name__})"
     return ""
@@ -384,7 +374,12 @@ def _datasets(call: Call) -> Iterator[Any]:
 
 
 def _kinds_in(datasets: Iterable[Any]) -> set[str]:
-    return set[str]().union(*(_kinds(each) for dataset in datasets for each in dataset._functions()))
+    return set[str]().union(*map(_kinds, _functions(datasets)))
+
+
+def _functions(datasets: Iterable[Any]) -> Iterator[Any]:
+    """Yield the functions of datasets, as TensorFlow has traced them."""
+    return (function for dataset in datasets for function in dataset._functions())
 
 
 def _kinds(function: Any) -> set[str]:
@@ -419,7 +414,7 @@ def _parallel_map(call: Call) -> str:
 
 def _changes(function: Any, kinds: Iterable[str]) -> bool:
     """Return whether a function changes what its other calls read; not the states of random layers of Keras."""
-    changing = {kind for kind in kinds if _CHANGING.search(kind)}
+    changing = {kind for kind in kinds if _CHANGING.search(kind) or _WRITING.match(kind)}
     drawing = all(map(_is_seed, _captured(function)))
     return bool(changing - ({"AssignVariableOp"} if drawing else set()))
 
@@ -474,16 +469,10 @@ def _alike(made: Callable[[int], bytes], count: int) -> bool:
             seed(number)
             return made(number)
 
-        def seeded_alone(number: int) -> bytes:
-            tf.random.set_seed(number)
-            return seeded(number)
-
-        one = [seeded_alone(number) for number in _some(range(count))]
+        one = [seeded(number) for number in _some(range(count))]
         numbers = range(len(one))
-        if [seeded_alone(number) for number in reversed(numbers)] != one[::-1]:
-            return False
-        if [seeded(number) for number in numbers] != one:
-            return False  # TensorFlow draws: what it draws at once cannot be compared
+        if [seeded(number) for number in reversed(numbers)] != one[::-1]:
+            return False  # also where TensorFlow draws: what it draws at once cannot be compared
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return all([*threads.map(seeded, numbers)] == one for _ in range(2))
 

@@ -23,7 +23,7 @@ class Job:
         devices: TensorFlow's names of this process's devices.
         strategy: distribution strategy for several devices, else None.
         measured_call: the script's call that variants of the breakdown are made of.
-        trains_alike: by what its losses must be the baseline's: "steps", "epochs", or "" if they need not.
+        alike_by: by what its losses must be the baseline's: "steps", "epochs", or "" if they need not.
     """
 
     spec: Spec
@@ -34,7 +34,7 @@ class Job:
     strategy: tf.distribute.Strategy | None = None
     variant: str = BASELINE
     measured_call: Call | None = None
-    trains_alike: str = ""
+    alike_by: str = ""
 
     def of(self, variant: str, meter: Meter) -> Job:
         """Return this job with another variant."""

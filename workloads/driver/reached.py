@@ -15,7 +15,6 @@ _MOST = 20_000
 _LIBRARIES = tuple({sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")})
 # Classes of libraries whose objects hold what is the script's.
 _HOLDING = {"_GeneratorState", "EagerFunc", "SimpleNamespace"}
-_LOADING = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_FAST"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
@@ -74,9 +73,8 @@ def _attributes(thing: Any) -> set[str]:
     code = getattr(thing, "__code__", None) or getattr(thing, "gi_code", None)
     if not inspect.iscode(code) or str(code.co_filename).startswith(_LIBRARIES):
         return set()
-    texts = {each for each in code.co_consts if isinstance(each, str)}
-    inner = (each for each in code.co_consts if inspect.iscode(each))
-    return {*code.co_names, *texts}.union(*({*each.co_names} for each in inner))
+    texts = {each for part in codes(code) for each in part.co_consts if isinstance(each, str)}
+    return texts.union(*(part.co_names for part in codes(code)))
 
 
 def _is_of_script(thing: Any) -> bool:
@@ -85,9 +83,10 @@ def _is_of_script(thing: Any) -> bool:
 
 @functools.cache
 def is_own(module: str) -> bool:
-    """Return whether a module is the script or one next to it, and not of a library."""
+    """Return whether a module is the script or one next to it, and not of a library or the driver."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (bool(file) and not str(file).startswith(_LIBRARIES))
+    known = module.partition(".")[0] == "workloads" or str(file).startswith(_LIBRARIES)
+    return module == "__main__" or (bool(file) and not known)
 
 
 def _closure(function: types.FunctionType) -> Iterator[Any]:
@@ -98,21 +97,25 @@ def _closure(function: types.FunctionType) -> Iterator[Any]:
             continue
 
 
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield code and the code of the functions that are defined in it."""
+    yield code
+    for inner in filter(inspect.iscode, code.co_consts):
+        yield from codes(inner)
+
+
 def _named(code: types.CodeType, variables: dict[str, Any]) -> Iterator[Any]:
     """Yield what code names: global variables, and attributes of modules among them."""
-    waiting = [code]
-    while waiting:
-        part = waiting.pop()
-        waiting += filter(inspect.iscode, part.co_consts)
-        last: Any = None
-        for step in dis.get_instructions(part):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                last = variables.get(str(step.argval))
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(last, (types.ModuleType, type)):
-                last = getattr(last, str(step.argval), None)
-            elif step.opname == "IMPORT_NAME":
-                last = sys.modules.get(str(step.argval))
-            elif step.opname in _LOADING:
-                last = None
-            if last is not None:
-                yield last
+    last: Any = None
+    for step in (step for part in codes(code) for step in dis.get_instructions(part)):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            last = variables.get(str(step.argval))
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(last, (types.ModuleType, type)):
+            last = getattr(last, str(step.argval), None)
+        elif step.opname == "IMPORT_NAME":
+            last = sys.modules.get(str(step.argval))
+        elif step.opname.startswith("LOAD_"):
+            last = None
+        else:
+            continue
+        yield last

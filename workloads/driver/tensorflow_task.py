@@ -297,7 +297,7 @@ class ScriptRun:
         for fix in self._task.fixes:
             if reason := misfit(FIX.argument(fix), call):
                 raise ScriptError(reason)
-        job = replace(job, trains_alike=comparable(self._task.fixes, call))
+        job = replace(job, alike_by=comparable(self._task.fixes, call))
         job.meter.phase(BUILD, self._began)
         params = call.params()
         before = params if job.variant == BASELINE else self._results.params or params

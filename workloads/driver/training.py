@@ -377,9 +377,9 @@ def _run(
     # The baseline's are for the remedies that are planned.
     noted = job.variant == BASELINE and bool(job.spec.fixes)
     losses = None
-    if call.trains and (noted or job.trains_alike):
+    if call.trains and (noted or job.alike_by):
         before = () if noted else job.results.losses
-        losses = Losses(call, before, gpu=job.gpu, by_epochs=job.trains_alike == "epochs")
+        losses = Losses(call, before, gpu=job.gpu, by_epochs=job.alike_by == "epochs")
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
         losses=losses,
