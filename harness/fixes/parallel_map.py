@@ -42,7 +42,8 @@ def _functions(call: ast.Call) -> list[ast.expr]:
 def _allows_any_order(source: Source) -> bool:
     """Return whether the script lets parallel steps of a pipeline give their results in any order."""
     return any(
-        isinstance(node, ast.Attribute) and node.attr in ("deterministic", "experimental_deterministic")
+        (isinstance(node, ast.Attribute) and node.attr in ("deterministic", "experimental_deterministic"))
+        or (isinstance(node, ast.keyword) and node.arg == "deterministic")
         for node in ast.walk(source.tree)
     )
 

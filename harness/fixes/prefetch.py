@@ -29,7 +29,9 @@ def edits(source: Source) -> Sequence[Edit]:
 
 
 def _is_given_others(source: Source, fit: ast.Call, given: ast.expr) -> bool:
-    """Return whether an input is a function's argument that some of its calls may give what is no dataset."""
+    """Return whether an input may be no dataset at times: each of several in a loop, or a function's argument."""
+    if _is_one_of_several(source, given):
+        return True
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         names = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
         if isinstance(given, ast.Name) and given.id in names and fit in calls_in(function):
@@ -40,8 +42,16 @@ def _is_given_others(source: Source, fit: ast.Call, given: ast.expr) -> bool:
                 or next(iter(call.args[place : place + 1]), None)
                 for call in calls
             ]
-            return len(calls) > 1 and not all(each is not None and source.is_dataset(each) for each in found)
+            datasets = all(each is not None and source.is_dataset(each) for each in found)
+            several = len(calls) > 1 or any(each and _is_one_of_several(source, each) for each in found)
+            return several and not datasets
     return False
+
+
+def _is_one_of_several(source: Source, given: ast.expr) -> bool:
+    """Return whether an expression is a variable that a loop or a comprehension sets."""
+    loops = [each for each in ast.walk(source.tree) if isinstance(each, (ast.For, ast.comprehension))]
+    return isinstance(given, ast.Name) and any(given.id in Source.bound(each.target) for each in loops)
 
 
 def _prefetches(source: Source, node: ast.expr) -> bool:

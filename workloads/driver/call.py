@@ -72,6 +72,7 @@ class Call:
     Attributes:
         place: the line of the script, or of a module beside it, that makes this call.
         in_module: whether it is in a module.
+        as_written: the parameters of the call in the script as written, by `params`, once it has run.
         sites: where the script makes this call, and where it compiled the model; each innermost first.
     """
 
@@ -79,6 +80,7 @@ class Call:
         self.model = model
         self.arguments = {**arguments}
         self._replicas = replicas
+        self.as_written: Mapping[str, Any] = {}
         # The input may read files by paths from here after the script has ended.
         self.folder: Path | None = None
         with suppress(FileNotFoundError):  # the script may have removed it
@@ -147,6 +149,13 @@ class Call:
     def evaluates(self) -> bool:
         """Whether it is a call of evaluate."""
         return "return_dict" in self.arguments
+
+    @property
+    def validates(self) -> bool:
+        """Whether fit is given data to validate with."""
+        return self.arguments.get("validation_data") is not None or bool(
+            self.arguments.get("validation_split")
+        )
 
     @property
     def is_loader(self) -> bool:
@@ -280,7 +289,7 @@ class Call:
             "run_eagerly": runs_eagerly(model),
             "precision": _precision(model, policy),
             **({"python_input": True} if self.in_python else {}),
-            **({"validates": True} if self.arguments.get("validation_data") is not None else {}),
+            **({"validates": True} if self.validates else {}),
         }
 
     def keep_state(self) -> None:
@@ -363,17 +372,46 @@ def _variables(model: Any) -> list[Any]:
 
 def rows(batch: Any) -> int:
     """Return the number of samples in a batch or in arrays."""
-    first = tf.nest.flatten(batch)[0]
-    if isinstance(first, tf.RaggedTensor):
-        return int(first.nrows())
-    return int(first.shape[0]) if getattr(first, "shape", ()) else 1
+    part = _counted_part(batch, lambda part: getattr(part, "shape", ()))
+    if isinstance(part, tf.RaggedTensor):
+        return int(part.nrows())
+    return int(part.shape[0]) if getattr(part, "shape", ()) else 1
+
+
+def rows_in_graph(batch: Any) -> tf.Tensor:
+    """Return the number of samples in a batch whose size is unknown while it is traced: int32 without dimensions."""
+    part = _counted_part(batch, _shape_in_graph)
+    if isinstance(part, tf.RaggedTensor):
+        return tf.cast(part.nrows(), tf.int32)
+    if isinstance(part, tf.SparseTensor):
+        return tf.cast(part.dense_shape[0], tf.int32)
+    return tf.constant(1) if part.shape.rank == 0 else tf.shape(part)[0]
+
+
+def _shape_in_graph(part: Any) -> Sequence[int | None]:
+    return [None] if part.shape.rank is None else list(part.shape)
+
+
+def _counted_part(batch: Any, shape: Callable[[Any], Any]) -> Any:
+    """Return the part of a batch that has a row for each sample: of its targets, if any.
+
+    An input may have others, such as a number for the whole batch, or the edges of a graph.
+    """
+    x, y = batch[:2] if isinstance(batch, (tuple, list)) and len(batch) in (2, 3) else (batch, None)
+    for given in (y, x):
+        parts = [part for part in tf.nest.flatten(given) if part is not None]
+        ranked = [part for part in parts if len(shape(part) or ())]
+        if ranked:
+            known = [part for part in ranked if shape(part)[0] is not None]
+            return max(known, key=lambda part: shape(part)[0]) if len(known) == len(ranked) else ranked[0]
+    return tf.nest.flatten(batch)[0]
 
 
 def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
     """Return one epoch of a tf.data pipeline of batches."""
     count = int(dataset.cardinality())
     batches, endless = count if count > 0 else None, count == tf.data.INFINITE_CARDINALITY
-    shape = tf.nest.flatten(dataset.element_spec)[0].shape
+    shape = _counted_part(dataset.element_spec, _shape_in_graph).shape
     if shape.rank and shape[0]:
         return Epoch(shape[0], batches, ends=not endless)
     found = _batching(dataset)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from workloads.driver.call import rows
+from workloads.driver.call import rows, rows_in_graph
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
 from workloads.driver.python_calls import profile
@@ -94,7 +94,7 @@ def batches(dataset: tf.data.Dataset, names: Sequence[str]) -> Callable[[int], i
         names: devices to copy each batch's shares to; () for none.
     """
     return _puller(
-        dataset.repeat(), lambda batch: (element_rows(batch), touch(batch, names)), "" if names else "CPU:0"
+        dataset.repeat(), lambda batch: (rows_in_graph(batch), touch(batch, names)), "" if names else "CPU:0"
     )
 
 
@@ -248,13 +248,3 @@ def _unique(name: str, before: list[Stage]) -> str:
         return name
     numbered = (f"{name} ({number})" for number in itertools.count(2))
     return next(each for each in numbered if each not in names)
-
-
-def element_rows(element: Any) -> Any:
-    """Return the number of samples of a batch inside a graph, int32."""
-    parts = tf.nest.flatten(element, expand_composites=False)
-    # Of enumerated batches, the first part is a number.
-    first = next((each for each in parts if each.shape.rank != 0), parts[0])
-    if isinstance(first, tf.RaggedTensor):
-        return tf.cast(first.nrows(), tf.int32)
-    return tf.cast(tf.shape(first)[0] if first.shape.rank is None or first.shape.rank else 1, tf.int32)

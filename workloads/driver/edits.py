@@ -56,7 +56,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     return [
         Change(what=name, before=_text(before.get(name)), after=_text(after[name]))
         for name in sorted(after)
-        if before.get(name) != after[name] and name not in ("samples_per_epoch", "python_input", "validates")
+        if before.get(name) != after[name]
+        and name not in ("samples_per_epoch", "python_input", "validates", "acts_every")
     ]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from workloads.driver.lasting import Watch
+
 # Caches that take longer to fill are left to the first epoch.
 LONGEST_FILL_S = 40.0
 # How much of what lies before a cache is compared between two passes.
@@ -36,25 +38,34 @@ def fill_caches(dataset: tf.data.Dataset) -> float | None:
         return time.monotonic() - began if found else 0.0
 
 
-def repeats(dataset: tf.data.Dataset) -> bool:
+def repeats(dataset: tf.data.Dataset, watch: Watch) -> bool:
     """Return whether what lies before the caches of a pipeline is the same in each pass, as far as it is read here.
 
     Passes are compared that begin anew, as Keras' epochs do, and that follow each other within one iterator, as those
     of a dataset that repeats itself.
+
+    Args:
+        watch: is entered for one more pass. What earlier passes keep for later ones is there by then.
     """
     with tf.device("CPU:0"):
-        return all(_repeats(*cache._inputs()) for cache in caches(dataset))
+        sources = [source for cache in caches(dataset) for source in cache._inputs()]
+        return all(_repeats(source, watch) for source in sources)
 
 
-def _repeats(source: tf.data.Dataset) -> bool:
+def _repeats(source: tf.data.Dataset, watch: Watch) -> bool:
     first: list[bytes] = []
     ends_s = time.monotonic() + _COMPARED_S
     for element in source.take(_COMPARED):
         first.append(digest(element))
         if time.monotonic() > ends_s:
             break
-    again = source.take(len(first)).repeat(2)
-    return not first or [*map(digest, again)] == first * 2
+    alike = source.take(len(first))
+    if first and [*map(digest, alike.repeat(2))] != first * 2:
+        return False
+    with watch:
+        for _ in alike:
+            pass
+    return True
 
 
 def digest(element: Any) -> bytes:

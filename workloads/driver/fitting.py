@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import inspect
-import pickle
 import random
 import re
 import sys
@@ -28,6 +27,7 @@ from tensorflow.python.ops import script_ops
 
 from workloads.driver.call import Call
 from workloads.driver.first_epoch import caches, digest, pipelines, repeats
+from workloads.driver.lasting import Watch
 from workloads.driver.reached import codes, is_own, reached
 
 _BATCH_HOOKS = (
@@ -84,7 +84,33 @@ def _xla(call: Call) -> str:
             return (
                 f"The script calls {makes}, and XLA would compile the model's own {step}, which is not tried."
             )
+    infers = call.validates or call.script_names("predict") or call.script_names("evaluate")
+    return _xla_infers(call) if infers and has_own_code(call) else ""
+
+
+def _xla_infers(call: Call) -> str:
+    """Return why XLA cannot compile what a model computes when it does not train; "" if it can.
+
+    It is compiled only if it has kinds of operations that the step has not, which is compiled anyway.
+    """
+    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(call.batch)
+    try:
+        kinds = {node.op for node in _nodes(_inference(call).graph)}
+        if not kinds <= kinds_of_step(call):
+            tf.function(partial(call.model, training=False), autograph=False, jit_compile=True)(given)
+    except Exception as error:
+        kind = type(error).__name__
+        return f"The script also predicts or evaluates, which XLA does not compile ({kind})."
     return ""
+
+
+def _inference(call: Call) -> Any:
+    """Return what a model computes for a batch of any size when it does not train, as TensorFlow traces it."""
+    specs = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec(spec.shape, spec.dtype), call.dataset.element_spec
+    )
+    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(specs)
+    return tf.function(partial(call.model, training=False), autograph=False).get_concrete_function(given)
 
 
 def _steps_per_execution(call: Call) -> str:
@@ -116,14 +142,9 @@ def _working_beside() -> str:
 
 def _has_fixed_results(call: Call) -> bool:
     """Return whether each batch of a size is predicted in the same shape, as TensorFlow knows."""
-    specs = tf.nest.map_structure(
-        lambda spec: tf.TensorSpec(spec.shape, spec.dtype), call.dataset.element_spec
-    )
-    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(specs)
-    traced = tf.function(partial(call.model, training=False), autograph=False).get_concrete_function(given)
     return all(
         each.shape.rank is not None and None not in each.shape[1:]
-        for each in tf.nest.flatten(traced.structured_outputs)
+        for each in tf.nest.flatten(_inference(call).structured_outputs)
     )
 
 
@@ -174,7 +195,15 @@ def _names(owner: type) -> set[str]:
     return {name for function in functions for part in codes(function.__code__) for name in part.co_names}
 
 
+def acts_every(call: Call) -> int:
+    """Return the most batches between two times that a callback of Keras' saves or logs; 0 if that is once an epoch."""
+    given = [getattr(each, name, None) for each in callbacks_of(call) for name in _OFTEN]
+    return max((each for each in given if isinstance(each, int)), default=0)
+
+
 def _callbacks_per_epoch(call: Call) -> str:
+    if call.steps_per_epoch and call.as_written.get("acts_every", 0) > call.steps_per_epoch:
+        return "A callback saves or logs less often than once an epoch."
     for callback in callbacks_of(call):
         if "{batch" in str(getattr(callback, "filepath", "")):
             return "A checkpoint's name has the number of a batch, which Keras does not know at the end of an epoch."
@@ -185,8 +214,12 @@ def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
-    if not repeats(given):
+    functions = [each for function in _functions(pipelines(given)) for each in _python_functions(function)]
+    watch = Watch(functions)
+    if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
+    if watch.found:
+        return f"Python in the pipeline changes {watch.found} in each pass, and would in the first only."
     kinds = _kinds_in(pipelines(given))
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
@@ -285,49 +318,41 @@ def _changing(call: Call, what: str) -> str:
 
 
 def _compiled(call: Call) -> str:
-    if not call.model.built:
+    model = call.model
+    if not model.built:
         _traced(call)  # layers that are made there draw seeds
-    state = _python_state(call.model)
-    # Variables are made in the first.
-    _, first, second = (_traced(call) for _ in range(3))
-    if first != second or state != _python_state(call.model):
+    drawn = _random_states()
+    _traced(call)  # variables are made in the first
+    owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
+    with Watch([model.train_step, model.loss, *owners, *_methods(owners)]) as watch:
+        first, second = _traced(call), _traced(call)
+    if watch.found:
+        return f"Python in the step changes {watch.found} each time, and would be run once."
+    if first != second or drawn != _random_states():
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return _changing(call, "what the step's Python reads")
 
 
-def _python_state(model: Any) -> list[Any]:
-    """Return what Python in a step may draw from or change: random states, and objects that a model or layer has.
+def _random_states() -> list[Any]:
+    return [random.getstate(), repr(np.random.get_state())]
 
-    Numbers and texts are left out: a step may count without reading it.
-    """
-    owners = [each for each in (model, *model.layers) if not is_keras(each)]
-    own = [
-        value
+
+def _methods(owners: Iterable[Any]) -> list[Any]:
+    """Return the methods of objects' classes that are not Keras'."""
+    return [
+        getattr(owner, name)
         for owner in owners
-        for name, value in vars(owner).items()
-        if not name.startswith("_") and not isinstance(value, (int, float, str, bytes))
+        for kind in type(owner).__mro__
+        if is_own(kind.__module__)
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value) and name != "__init__"
     ]
-    return [random.getstate(), repr(np.random.get_state()), *map(_pickled, own)]
-
-
-def _pickled(value: Any, depth: int = 4) -> bytes:
-    """Return an object's bytes, but those of TensorFlow and Keras, whose variables are part of the step."""
-    package = type(value).__module__.partition(".")[0]
-    if isinstance(value, (dict, list, set, tuple)):
-        parts = value.values() if isinstance(value, dict) else value
-        return b"".join([b"%d" % len(value), *(_pickled(each, depth - 1) for each in parts if depth)])
-    if package in ("keras", "tensorflow"):
-        return b""
-    try:
-        return pickle.dumps(value)
-    except Exception:  # it has tensors, for example
-        own = depth and package not in sys.stdlib_module_names and hasattr(value, "__dict__")
-        return _pickled(vars(value), depth - 1) if own else b""
 
 
 def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
-    """Return the kinds of operations in the step that a call makes; `tested`: in that of evaluate too."""
+    """Return the kinds of operations in the step that a call makes; `tested`: also in that of evaluate, if any."""
     found = {kind for kind, _ in _traced(call)}
+    tested = tested and (call.validates or call.script_names("evaluate"))
     return found | {kind for kind, _ in _traced(call, call.model.test_step)} if tested else found
 
 
@@ -407,8 +432,11 @@ def _parallel_map(call: Call) -> str:
             if not kinds & PYTHON:
                 continue
             inner = "ParallelInterleave" in name or any("ParallelMap" in kind for kind in kinds)
-            if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function)):
+            watch = Watch(_python_functions(function))
+            if inner or ("ParallelMap" in name and not _alike_at_once(dataset, function.function, watch)):
                 return "A function of the pipeline gives other values if it is called several times at once."
+            if watch.found:
+                return f"A function of the pipeline changes {watch.found}, which it would in another order."
     return ""
 
 
@@ -425,12 +453,12 @@ def _is_seed(variable: Any) -> bool:
     return tf.dtypes.as_dtype(content.dtype).is_integer and [each.size for each in content.shape.dim] == [2]
 
 
-def _alike_at_once(dataset: Any, function: Any) -> bool:
+def _alike_at_once(dataset: Any, function: Any, watch: Watch) -> bool:
     """Return whether calls of a function at once give what they give one by one, if that is always the same."""
     with tf.device("CPU:0"):
         (source,) = dataset._inputs()
         elements = [tuple(tf.nest.flatten(each, expand_composites=True)) for each in _some(source)]
-        return _alike(lambda number: digest(function(*elements[number])), len(elements))
+        return _alike(lambda number: digest(function(*elements[number])), len(elements), watch)
 
 
 def _loader_threads(call: Call) -> str:
@@ -439,16 +467,21 @@ def _loader_threads(call: Call) -> str:
     own = generator.preprocessing_function if generator else not is_keras(loader)
     if not call.is_loader or not own:
         return ""
+    if type(loader).on_epoch_begin is not tf.keras.utils.PyDataset.on_epoch_begin:
+        return "The loader has on_epoch_begin, which Keras calls when threads load the first batches already."
     if found := _live(call, [loader]):
         return f"The loader may read {found}, and would read it at another time."
     steps = call.arguments.get("steps_per_epoch")
-    if steps and steps != loader.num_batches:
+    if steps and loader.num_batches and steps != loader.num_batches:
         return f"Epochs of {steps} steps do not end where the loader does, which begins anew with workers."
     if loader.num_batches is None and (reason := _changing(call, "what the loader reads, which has no end")):
         return reason
     count = int(loader.num_batches or _COMPARED)
-    if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count):
+    watch = Watch([loader])
+    if _overwrites(loader, count) or not _alike(lambda number: digest(loader[number]), count, watch):
         return "The loader gives other batches if several are loaded at once."
+    if watch.found:
+        return f"The loader changes {watch.found}, which it would in another order."
     return _around_batches(call)
 
 
@@ -461,8 +494,12 @@ def _overwrites(loader: Any, count: int) -> bool:
     return digest(first) != before
 
 
-def _alike(made: Callable[[int], bytes], count: int) -> bool:
-    """Return whether calls give the same in any order and at once, as far as they can be repeated."""
+def _alike(made: Callable[[int], bytes], count: int, watch: Watch) -> bool:
+    """Return whether calls give the same in any order and at once, as far as they can be repeated.
+
+    Args:
+        watch: is entered for calls in another order. What first calls keep for later ones is there by then.
+    """
     with _random_by_thread() as seed:
 
         def seeded(number: int) -> bytes:
@@ -471,7 +508,9 @@ def _alike(made: Callable[[int], bytes], count: int) -> bool:
 
         one = [seeded(number) for number in _some(range(count))]
         numbers = range(len(one))
-        if [seeded(number) for number in reversed(numbers)] != one[::-1]:
+        with watch:
+            reverse = [seeded(number) for number in reversed(numbers)]
+        if reverse != one[::-1]:
             return False  # also where TensorFlow draws: what it draws at once cannot be compared
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return all([*threads.map(seeded, numbers)] == one for _ in range(2))

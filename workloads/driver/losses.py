@@ -37,12 +37,13 @@ _COMPILING = frozenset({"compiled", "steps-per-execution"})
 # on until they are read.
 _STEPS, _EPOCHS, _READ_S = 64, 3, 2.0
 # What rounding may do to a loss in so few steps on a CPU and on a GPU, and to another metric, which may count samples.
-_LOSS_WITHIN, _LOSS_WITHIN_GPU, _METRIC_WITHIN = 5e-4, 5e-3, 2e-2
+_LOSS_WITHIN, _LOSS_WITHIN_GPU, _METRIC_WITHIN = 5e-4, 5e-3, 5e-2
 # What the former is multiplied by where the layers compute with 16 bits.
 _HALF_TIMES = 10
 # What is no difference in a loss near zero.
 _LEAST = 1e-5
-# By what part of its first epoch's loss an epoch's may differ where the order does.
+# By what part of its first epoch's loss a later one may differ where the order of samples does, or the baseline from
+# itself.
 _REORDERED_WITHIN = 0.5
 # How many times the baseline's own spread is allowed.
 _SPREADS = 4
@@ -68,6 +69,7 @@ class Losses:
         half = "16" in str(getattr(call.model, "compute_dtype", ""))
         self._within = (_LOSS_WITHIN_GPU if gpu else _LOSS_WITHIN) * (_HALF_TIMES if half else 1)
         self._by_epochs = by_epochs
+        self._apart = by_epochs
         self._steps = self._epochs = 0
         self._ends_s = math.inf
 
@@ -111,6 +113,8 @@ class Losses:
         if not known:
             return
         low, high = min(known), max(known)
+        if high - low > self._allowed(place, low, high):
+            self._apart = True  # rounding has grown, and goes on to
         allowed = max(self._allowed(place, low, high), _SPREADS * (high - low))
         if not low - allowed <= value <= high + allowed:
             raise UnlikeError(
@@ -120,7 +124,7 @@ class Losses:
     def _allowed(self, place: str, low: float, high: float) -> float:
         """Return by how much a value may differ from the baseline's; infinite if it is not compared."""
         is_loss = place.endswith("loss")
-        if self._by_epochs:
+        if self._apart:
             first = self._baseline[0].get(f"epoch 1: {place.partition(': ')[2]}", math.inf)
             return max(_REORDERED_WITHIN * abs(first), _LEAST) if is_loss else math.inf
         within = self._within if is_loss else _METRIC_WITHIN

@@ -8,13 +8,14 @@ import inspect
 import sys
 import sysconfig
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 _MOST = 20_000
 _LIBRARIES = tuple({sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")})
 # Classes of libraries whose objects hold what is the script's.
-_HOLDING = {"_GeneratorState", "EagerFunc", "SimpleNamespace"}
+_HOLDING = {"EagerFunc", "SimpleNamespace"}
 # Methods that are called by no name.
 _UNNAMED = {"__call__", "__getitem__", "__iter__", "__next__", "__len__", "__enter__", "__exit__"}
 
@@ -43,8 +44,8 @@ def _next(thing: Any) -> Iterable[Any]:
     match thing:
         case dict():
             return [*thing.keys(), *thing.values()]
-        case list() | tuple() | set() | frozenset():
-            return thing
+        case list() | tuple() | set() | frozenset() | deque():
+            return [*thing]
         case functools.partial():
             return (thing.func, *thing.args, *thing.keywords.values())
         case types.MethodType():
@@ -52,7 +53,7 @@ def _next(thing: Any) -> Iterable[Any]:
         case types.FunctionType():
             own = _named(thing.__code__, thing.__globals__) if is_own(thing.__module__) else ()
             return [
-                *_closure(thing),
+                *(value for _, value in closure_of(thing)),
                 *(thing.__defaults__ or ()),
                 *(thing.__kwdefaults__ or {}).values(),
                 *own,
@@ -64,7 +65,10 @@ def _next(thing: Any) -> Iterable[Any]:
             return (thing.__func__,)
         case property():
             return (thing.fget,)
-    held = vars(thing).values() if type(thing).__name__ in _HOLDING else ()
+    kind = type(thing).__name__
+    if kind == "_GeneratorState":  # and not its iterators, which end
+        return (thing._generator,)
+    held = vars(thing).values() if kind in _HOLDING else ()
     return (getattr(thing, "__wrapped__", None), *held)
 
 
@@ -89,10 +93,11 @@ def is_own(module: str) -> bool:
     return module == "__main__" or (bool(file) and not known)
 
 
-def _closure(function: types.FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
+def closure_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of other functions that a function uses, with their names."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield cell.cell_contents
+            yield name, cell.cell_contents
         except ValueError:  # it is not filled yet
             continue
 

@@ -35,7 +35,7 @@ from workloads.driver import (
 )
 from workloads.driver.call import Call
 from workloads.driver.edits import changes
-from workloads.driver.fitting import misfit
+from workloads.driver.fitting import acts_every, misfit
 from workloads.driver.flops import flops_per_sample
 from workloads.driver.interception import Interception, MarkedSteps
 from workloads.driver.job import Job
@@ -294,13 +294,16 @@ class ScriptRun:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
             )
+        call.as_written = self._results.params
         for fix in self._task.fixes:
             if reason := misfit(FIX.argument(fix), call):
                 raise ScriptError(reason)
         job = replace(job, alike_by=comparable(self._task.fixes, call))
         job.meter.phase(BUILD, self._began)
-        params = call.params()
+        params = call.params() | {"acts_every": acts_every(call)}
         before = params if job.variant == BASELINE else self._results.params or params
+        if not call.epoch.exact:  # it is that of whichever batch comes first
+            before = {**before, "batch_size": params["batch_size"]}
         self._events.write(
             "variant", variant=job.variant, params=params,
             changes=[asdict(change) for change in changes(before, params)],

@@ -19,6 +19,7 @@ import tensorflow as tf
 from workloads import variants
 from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, brief, brief_validation, rows, runs_eagerly
+from workloads.driver.counting import Counted
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
 from workloads.driver.fitting import callbacks_of
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
@@ -111,6 +112,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         stride: steps per call (steps_per_execution).
         early: after so many samples the weights are kept for measuring accuracy; 0 for never.
         losses: takes those of the first steps and epochs.
+        counted: counts the samples, where batches have no known size.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         stride: int,
         early: int = 0,
         losses: Losses | None = None,
+        counted: Counted | None = None,
     ) -> None:
         super().__init__()
         self._ends = ends
@@ -133,6 +136,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._stride = stride
         self._early = early
         self._losses = losses
+        self._counted = counted
         self._last = -1
         self._steps = 0
         self._begun_ns = 0
@@ -197,7 +201,8 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
-        samples = self._epoch.samples(self._steps + done) - self._epoch.samples(self._steps)
+        samples_of = self._counted.samples if self._counted else self._epoch.samples
+        samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
         self._steps += done
         if not self._meter.tick(done * self._times, samples):
@@ -251,13 +256,6 @@ def as_written(job: Job, call: Call) -> Any:
         around_epochs[type(callback).__name__].epochs_of(callback)
     stride = int(call.model.steps_per_execution)
     epoch = _counted(call, stride, whole=meter.full)
-    if not epoch.exact:
-        job.events.warning(
-            f"{job.variant}: the input does not tell its batch size, assumed to be that of its first batch "
-            f"({epoch.batch})."
-            + " If it has batches of one size, use drop_remainder=True in its last batch()."
-            * call.is_pipeline
-        )
     if call.is_pipeline and call.trains and not (meter.full or job.spec.steps):
         _begin_second_epoch(job, call)
     with in_python.python_functions():
@@ -360,7 +358,29 @@ def _run(
     Returns:
         What Keras returns, and what saw the epochs.
     """
-    meter, given = job.meter, {**call.arguments, **(changes or {})}
+    given = {**call.arguments, **(changes or {})}
+    if epoch.exact or len(job.devices) > 1:
+        return _run_with(job, call, callbacks, epoch, given, None)
+    counted = Counted()
+    with counted.of(given["x"]) as x:
+        found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted)
+    if counted.uneven(epoch.batch) and measures_speed(job.variant):
+        job.events.warning(
+            f"{job.variant}: batches of the input differ in size, with {counted.mean:.3g} samples in the mean and "
+            f"{epoch.batch} in the first. Speeds are of samples that were read; parts of a step are of the first batch."
+        )
+    return found
+
+
+def _run_with(
+    job: Job,
+    call: Call,
+    callbacks: Sequence[Any],
+    epoch: Epoch,
+    given: dict[str, Any],
+    counted: Counted | None,
+) -> tuple[Any, Boundaries]:
+    meter = job.meter
     if meter.full and not epoch.ends and not call.steps_per_epoch:
         wanted = "steps_per_epoch" if call.trains else "steps"
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
@@ -382,7 +402,7 @@ def _run(
         losses = Losses(call, before, gpu=job.gpu, by_epochs=job.alike_by == "epochs")
     boundaries = observer(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
-        losses=losses,
+        losses=losses, counted=counted,
     )  # fmt: skip
     meter.loss = lambda: keras_model.running_loss(call.model)
     if losses and not (meter.full or job.results.read(job.variant)):
