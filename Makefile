@@ -117,4 +117,5 @@ lock: $(VENV)/installed-dev ## update the lock files
 
 .PHONY: clean
 clean: ## remove installed and built files; keeps runs/ and the cache
-	rm -rf $(VENV) images/context build .env *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	@if [ -f .env ]; then sed -i '/^TFBENCH_/d' .env; [ -s .env ] || rm .env; fi
+	rm -rf $(VENV) images/context build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -238,15 +238,20 @@ def _environment(rest: str) -> str:
     return f"__import__('os').environ[{name.strip()!r}] = {value.strip()!r}" if sign else ""
 
 
+def _run(path: str) -> str:
+    if _unquoted(path).endswith(".ipynb"):
+        message = f"%run of a notebook is not supported. Save {_unquoted(path)} as a script, and run that."
+        return f"raise NotImplementedError({message!r})"
+    return f"globals().update(__import__('runpy').run_path({path!r}))"
+
+
 _LINES: Mapping[str, Callable[[str], str]] = {
     "time": lambda rest: rest,
     **dict.fromkeys(("timeit", "prun", "memit"), lambda rest: _OPTIONS.sub("", rest, count=1)),
     "env": _environment,
     "set_env": _environment,
     "cd": lambda rest: f"__import__('os').chdir({_unquoted(rest)!r})" if rest else "",
-    "run": lambda rest: (
-        f"globals().update(__import__('runpy').run_path({rest.split()[-1]!r}))" if rest else ""
-    ),
+    "run": lambda rest: _run(rest.split()[-1]) if rest else "",
 }
 
 

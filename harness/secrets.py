@@ -194,9 +194,52 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
     """Return the texts that no other text may contain: what is not recorded, unless it is too short for that."""
     private = [item for item in environment.items() if recorded_value(*item) == HIDDEN]
     private += _private_arguments(arguments)
-    private += [("password", found[1]) for _, value in private if (found := _PASSWORD.search(value))]
-    shortest = {name: _SHORTEST if names_secret(name) else _SHORTEST_OTHER for name, _ in private}
-    return tuple(sorted({value for name, value in private if len(value) >= shortest[name]}))
+    whole = [
+        value
+        for name, value in private
+        if len(value) >= (_SHORTEST if names_secret(name) else _SHORTEST_OTHER)
+    ]
+    parts = [
+        part
+        for _, value in private
+        for name, part in _parts(value)
+        if _is_mixed(part) or (len(part) >= _SHORTEST and name and names_secret(name, part))
+    ]
+    return tuple(sorted({*whole, *parts}))
+
+
+def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a secret value that a program may print by themselves, with their names; "" without one.
+
+    A value may be JSON, an address, pairs of names and values, or a list.
+    """
+    try:
+        inner = json.loads(value) if depth else None
+    except (ValueError, RecursionError):
+        inner = None
+    if isinstance(inner, (dict, list)):
+        for name, text in _texts_in(inner):
+            yield name, text
+            yield from _parts(text, depth - 1)
+        return
+    named = [("password", found[1])] if (found := _PASSWORD.search(value)) else []
+    for piece in re.split(r"[?&;,\s]+", value):
+        name, _, text = piece.partition("=" if "=" in piece else ":")
+        named += [] if "://" in piece else [("", piece), (name, text.strip("'\""))]
+    for name, text in [*named, ("", value.strip())]:
+        yield from ((name, form) for form in (text, urllib.parse.unquote_plus(text)))
+
+
+def _texts_in(value: object, name: str = "", depth: int = 20) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a JSON document, with the names before them."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, dict) and depth:
+        for key, inner in value.items():
+            yield from _texts_in(inner, str(key), depth - 1)
+    elif isinstance(value, list) and depth:
+        for inner in value:
+            yield from _texts_in(inner, name, depth - 1)
 
 
 def _private_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

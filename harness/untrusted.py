@@ -10,6 +10,7 @@ import re
 import stat
 import subprocess
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ from harness.errors import StoreError
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 64
 MAX_TEXT = 1 << 20
+MAX_NUMBER = 1e100
 # In a line of TOML: the time it takes grows with the square of the parts of a key such as a.b.c.
 MAX_DOTS = 200
 # Values in one document. The largest recorded run has 60,000.
@@ -159,7 +161,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) -> Any:
-    """Make all text in nested values printable.
+    """Make all text in nested values printable, and numbers beyond MAX_NUMBER, or as near to zero, that and zero.
 
     Raises:
         ValueError: nested deeper than `depth`, or with a number that is not finite or has more than 64 bits.
@@ -171,6 +173,9 @@ def sanitized(value: Any, max_length: int = MAX_TEXT, depth: int = MAX_DEPTH) ->
             raise ValueError("it has a number that is too large")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("it has a number that is not finite")
+        if isinstance(value, float) and value and not 1 / MAX_NUMBER <= abs(value) <= MAX_NUMBER:
+            # Their sums and ratios would not be finite.
+            return math.copysign(MAX_NUMBER if abs(value) > 1 else 0.0, value)
         return value
     if depth == 0:
         raise ValueError("it is nested too deeply")
@@ -193,6 +198,10 @@ def printable(text: str, max_length: int = MAX_TEXT) -> str:
 
 
 def _printable_character(character: str) -> str:
-    if character.isprintable() or character in "\n\t":
+    """Return a character that moves, hides or reorders no others as it is: also spaces, joiners and soft hyphens."""
+    if character.isprintable() or character in "\n\t\f":
+        return character
+    joins = unicodedata.category(character) == "Cf" and unicodedata.bidirectional(character) == "BN"
+    if joins or unicodedata.category(character) == "Zs":
         return character
     return " " if character.isspace() else "\ufffd"

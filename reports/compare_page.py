@@ -230,7 +230,7 @@ def machine_notes(versus: Versus) -> Iterator[str]:
 def _host_note(versus: Versus, run: Extract) -> str:
     """Return that one machine was not in the same state during two runs, "" if it was or if these are two machines."""
     reference = versus.runs[versus.reference]
-    names = run.probe.keys() & reference.probe.keys()
+    names = {name for name in run.probe if run.probe[name] > 0 and reference.probe.get(name, 0.0) > 0}
     if run.machine != reference.machine or not names:
         return ""
     rate = geometric_mean(run.probe[name] / reference.probe[name] for name in names)

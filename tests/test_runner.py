@@ -352,7 +352,7 @@ def test_trial_whose_folder_is_removed_does_not_wait_until_it_stalls(bench):
     assert "--stall" not in bench.read().trials[1].message
 
 
-@pytest.mark.parametrize("name", ["log.txt.partial", "trial.json.partial"])
+@pytest.mark.parametrize("name", ["log.txt", "trial.json"])
 def test_a_file_that_cannot_be_written_ends_the_run_but_keeps_finished_trials(bench, name):
     """A folder in its place stands for a full disk."""
 

@@ -243,4 +243,4 @@ def _write_limits(runs: Sequence[Path], margin: float, target: Path | None) -> N
             "These runs have no value in common that all of them would meet for certain.",
             hint="Give complete runs of the same plan with --trials 5 or more, or a larger --margin.",
         )
-    write_outputs({"limits": lambda: text}, {"limits": path})
+    write_outputs({"limits": lambda: text}, {"limits": path}, target)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Annotated
 
 import typer
@@ -55,7 +56,7 @@ def live_metrics(
         return
     ended = {trial.id: trial for trial in folder.trials(run.planned)}
     stop, failures = threading.Event(), list[Exception]()
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{token_hex(8)}.partial")
 
     def write(*, active: bool) -> None:
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -39,8 +41,12 @@ from harness.untrusted import printable, read_file
 STDOUT = Path("-")
 # V8 reserves 64 GiB of addresses and aborts without them.
 CHARTS_BYTES = 66 << 30
-# Bytes of a file in which tfbench names itself.
-_LOOKED_AT = 1 << 20
+# By these a page, a text and a file of test results are known to be of tfbench.
+_MARKS = (
+    '<meta name="generator" content="tfbench',
+    "<!-- written by tfbench -->",
+    '<testsuite name="tfbench',
+)
 # Format -> file name.
 REPORT_FILES: Mapping[str, str] = {
     "html": "report.html",
@@ -147,7 +153,8 @@ def write_outputs(
     errors: list[Exception] = []
     for format_name, path in paths.items():
         try:
-            text = renderers[format_name]()
+            with _plausible():
+                text = renderers[format_name]()
             if path == STDOUT:
                 if sys.__stdout__ is None:
                     raise StoreError("Standard output is closed.", hint="Give the path of a file with --out.")
@@ -168,14 +175,51 @@ def write_outputs(
         raise errors[0]
 
 
+@contextmanager
+def _plausible() -> Iterator[None]:
+    """Refuse a run whose numbers cannot be computed with.
+
+    Raises:
+        StoreError: a result is not finite.
+    """
+    try:
+        yield
+    except ArithmeticError as error:
+        raise StoreError(
+            f"The run has numbers that no measurement gives ({error}).",
+            hint="Measure again, or use another copy.",
+        ) from error
+
+
 def _is_of_others(path: Path, text: str) -> bool:
-    """Return whether a file outside of runs does not look like an older `text`."""
+    """Return whether a file outside of runs is there that does not have the form of `text`."""
     if not path.is_file() or RunFolder(path.parent).exists():
         return False
-    with on_disk(path), path.open("rb") as file:
-        there = file.read(_LOOKED_AT)
-    begins = text.partition("\n")[0].encode("utf-8", "replace")
-    return b"tfbench" not in there and not (path.suffix == ".csv" and there.startswith(begins))
+    there, own = _form(read_file(path).decode("utf-8", "replace")), _form(text)
+    return len(there & own) * 2 < len(own)
+
+
+def _form(text: str) -> set[str]:
+    """Return what texts of a format have in common: a mark, the schema or the names of JSON, or their first line."""
+    marks = [mark for mark in _MARKS if mark in text]
+    if marks:
+        return {marks[0]}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {*re.findall(r"[A-Za-z_]{3,}", text.partition("\n")[0])}
+    schema = value.get("schema") if isinstance(value, dict) else None
+    return {schema} if isinstance(schema, str) else {*_names_in(value)}
+
+
+def _names_in(value: object, depth: int = 3) -> Iterator[str]:
+    """Yield the names in a JSON document that are not those of a measurement."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if "/" not in name:
+            yield name
+        yield from _names_in(inner, depth - 1) if depth else ()
+    for inner in value if isinstance(value, list) else ():
+        yield from _names_in(inner, depth - 1) if depth else ()
 
 
 def charts_code(cache: Path) -> str:
@@ -251,7 +295,8 @@ def read_analysis(
     if prices is not None:
         recorded = replace(recorded, manifest=replace(recorded.manifest, prices=prices))
     check_workloads(standards.limits, recorded.planned)
-    analysis = priced(embedded, recorded) if embedded else analyse(recorded)
+    with _plausible():
+        analysis = priced(embedded, recorded) if embedded else analyse(recorded)
     kinds = {device.kind for device in known_machine(analysis).devices.values()}
     machines = (*shipped_machines(kinds), *standards.machines)
     return judged(analysis, machines, standards.limits), embedded is None

@@ -176,6 +176,12 @@ def fits_again(source: Source) -> bool:
     return len(mentions) != 1 or not _runs_once(source, mentions[0], parents)
 
 
+def runs_once(source: Source, node: ast.AST) -> bool:
+    """Return whether a node runs at most once, as far as the script tells."""
+    parents = {child: each for each in ast.walk(source.tree) for child in ast.iter_child_nodes(each)}
+    return _runs_once(source, node, parents)
+
+
 def _is_named(node: ast.AST, names: Collection[str]) -> bool:
     """Return whether a node is one of these names, of a variable or an attribute."""
     return (isinstance(node, ast.Attribute) and node.attr in names) or (

@@ -10,29 +10,48 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from harness.fixes.changes import fits_again, runs_once
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, calls_in, input_of, name_of
+from harness.fixes.source import Source, argument, calls_in, input_of, name_of
 from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each dataset that Keras gets without prefetching."""
+    if (
+        fits_again(source)
+        and any(argument(fit, "steps_per_epoch") for fit in source.fits())
+        and any(source.calls("from_generator", "py_function", "numpy_function"))
+    ):
+        return []  # what Python draws ahead at the end of a training is missing in the next
     return [
         edit
         for call in source.measured()
         if (given := input_of(call)) is not None
         and source.is_dataset(given)
         and not _prefetches(source, given)
+        and (runs_once(source, call) or _is_made_as_dataset(source, call, given))
         and not _is_given_others(source, call, given)
         for edit in source.at(call, [source.insert_after(given, f".prefetch({source.autotune})")])
     ]
+
+
+def _is_made_as_dataset(source: Source, fit: ast.Call, given: ast.expr) -> bool:
+    """Return whether an input is a dataset by all that the script says about it, and not by its name only."""
+    if not isinstance(given, ast.Name):
+        return True
+    within = [each for each in source.functions() if fit in calls_in(each)]
+    if any(given.id == each.arg for function in within for each in function.args.args):
+        return True  # what its calls give is looked at
+    meanings = source.meanings(given.id)
+    return bool(meanings) and all(isinstance(each, ast.Call) and source.is_dataset(each) for each in meanings)
 
 
 def _is_given_others(source: Source, fit: ast.Call, given: ast.expr) -> bool:
     """Return whether an input may be no dataset at times: each of several in a loop, or a function's argument."""
     if _is_one_of_several(source, given):
         return True
-    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+    for function in source.functions():
         names = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
         if isinstance(given, ast.Name) and given.id in names and fit in calls_in(function):
             calls = list(source.calls(function.name))

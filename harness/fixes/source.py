@@ -80,6 +80,10 @@ class Source:
             if isinstance(node, ast.Call) and name_of(node) in names:
                 yield node
 
+    def functions(self) -> list[ast.FunctionDef]:
+        """Return the functions and methods that are defined with def."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)]
+
     def compiles(self) -> list[ast.Call]:
         """Return the calls of what may be a model's compile."""
         return [call for call in self.calls("compile") if isinstance(call.func, ast.Attribute)]

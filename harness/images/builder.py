@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -23,7 +24,7 @@ from docker.types import Mount
 from requests.exceptions import ReadTimeout
 
 from harness.engines.docker_client import engine_call, exit_code, read_limited, timeout
-from harness.errors import EngineError, ImageError, last_lines
+from harness.errors import EngineError, ImageError, last_lines, on_disk
 from harness.images.recipes import PYTHON_VERSION, TARGETS, Recipes, building
 from harness.images.wheels import sbom, wheel_hashes
 from harness.model.platform import ImageInfo
@@ -96,8 +97,16 @@ class ImageBuilder:
             # docker-compose 1.29 rejects its file if any service's folder is missing.
             for name in TARGETS:
                 (folder / name).mkdir(exist_ok=True)
-            (self._checkout / ".env").write_text(self.recipes.compose_variables(base), encoding="utf-8")
+            self._write_variables(self.recipes.compose_variables(base))
         return context
+
+    def _write_variables(self, variables: str) -> None:
+        """Write variables to .env, which may also have some of the user's."""
+        path = self._checkout / ".env"
+        with on_disk(path):
+            there = path.read_text(encoding="utf-8") if path.exists() else ""
+            others = [line for line in there.splitlines() if not line.startswith("TFBENCH_")]
+            path.write_text("".join(f"{line}\n" for line in others) + variables, encoding="utf-8")
 
     def custom(self, target: str, reference: str) -> ImageInfo:
         """Return a custom image, pulled if necessary; it only needs Python and TensorFlow."""

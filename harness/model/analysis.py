@@ -201,7 +201,8 @@ class StepTime:
 
     def share(self, *parts: Part) -> float:
         """Return the combined share of some parts in the step."""
-        return sum(self.parts[part].median for part in parts if part in self.parts) / self.total.median
+        taken = sum(self.parts[part].median for part in parts if part in self.parts)
+        return taken / self.total.median if self.total.median else 0.0
 
     @property
     def unexplained(self) -> bool:

@@ -48,6 +48,7 @@ from harness.system.health_readings import HealthWatch, watching
 from harness.system.machine import host_facts, system_description
 from harness.system.shared_files import default_path, measuring, read_once, remove_abandoned
 from harness.telemetry.sampler import default_sources
+from harness.untrusted import printable, sanitized
 from workloads.cells import place
 from workloads.protocol import TENSORFLOW, shortened
 
@@ -230,14 +231,17 @@ def resume(path: Path, paths: Paths, progress: Progress, values: Mapping[str, st
             continue
         read = _read_by_trials(run, RunFolder(path), name)
         # Scripts by their text, because a notebook may be saved with other outputs.
-        now = entry.workload.scripts
+        now = sanitized(entry.workload.scripts)  # as those of a run are read
         scripts = next((workload.scripts for workload in run.workloads if workload.name == name), {})
         changes += sorted(
             script for script in scripts.keys() | now.keys() if scripts.get(script) != now.get(script)
         )
         changed = [
             file
-            for file in changed_files(before.scripts[name], prepared.beside.scripts[name])
+            for file in changed_files(
+                before.scripts[name],
+                {printable(file): state for file, state in prepared.beside.scripts[name].items()},
+            )
             if file not in (*now, str(entry.path.relative_to(entry.folder)))
         ]
         changes += [file for file in changed if read is None or file in read]

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from harness.errors import BusyError, Interrupted, StoreError, on_disk
@@ -301,10 +302,9 @@ def write_atomic(path: Path, content: str | bytes, mode: int | None = None) -> P
     """
     with on_disk(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
+        # A name that nobody else has: a script, or whoever made the folder, may have put a link to another file here.
+        partial = path.with_name(f".{token_hex(8)}.partial")
         try:
-            # A script, or whoever made the folder, may have put a link to another file here.
-            partial.unlink(missing_ok=True)
             with partial.open("xb") as file:
                 file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
                 if mode is not None:

@@ -7,6 +7,7 @@ anywhere, functions of a pipeline as TensorFlow has traced them, a step that is 
 from __future__ import annotations
 
 import datetime
+import dis
 import inspect
 import random
 import re
@@ -61,6 +62,13 @@ _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
     tf.keras.metrics.Metric, tf.keras.Variable,
 )  # fmt: skip
+_EAGER = {
+    "executing_eagerly",
+    "inside_function",
+    "EagerTensor",
+    "AttributeError",
+    "executing_eagerly_outside_functions",
+}
 _CLOCKS = (time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns,
            time.process_time, datetime.datetime.now, datetime.datetime.today, datetime.datetime.utcnow)  # fmt: skip
 # Elements and batches that are made twice to compare them, for so many seconds at most.
@@ -118,6 +126,9 @@ def _steps_per_execution(call: Call) -> str:
         return f"{module} may train or predict too, with callbacks that act around each batch."
     if call.script_names("predict") and not _has_fixed_results(call):
         return "The script calls predict, whose results of several steps could not be joined: their shapes differ."
+    given = call.arguments.get("steps_per_epoch" if call.trains else "steps")
+    if call.epoch.ends and call.epoch.batches is None and not given:
+        return "Nobody knows how many steps an epoch has, and Keras counts steps of several per call otherwise then."
     per_call = int(call.model.steps_per_execution)
     for name in ("steps_per_epoch", "validation_steps", "steps"):
         if (call.arguments.get(name) or 0) % per_call:
@@ -321,6 +332,8 @@ def _compiled(call: Call) -> str:
     model = call.model
     if not model.built:
         _traced(call)  # layers that are made there draw seeds
+    if _asks_whether_eager(model):
+        return "The step's Python asks whether it runs eagerly."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
     owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
@@ -331,6 +344,17 @@ def _compiled(call: Call) -> str:
     if first != second or drawn != _random_states():
         return "Python in the step gives other values in each step, such as random numbers, and would be run once."
     return _changing(call, "what the step's Python reads")
+
+
+def _asks_whether_eager(model: Any) -> bool:
+    """Return whether code of the step has names, or texts such as in hasattr(x, "numpy"), that tell how it runs."""
+    owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
+    for thing in reached(model.train_step, model.loss, *_methods(owners)):
+        if inspect.isfunction(thing) and is_own(thing.__module__):
+            for part in codes(thing.__code__):
+                if _EAGER.intersection(part.co_names) or "numpy" in part.co_consts:
+                    return True
+    return False
 
 
 def _random_states() -> list[Any]:
@@ -471,6 +495,8 @@ def _loader_threads(call: Call) -> str:
         return "The loader has on_epoch_begin, which Keras calls when threads load the first batches already."
     if found := _live(call, [loader]):
         return f"The loader may read {found}, and would read it at another time."
+    if names := _length_names(type(loader)) & _stored(type(loader)):
+        return f"The loader's length may change with {min(names)}, and its threads ask for it early."
     steps = call.arguments.get("steps_per_epoch")
     if steps and loader.num_batches and steps != loader.num_batches:
         return f"Epochs of {steps} steps do not end where the loader does, which begins anew with workers."
@@ -483,6 +509,27 @@ def _loader_threads(call: Call) -> str:
     if watch.found:
         return f"The loader changes {watch.found}, which it would in another order."
     return _around_batches(call)
+
+
+def _length_names(kind: type) -> set[str]:
+    """Return what a loader's class reads for its number of batches."""
+    found = [inspect.getattr_static(kind, name, None) for name in ("__len__", "num_batches")]
+    functions = [getattr(each, "fget", each) for each in found]
+    return {name for each in functions if inspect.isfunction(each) for name in each.__code__.co_names}
+
+
+def _stored(kind: type) -> set[str]:
+    """Return the attributes that methods of the script's classes set after an object is made."""
+    return {
+        str(step.argval)
+        for each in kind.__mro__
+        if is_own(each.__module__)
+        for name, value in vars(each).items()
+        if inspect.isfunction(value) and name != "__init__"
+        for part in codes(value.__code__)
+        for step in dis.get_instructions(part)
+        if step.opname == "STORE_ATTR"
+    }
 
 
 def _overwrites(loader: Any, count: int) -> bool:

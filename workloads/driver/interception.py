@@ -53,6 +53,7 @@ class Interception:
         call: the wanted call, once the script has made it.
         other: the first call of predict or evaluate before it, for scripts that do not train.
         trained: whether the script has trained outside of fit.
+        fits: calls of fit before the one that is measured, or of all.
     """
 
     number: int
@@ -68,7 +69,7 @@ class Interception:
     trained: bool = False
     _process: int = field(init=False, default_factory=os.getpid)
     _busy: threading.Lock = field(init=False, default_factory=threading.Lock)
-    _fits: int = field(init=False, default=0)
+    fits: int = field(init=False, default=0)
     # Shared with the processes that the script forks.
     _forked: mmap.mmap = field(init=False, default_factory=functools.partial(mmap.mmap, -1, 1))
 
@@ -127,8 +128,8 @@ class Interception:
     def _fit(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
             return FIT(model, **arguments) if self.continues else self.end()
-        self._fits += 1
-        if self.predicts or self._fits < self.number:
+        self.fits += 1
+        if self.predicts or self.fits < self.number:
             return FIT(model, **brief(arguments, epochs=1, steps=1))
         return self._take(Call(model, arguments, self.replicas))
 
@@ -224,6 +225,10 @@ class MarkedSteps:
         if not 0 < samples <= MOST_SAMPLES:
             raise ScriptError(
                 f"`# tfbench: step {str(given)[:80]}`: a step has one sample or more, and at most {MOST_SAMPLES:,}."
+            )
+        if not tf.executing_eagerly():
+            raise ScriptError(
+                "Steps are marked in a session of TensorFlow 1, which cannot be timed. Only eager code can be marked."
             )
         if not self.done:
             self.done = True

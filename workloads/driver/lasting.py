@@ -113,6 +113,7 @@ def _held(thing: Any) -> Iterator[tuple[str, Any]]:
             names = {name for part in codes(thing.__code__) for name in part.co_names}
             yield from ((name, thing.__globals__[name]) for name in sorted(names & thing.__globals__.keys()))
             yield from closure_of(thing)
+            yield f"a default of {thing.__name__}", (thing.__defaults__ or (), thing.__kwdefaults__ or {})
         case types.FunctionType():
             yield from closure_of(thing)
         case types.GeneratorType(gi_frame=frame):

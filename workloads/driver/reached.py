@@ -10,6 +10,7 @@ import sysconfig
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from typing import Any
 
 _MOST = 20_000
@@ -89,8 +90,15 @@ def _is_of_script(thing: Any) -> bool:
 def is_own(module: str) -> bool:
     """Return whether a module is the script or one next to it, and not of a library or the driver."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    known = module.partition(".")[0] == "workloads" or str(file).startswith(_LIBRARIES)
+    package = module.partition(".")[0]
+    known = package == "workloads" or package in _installed() or str(file).startswith(_LIBRARIES)
     return module == "__main__" or (bool(file) and not known)
+
+
+@functools.cache
+def _installed() -> frozenset[str]:
+    """Return the names of installed packages, wherever they are."""
+    return frozenset(packages_distributions())
 
 
 def closure_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -24,6 +24,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.machinery import ModuleSpec
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -385,6 +386,7 @@ def _main(path: Path, script: Script, arguments: Sequence[str]) -> ModuleType:
     module.__file__ = str(path)
     if script.depth:
         module.__package__ = script.module.rpartition(".")[0]
+        module.__spec__ = ModuleSpec(script.module, None, origin=str(path))
     sys.modules["__main__"] = module
     sys.argv = [str(path), *private().get("arguments", arguments)]
     folder = path.parents[script.depth]

@@ -44,6 +44,7 @@ from workloads.driver.measuring import Needless, measure_each, report
 from workloads.driver.needless import needless
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
+from workloads.driver.reached import is_own
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
@@ -169,13 +170,13 @@ class ScriptRun:
             try:
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names())
             except ScriptError as error:
-                if interception.call is None and not marked.done:
+                if not (interception.call or (marked.done and job.meter.written)):
                     raise
                 # After the call only its evaluation is wanted.
                 sys.stderr.write(f"After the measured call: {error}\n")
             other, trained = interception.other, interception.trained
             found = interception.call is not None or marked.done
-            if not found and other is not None and not trained:
+            if not found and other is not None and not trained and not interception.fits:
                 if other.folder:
                     os.chdir(other.folder)
                 self._take(job, other)
@@ -353,7 +354,13 @@ class ScriptRun:
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if isinstance(error, Exception) and not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
-            return kind(script.explained(error, path, self._place))
+            explained = script.explained(error, path, self._place)
+            if is_own(type(error).__module__):
+                explained += (
+                    " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
+                    "script ends it, leave that out."
+                )
+            return kind(explained)
         return error
 
     def _fail_own(self, error: BaseException) -> None:

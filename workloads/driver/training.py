@@ -60,6 +60,8 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
+# Epochs that are validated whatever validation_freq says.
+_TRIED_VALIDATIONS = 2
 
 
 class EpochEnds(tf.keras.callbacks.Callback):
@@ -67,7 +69,7 @@ class EpochEnds(tf.keras.callbacks.Callback):
 
     Attributes:
         ended_ns: when the last step of the last epoch that ended was over, on the devices too.
-        validation_ns: length of the last validation; 0 without one.
+        validation_ns: length of the epoch's validation; 0 without one.
     """
 
     def __init__(self, synchronise: Callable[[], None]) -> None:
@@ -91,7 +93,9 @@ class EpochEnds(tf.keras.callbacks.Callback):
         self.validation_ns = time.monotonic_ns() - self._validates_ns
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch without validation."""
+        """End an epoch, after its validation if it has one."""
+        if self._trains:
+            self.validation_ns = 0
         self._end()
 
     def _end(self) -> None:
@@ -113,6 +117,9 @@ class Boundaries(tf.keras.callbacks.Callback):
         early: after so many samples the weights are kept for measuring accuracy; 0 for never.
         losses: takes those of the first steps and epochs.
         counted: counts the samples, where batches have no known size.
+
+    Attributes:
+        validated: epochs that ended with a validation.
     """
 
     def __init__(
@@ -141,6 +148,8 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._steps = 0
         self._begun_ns = 0
         self._epochs_ended = 0
+        self.validated = 0
+        self._validations_ns: list[int] = []
         self._starts_epoch = True
         # Of steps inside an epoch.
         self._usual_ns: deque[int] = deque(maxlen=64)
@@ -166,12 +175,18 @@ class Boundaries(tf.keras.callbacks.Callback):
     def _end_epoch(self, now: int) -> None:
         self._epochs_ended += 1
         length = now - self._ends.ended_ns
+        validation_ns = self._ends.validation_ns
+        self.validated += bool(validation_ns)
         if self._epochs_ended == 1:
             # Once only: Keras traces, and compiles for a last batch that is short.
             self._meter.pause(length + self._beyond_usual(self._ends.ended_ns))
         else:
             self._pauses_ns.append(0)
-            self._pause(length, recurs=True)
+            # The first validation is traced.
+            if self.validated > 1 and validation_ns:
+                self._validations_ns.append(validation_ns)
+            self._pause(length - validation_ns, recurs=True)
+            self._meter.pause(validation_ns)
 
     def _beyond_usual(self, end_ns: int) -> int:
         """Return by how much the last step is longer than most; 0 if there are no others."""
@@ -197,7 +212,10 @@ class Boundaries(tf.keras.callbacks.Callback):
     @property
     def between_epochs_s(self) -> float | None:
         """Mean seconds of an end of an epoch, as some take much longer than most; None if none came again."""
-        return fmean(self._pauses_ns) / 1e9 if self._pauses_ns else None
+        if not self._pauses_ns:
+            return None
+        validation_ns = fmean(self._validations_ns) if self._validations_ns else 0.0
+        return (fmean(self._pauses_ns) + validation_ns / validated_every(self._call)) / 1e9
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
@@ -315,19 +333,25 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) ->
     given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
     few = min(batches, 8)
     if batches:
-        given |= brief_validation(call.arguments, few)
+        given |= brief_validation(call.arguments, few) | {"validation_freq": 1}
     with _all_measured(job.meter):
         FIT(call.model, **{**given, "callbacks": [ends, *own]})
         end_ns: float = time.monotonic_ns() - ends.ended_ns
         if few:
-            end_ns += ends.validation_ns * (batches - few) / few
+            end_ns += ends.validation_ns * (batches / few / validated_every(call) - 1)
         job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
 
 
+def validated_every(call: Call) -> float:
+    """Return of how many epochs one is validated; 1 without a validation."""
+    given = call.arguments.get("validation_freq") or 1
+    return float(given) if isinstance(given, int) else call.epochs / max(1, len(given))
+
+
 def _validation_batches(call: Call) -> int:
-    """Return the batches of a validation after each epoch; 0 if there is none, or their number is unknown."""
+    """Return the batches of a validation; 0 if there is none, or their number is unknown."""
     data, given = call.arguments.get("validation_data"), call.arguments
-    if data is None or given.get("validation_freq", 1) != 1:
+    if data is None:
         return 0
     if given.get("validation_steps"):
         return int(given["validation_steps"])
@@ -405,10 +429,7 @@ def _run_with(
         losses=losses, counted=counted,
     )  # fmt: skip
     meter.loss = lambda: keras_model.running_loss(call.model)
-    if losses and not (meter.full or job.results.read(job.variant)):
-        meter.waits = lambda: losses.wanted
-    elif early:
-        meter.waits = lambda: meter.samples < early
+    _wait_for(job, call, boundaries, losses, early)
     meter.begin()
     try:
         if call.trains:
@@ -433,6 +454,27 @@ def _run_with(
     if seconds is not None and call.steps_per_epoch:
         job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
     return result, boundaries
+
+
+def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | None, early: int) -> None:
+    """Have the warm-up last until what it shows was seen: losses, rare validations or `early` samples."""
+    meter = job.meter
+    if meter.full:
+        return
+    rare = validated_every(call) > 1 and measures_speed(job.variant)
+    if rare:
+        # The first validation traces, and the second tells what one takes: rare ones might fall into no window.
+        call.model.__dict__["_should_eval"] = lambda *given: (
+            boundaries.validated < _TRIED_VALIDATIONS or type(call.model)._should_eval(call.model, *given)
+        )
+    reads = losses is not None and not job.results.read(job.variant)
+
+    def waits() -> bool:
+        if (reads and losses and losses.wanted) or (rare and boundaries.validated < _TRIED_VALIDATIONS):
+            return True
+        return not reads and meter.samples < early
+
+    meter.waits = waits
 
 
 @contextmanager
