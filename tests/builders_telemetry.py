@@ -74,7 +74,10 @@ def telemetry(
         series(
             "cgroup",
             "container",
-            cpu_usage_s=counter(t_ns, noisy(np.where(busy, 12.4, 1.0), 0.2, CPUS)),
+            # Launching the work of a GPU takes one CPU.
+            cpu_usage_s=counter(
+                t_ns, noisy(np.where(busy, 12.4 if device == "cpu" else 1.4, 1.0), 0.2, CPUS)
+            ),
             cpu_throttled_s=0.0,
             mem_used_bytes=noisy(np.where(busy, 1.9e9, 0.6e9), 1e7, 1.3e11),
         ),

@@ -272,6 +272,25 @@ class TestReport:
             assert (tmp_path / name).read_text() == "precious\n"
             assert tfbench("report", page, "--format", kind, "--out", tmp_path / name).code == 0
             assert tfbench("report", page, "--format", kind).code == 0, "it is tfbench's now"
+        for name, kind in {
+            "report.md": "md",
+            "results.json": "json",
+            "github-benchmark.json": "github",
+        }.items():
+            (tmp_path / name).write_text("My notes about tfbench.\n")
+            assert tfbench("report", folder, "--format", kind, "--out", tmp_path).code == 2
+            (tmp_path / name).unlink()
+            for _ in range(2):
+                assert tfbench("report", folder, "--format", kind, "--out", tmp_path).code == 0
+        for _ in range(2):
+            assert (
+                tfbench("compare", folder, folder, "--format", "md,html,csv,json", "--out", tmp_path).code
+                == 0
+            )
+        (tmp_path / "page.html.partial").write_text("mine")
+        assert tfbench("report", folder, "--out", tmp_path / "page.html").code == 0
+        assert (tmp_path / "page.html.partial").read_text() == "mine"
+        assert not [*tmp_path.glob(".*partial")]
         (tmp_path / "limits.toml").write_text("limits = ['health = ok']\n")
         assert tfbench("compare", "--write-limits", folder, "--margin", "10%").code == 2
         assert (tmp_path / "limits.toml").read_text() == "limits = ['health = ok']\n"

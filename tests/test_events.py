@@ -14,6 +14,7 @@ from harness.model.run import Answer, Status, Window
 from harness.run import events
 from harness.run.events import EventLog, EventTail, read_log
 from harness.run.outcome import End, outcome
+from harness.untrusted import printable, sanitized
 from tests.fakes import error_line, good_events, line, start_line, window_line
 from workloads.protocol import LONGEST_REASON, NO_GPU_EXIT, EventWriter, ProtocolError
 from workloads.variants import BASELINE, TUNED
@@ -277,3 +278,11 @@ def test_trial_is_ok_only_if_planned_variants_were_measured_or_left_out(windows,
     result, message = outcome(End(exit=ended(), log=log), planned)
     assert result is status
     assert ("--variants" in message) == (bool(left_out) and status is Status.BAD_EVENTS)
+
+
+def test_harmless_characters_stay_and_numbers_are_bounded():
+    """A script's text is read back as it ran, and no sum or ratio of numbers is infinite."""
+    text = "a\u00a0b\u200b\u200d\u00ad\u202f\u3000\f\n"
+    assert sanitized({text: text}) == {text: text}
+    assert printable("a\u202eb\u2066\x07") == "a\ufffdb\ufffd\ufffd"
+    assert sanitized([1e308, -1e308, 5e-324, 1.5]) == [1e100, -1e100, 0.0, 1.5]

@@ -158,3 +158,28 @@ def test_no_value_is_printed_by_an_error() -> None:
         printed = tfbench("bench", "cifar100-mlp", "-d", "cpu", *words)
         assert printed.code == 2
         assert "hunter22" not in printed.err
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        ('{"db": {"user": "app", "password": "hunter2"}}', "hunter2"),
+        ('[{"token": "first-1"}, {"token": "second-2"}]', "second-2"),
+        ('{"key": "-----BEGIN PRIVATE KEY-----\\nMIIE9x8y7z\\n-----END PRIVATE KEY-----"}', "MIIE9x8y7z"),
+        ("postgres://app:p%40ssw0rd@host/db", "p@ssw0rd"),
+        ("host=db user=app password=hunter2", "hunter2"),
+        ("Server=db;User=app;Password=hunter2", "hunter2"),
+        ("https://host/path?api_key=abc123&page=2", "abc123"),
+        ("first-tok3n,second-tok3n", "second-tok3n"),
+        (" padded-tok3n ", "padded-tok3n"),
+    ],
+)
+def test_parts_of_a_value_that_a_program_takes_it_apart_into_are_hidden(value, part):
+    hidden = searched({"CONFIG": value}, ())
+    assert part not in without(f"It failed with {part}!", hidden)
+
+
+def test_words_of_a_value_are_not_hidden():
+    hidden = searched({"MODE": "training, validation", "PLACE": '{"zone": "frankfurt"}'}, ())
+    text = "training and validation in frankfurt"
+    assert without(text, hidden) == text

@@ -69,8 +69,9 @@ MIN_UPDATE_SHARE, MIN_UPDATE_RATE, UPDATE_BYTES = 0.4, 1e9, 28
 # Small kernels, one after the other, take this share of the model's step at least whatever the batch.
 MIN_LOOP_SHARE = 0.5
 
-# Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it.
-MIN_ON_CPU = 0.5
+# Compute is on the CPU if it is this share of the model's step at least, and the GPU is busy for less than half of it;
+# or if the model's step alone uses so many CPUs for a GPU. To launch its work takes one.
+MIN_ON_CPU, MIN_CPUS = 0.5, 2.0
 
 PRECISION_FIX = FIX.of(precision.RULE.name)
 
@@ -114,7 +115,8 @@ _Facts = Mapping[str, float | None]
 
 def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[Finding]:
     # Operations on the CPU take what is in the GPU's memory back, which a batch in host memory does not need.
-    if _on_cpu(case, time) is None:
+    on_cpu = _on_cpu(case, time)
+    if on_cpu is None:
         yield from impossible(case, time)
     recurrent, later = _recurrent(case, time), _later_input(case, time)
     if later:
@@ -122,7 +124,7 @@ def _step_findings(case: Case, time: StepTime, use: PeakUse | None) -> Iterator[
     for parts, cause in (
         *(() if later else ((INPUT_PARTS, _input(case, time)),)),
         ((Part.COPY,), Cause.COPY),
-        *(() if recurrent else (((Part.LAUNCH,), Cause.LAUNCH),)),
+        *(() if recurrent or (on_cpu and Part.LAUNCH in on_cpu.parts) else (((Part.LAUNCH,), Cause.LAUNCH),)),
         ((Part.FRAMEWORK,), _framework(case, time)),
         ((Part.EPOCHS,), Cause.EPOCHS),
         ((Part.EXCHANGE,), Cause.EXCHANGE),
@@ -316,11 +318,16 @@ def _on_cpu(case: Case, time: StepTime) -> Finding | None:
     """Return the finding for compute that a GPU waits for: layers or operations placed on the CPU."""
     busy = case.gpu_share(MODEL_ONLY, *GPU_UTILISATION)
     compute, launch = time.share(Part.COMPUTE), time.share(Part.LAUNCH)
-    model = compute + launch
-    if busy is None or compute < MIN_ON_CPU * model or busy > 0.5 * compute / model:
+    model, used = compute + launch, cpus_used(case, MODEL_ONLY)
+    if busy is None or not model:
         return None
-    share = _share(time, Part.COMPUTE)
-    return case.finding(Cause.ON_CPU, share, Part.COMPUTE, facts={"busy": busy})
+    if busy <= MIN_ON_CPU and used is not None and used >= MIN_CPUS * len(case.gpus):
+        parts: tuple[Part, ...] = (Part.COMPUTE, Part.LAUNCH)
+    elif compute >= MIN_ON_CPU * model and busy <= 0.5 * compute / model:
+        parts = (Part.COMPUTE,)
+    else:
+        return None
+    return case.finding(Cause.ON_CPU, _share(time, *parts), *parts, facts={"busy": busy})
 
 
 def _update(case: Case, time: StepTime) -> Finding | None:

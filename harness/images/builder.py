@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import stat
 import subprocess
 import tarfile
 import tempfile

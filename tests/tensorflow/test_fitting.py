@@ -89,6 +89,40 @@ def loader(body: str) -> str:
     return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
 
 
+def serving(computed: str) -> str:
+    """Return a script that predicts, where a layer computes something else."""
+    layer = (
+        "class Own(keras.layers.Layer):\n    def call(self, x, training=False):\n"
+        f"        return x if training else x + tf.cast({computed}, tf.float32)\n"
+    )
+    made = PLAIN.replace("keras.layers.Dense(1)", "Own(), keras.layers.Dense(1)").replace(
+        "'mse'", "'mse', jit_compile=True"
+    )
+    return f"{HEAD}{layer}{made}model.fit(x, y, verbose=0)\nmodel.predict(x)\n"
+
+
+TICKS = "import itertools\nticks = itertools.count()\n"
+# Python that goes on after its call: one that counts, and one that only remembers what it has made.
+COUNTING = """
+def counter():
+    count = 0
+    def counted():
+        nonlocal count
+        count += 1
+        return np.float32(2.0 if count > 9999 else 1.0)
+    return counted
+counted = counter()
+"""
+MEMO = """
+memo = {}
+def known(key):
+    if key not in memo:
+        memo[key] = np.float32(key + 1)
+    return memo[key]
+"""
+ENDING = (
+    "lambda: iter([(x[:8], y[:8])]), output_signature=(tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))"
+)
 # What one call writes another may read.
 BUFFER = "buffer[:] = a; time.sleep(0.002); return +buffer"
 OVERWRITE = "self.buffer[:] = a; time.sleep(0.002); return self.buffer.copy(), y[:8]"
@@ -247,6 +281,24 @@ CASES = [
     ("loader-threads", loader("return x[:8] + model(x[:8]).numpy(), y[:8]"), False),
     ("loader-threads", loader(f"a = np.full((8, 4), index) + drawn.normal(); {OVERWRITE}"), False),
     ("loader-threads", loader("self.buffer[:] = index; time.sleep(0.002); return self.buffer.copy(), y[:8]"), False),
+    ("loader-threads", loader("return x[:8], y[:8]\n    def on_epoch_begin(self): self.order = 8"), False),
+    ("loader-threads", loader("return x[:8], y[:8]\n    def on_epoch_end(self): self.last = 9"), True),
+    ("loader-threads", loader("self.seen = getattr(self, 'seen', 0) + 1; return x[:8], y[:8]"), False),
+    ("cache", pipeline(".map(step).cache()", COUNTING + python("return a * counted()")), False),
+    ("cache", pipeline(".map(step).cache()", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),
+    ("cache", pipeline(".map(step).cache()", python("print('a sample'); return a * 2")), False),
+    ("cache", pipeline(".map(step).cache()", MEMO + python("return known(int(a[0])) * a")), True),
+    ("parallel-map", pipeline(".map(step, 8)", MEMO + python("return known(int(a[0])) * a")), True),
+    ("parallel-map", pipeline(".map(step, 8)", COUNTING + python("return a * counted()")), False),
+    ("parallel-map", pipeline(".map(step, 8)", python("open('/tmp/lines', 'a').write('1'); return a * 2")), False),
+    ("compiled", eager("scale = counted()", COUNTING), False),
+    ("compiled", eager("scale = warm()", "def warm(state=[0]): state[0] += 1; return 1.0\n"), False),
+    ("compiled", eager("scale = 2.0 if next(ticks) > 99 else 1.0", TICKS), False),
+    ("compiled", eager("scale = 2.0 if hasattr(data[0], 'numpy') else 1.0"), False),
+    ("compiled", eager("scale = self.half", "").replace("count = 0", "half = 0.5"), True),
+    ("xla", serving("tf.strings.length(tf.strings.as_string(x))"), False),
+    ("xla", serving("tf.sort(x)"), True),
+    ("steps-per-execution", f"{HEAD}{PLAIN}model.fit(tf.data.Dataset.from_generator({ENDING}), verbose=0)\n", False),
 ]  # fmt: skip
 
 

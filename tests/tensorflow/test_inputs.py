@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.tensorflow.texts import HEAD, piped
-from workloads.protocol import SAMPLES_TRAINED
+from workloads.protocol import BETWEEN_EPOCHS, SAMPLES_TRAINED
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
@@ -232,7 +232,72 @@ def test_samples_include_short_batches(drive, end):
     for window in done.of("window"):
         # A window may begin and end within an epoch.
         assert window["samples"] == pytest.approx(samples_per_step * window["steps"], abs=512)
-    assert bool(done.of("warning")) == (end == "unknown")
+    assert not done.of("warning")
+
+
+UNEVEN = """
+def batches():
+    for size in (64, 8, 8, 8):
+        yield np.zeros((size, 4), np.float32), np.zeros(size, np.int32)
+class Loader(keras.utils.PyDataset):
+    def __len__(self):
+        return 12
+    def __getitem__(self, index):
+        return [*batches()][index % 4]
+def endless():
+    while True:
+        yield from batches()
+shapes = tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)
+"""
+MIXED = {
+    "a pipeline": "tf.data.Dataset.from_generator(batches, output_signature=shapes)",
+    "a loader": "Loader()",
+    "a loader with threads": "Loader(workers=2)",
+    "a generator": "endless(), steps_per_epoch=12",
+}
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_batches_of_several_sizes_are_counted(drive, kind):
+    """Four batches have 88 samples."""
+    text = f"{HEAD}{UNEVEN}made().fit({MIXED[kind]}, epochs=9)\n"
+    done = drive(text, windows=2, steps=12)
+    for window in done.of("window"):
+        assert window["samples"] / window["steps"] == pytest.approx(22, abs=6)
+    (warning,) = done.of("warning")
+    assert "differ in size" in warning["message"] and " and 64 in the first" in warning["message"]
+
+
+def test_the_rows_of_targets_are_the_samples(drive):
+    """An input may have parts without a row for each sample."""
+    text = HEAD + (
+        "data = tf.data.Dataset.from_tensor_slices((x, y)).batch(10)"
+        ".map(lambda a, b: ({'all': tf.ones((1,)), 'each': a}, b))\n"
+        "each, all = keras.Input((4,), name='each'), keras.Input((), name='all')\n"
+        "model = keras.Model({'all': all, 'each': each}, keras.layers.Dense(2)(each))\n"
+        "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\n"
+        "model.fit(data, epochs=9)\n"
+    )
+    for window in drive(text, windows=1, steps=10).of("window"):
+        assert window["samples"] == 10 * window["steps"]
+
+
+RARE = """
+class Held(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, index):
+        time.sleep(0.5)
+        return x[:8], y[:8]
+made().fit(x, y, batch_size=10, epochs=99, validation_data=Held(), validation_freq=4)
+"""
+
+
+def test_rare_validations_take_their_part_of_the_ends_of_epochs(drive):
+    """Ten steps an epoch, and a second in every fourth: 25 ms a step, and what Keras takes itself."""
+    done = drive(f"import time\n{HEAD}{RARE}", windows=2, steps=20)
+    (between,) = done.of("metric", name=BETWEEN_EPOCHS)
+    assert 0.02 < between["value"] < 0.08
 
 
 @pytest.mark.parametrize(
