@@ -101,6 +101,8 @@ def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
             repr(line)[1:-1],
             ascii(line)[1:-1],
             html.escape(line),
+            html.escape(line, quote=False),
+            urllib.parse.quote(line),
             urllib.parse.quote(line, safe=""),
             urllib.parse.quote_plus(line),
         )
@@ -175,6 +177,8 @@ def recorded_arguments(arguments: Sequence[str], hidden: Iterable[str] = ()) -> 
             word = f"{option}={HIDDEN}"  # noqa: PLW2901
         elif before.startswith("-") and not word.startswith("--") and names_secret(before, word):
             word = HIDDEN  # noqa: PLW2901
+        elif any(_is_named_secret(name, part) for text in (word, value) for name, part in _parts(text)):
+            word = f"{option}={HIDDEN}" if sign and option.startswith("-") else HIDDEN  # noqa: PLW2901
         result.append(without(without_secrets(word), hidden))
         before = "" if sign else word
     return tuple(result)
@@ -203,9 +207,14 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
         part
         for _, value in private
         for name, part in _parts(value)
-        if _is_mixed(part) or (len(part) >= _SHORTEST and name and names_secret(name, part))
+        if _is_mixed(part) or _is_named_secret(name, part)
     ]
     return tuple(sorted({*whole, *parts}))
+
+
+def _is_named_secret(name: str, value: str) -> bool:
+    """Return whether a part of a value is named as a secret, and long enough to be searched for."""
+    return bool(name) and len(value) >= _SHORTEST and names_secret(name, value)
 
 
 def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
@@ -223,7 +232,7 @@ def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
             yield from _parts(text, depth - 1)
         return
     named = [("password", found[1])] if (found := _PASSWORD.search(value)) else []
-    for piece in re.split(r"[?&;,\s]+", value):
+    for piece in re.split(r"[?&;,{}\s]+", re.sub(r"(?<=[=:])[ \t]+", "", value)):
         name, _, text = piece.partition("=" if "=" in piece else ":")
         named += [] if "://" in piece else [("", piece), (name, text.strip("'\""))]
     for name, text in [*named, ("", value.strip())]:

@@ -20,6 +20,7 @@ from harness.secrets import (
     without_secrets,
 )
 from tests.commands import tfbench
+from workloads import protocol
 
 # Not a secret of anybody.
 BODY = "q7Zx2LmN8vBk4TpR6wYc1HsD3fGj5KaE9uXoQiWe"
@@ -183,3 +184,28 @@ def test_words_of_a_value_are_not_hidden():
     hidden = searched({"MODE": "training, validation", "PLACE": '{"zone": "frankfurt"}'}, ())
     text = "training and validation in frankfurt"
     assert without(text, hidden) == text
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        '{"api_key": "abcd-1", "n": 1}',
+        "X-Api-Key: abcd-1",
+        "{api_key:abcd-1}",
+        '--config={"password":"abcd-1"}',
+    ],
+)
+def test_arguments_that_name_a_secret_inside_are_not_recorded(argument):
+    assert "abcd" not in recorded_arguments([argument])[0]
+    assert "abcd" not in without("It is abcd-1.", searched({}, [argument]))
+
+
+def test_settings_are_recorded():
+    words = ["--lr=0.1", "model.key=4", "trainer.max_epochs=3", "name:resnet", "--opt=adam,lr:0.1"]
+    assert list(recorded_arguments(words)) == words
+
+
+def test_a_long_text_is_cut_after_secrets_are_replaced(monkeypatch):
+    monkeypatch.setattr(protocol, "private", lambda: {"hidden": ["s3cr3t-t3xt"]})
+    assert "s3c" not in protocol.shortened("s3cr3t-t3xt" * 50, 200)
+    assert protocol.text_of(ValueError("of s3cr3t-t3xt")) == "of ***"

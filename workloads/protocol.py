@@ -14,7 +14,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -393,9 +393,16 @@ class ProtocolError(ValueError):
 def text_of(error: BaseException) -> str:
     """Return the text of an error; "" if its class, which may be a script's, fails to tell it."""
     try:
-        return str(error)
+        return without_hidden(str(error), private().get("hidden", ()))
     except Exception:
         return ""
+
+
+def without_hidden(text: str, hidden: Iterable[str]) -> str:
+    """Return a text without what must not be recorded: before it is cut, because a part would not be found."""
+    for each in hidden:
+        text = text.replace(each, "***")
+    return text
 
 
 # Of an object: "<zip object at 0x7f0012345678>".
@@ -418,7 +425,7 @@ def reason_of(message: str) -> str:
 
 def shortened(text: str, most: int) -> str:
     """Return a text of at most `most` characters without its middle: a reason comes first, what to try last."""
-    end = 2 * most // 3
+    text, end = without_hidden(text, private().get("hidden", ())), 2 * most // 3
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
 
@@ -494,11 +501,10 @@ class EventWriter:
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):
-            for text in self.hidden:
-                value = value.replace(text, "***")
-        elif isinstance(value, dict):
+            return without_hidden(value, self.hidden)
+        if isinstance(value, dict):
             return {name: self._without(each) for name, each in value.items()}
-        elif isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
+        if isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):
             return [self._without(each) for each in value]
         return value
 
