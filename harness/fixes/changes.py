@@ -89,6 +89,7 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or bool((counted - _KEPT) & _read_in(source.tree))
+        or bool(_set_on_objects(source) & read)
         or any(source.calls("executing_eagerly"))
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
@@ -98,6 +99,18 @@ def keeps_state(source: Source) -> bool:
             and (bool(functions) or _sets_attributes(source) or not _packages(source, step) <= _FRAMEWORKS)
         )
     )
+
+
+def _set_on_objects(source: Source) -> set[str]:
+    """Return the attributes that code outside of classes sets, such as to evaluate in another way."""
+    of_classes = {
+        part for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) for part in ast.walk(each)
+    }
+    return {
+        node.attr
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node not in of_classes
+    }
 
 
 def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:

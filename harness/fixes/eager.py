@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from harness.fixes.changes import keeps_state
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument
+from harness.fixes.source import Source, argument, name_of
 from workloads.protocol import Aim, Edit
 
 
@@ -30,7 +30,16 @@ def edits(source: Source) -> Sequence[Edit]:
         for call in source.calls("run_functions_eagerly")
         if call.args and source.words(call.args[0]) == "True"
     ]
+    if any(name_of(call) == "function" for function in source.functions() for call in _decorators(function)):
+        switches = []  # the script may want to run these from Python, after the training too
     return source.keyword_at(compiles, "run_eagerly", "False") + switches
+
+
+def _decorators(function: ast.FunctionDef) -> list[ast.Call]:
+    """Return the decorators of a function, as calls."""
+    return [
+        each if isinstance(each, ast.Call) else ast.Call(each, [], []) for each in function.decorator_list
+    ]
 
 
 def _decorates(source: Source, call: ast.Call) -> bool:

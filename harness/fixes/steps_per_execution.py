@@ -18,6 +18,9 @@ from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
 # What Keras makes for its loops, which runs all steps of a call.
+_OF_UNKNOWN_LENGTH = (
+    "filter", "from_generator", "unbatch", "flat_map", "bucket_by_sequence_length", "take_while", "group_by_window",
+)  # fmt: skip
 _LOOPS = {
     "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
     "make_predict_function",
@@ -43,6 +46,8 @@ def edits(source: Source) -> Sequence[Edit]:
     called = all(callbacks_are_of_keras(source, call) for call in others)
     if unknown or own_loop or not called:
         return []
+    if fits_again(source) and any(source.calls(*_OF_UNKNOWN_LENGTH)):
+        return []  # where an epoch's end is not known, Keras counts steps of several per call otherwise
     most = STEPS_PER_CALL[source.device]
     # Keras rounds these up to whole calls.
     given = [argument(fit, name) for fit in trainings for name in ("steps_per_epoch", "validation_steps")]

@@ -225,6 +225,9 @@ def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
+    unknown = any(int(each.cardinality()) == tf.data.UNKNOWN_CARDINALITY for each in caches(given))
+    if unknown and call.arguments.get("steps_per_epoch"):
+        return "The input may never end, and a cache of it would only grow."
     functions = [each for function in _functions(pipelines(given)) for each in _python_functions(function)]
     watch = Watch(functions)
     if not repeats(given, watch):
@@ -334,6 +337,11 @@ def _compiled(call: Call) -> str:
         _traced(call)  # layers that are made there draw seeds
     if _asks_whether_eager(model):
         return "The step's Python asks whether it runs eagerly."
+    if call.validates or call.script_names("predict") or call.script_names("evaluate"):
+        try:
+            _inference(call)
+        except Exception as error:
+            return f"What the model computes to predict or evaluate is not compiled ({type(error).__name__})."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
     owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
