@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from harness.fixes.source import Source, argument, calls_in, name_of
@@ -102,15 +103,27 @@ def keeps_state(source: Source) -> bool:
 
 
 def _set_on_objects(source: Source) -> set[str]:
-    """Return the attributes that code outside of classes sets, such as to evaluate in another way."""
+    """Return the attributes that code outside of classes sets, and variables of the module that it sets again.
+
+    A script may evaluate in another way with them after its training.
+    """
     of_classes = {
         part for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) for part in ast.walk(each)
     }
-    return {
+    attributes = {
         node.attr
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node not in of_classes
     }
+    functions = {part for each in source.functions() for part in ast.walk(each)}
+    variables = Counter(
+        node.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node not in of_classes | functions
+    )
+    return attributes | {name for name, times in variables.items() if times > 1}
 
 
 def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:

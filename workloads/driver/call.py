@@ -7,10 +7,11 @@ and class weights.
 from __future__ import annotations
 
 import re
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling
 
+# To find a batch of a typical size, so many are read, for so many seconds at most.
+_TRIED, _TRIED_S = 16, 1.0
 EMPTY = "The call has no samples. If files are missing here, name their folder with --mount."
 # What Keras' input arguments are called in fit; evaluate and predict have fewer.
 INPUT = ("x", "y", "sample_weight", "class_weight", "batch_size", "shuffle", "steps_per_epoch")
@@ -231,6 +234,19 @@ class Call:
         times = self._replicas
         batches = epoch.batches // times if epoch.batches else None
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
+
+    def use_typical_batch(self) -> None:
+        """Take a batch of about the mean size for the first one, where sizes are unknown and it can be read again."""
+        if self.epoch.exact or self._as_given is not None or not (self.is_pipeline or self.is_loader):
+            return
+        ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
+        for batch, _ in zip(self.dataset, range(_TRIED), strict=False):
+            found.append(batch)
+            if time.monotonic() > ends_s:
+                break
+        mean = sum(map(rows, found)) / len(found)
+        self.__dict__["batch"] = min(found, key=lambda batch: abs(rows(batch) - mean))
+        self.__dict__["epoch"] = replace(self.epoch, batch=rows(self.batch))
 
     @property
     def first_epoch(self) -> int:

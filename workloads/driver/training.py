@@ -390,8 +390,8 @@ def _run(
         found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted)
     if counted.uneven(epoch.batch) and measures_speed(job.variant):
         job.events.warning(
-            f"{job.variant}: batches of the input differ in size, with {counted.mean:.3g} samples in the mean and "
-            f"{epoch.batch} in the first. Speeds are of samples that were read; parts of a step are of the first batch."
+            "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are those "
+            f"of a batch of {epoch.batch}."
         )
     return found
 
