@@ -390,8 +390,8 @@ def _run(
         found = _run_with(job, call, callbacks, epoch, given | {"x": x}, counted)
     if counted.uneven(epoch.batch) and measures_speed(job.variant):
         job.events.warning(
-            "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are those "
-            f"of a batch of {epoch.batch}."
+            "Batches of the input differ in size. Speeds are of the samples that were read; the parts of a step are "
+            f"those of a batch of {epoch.batch}."
         )
     return found
 
