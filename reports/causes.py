@@ -49,6 +49,8 @@ def fix(finding: Finding | None) -> str:
         return "less work in on_epoch_end, or only every so many epochs"
     if finding and finding.cause is Cause.EPOCHS and "validates" in finding.facts:
         return "more samples per epoch, validation less often (validation_freq)"
+    if rule and finding and finding.cause in _ANSWERED:
+        return "no change that was tried helps"
     return WORDS[finding.cause].advice if finding else ""
 
 
@@ -161,6 +163,8 @@ def _not_learning(finding: Finding) -> str:
     return f"Held-out accuracy of {failing} is only {accuracy} ({needed} expected). Ignore its speed."
 
 
+# Causes whose advice is what remedies do: where these were measured, it is known.
+_ANSWERED = {Cause.OVERLAP, Cause.LAUNCH, Cause.KERAS_LOOP}
 WORDS: Mapping[Cause, Words] = {
     Cause.INPUT: Words(_input, "parallelize the input pipeline with tf.data"),
     Cause.OVERLAP: Words(

@@ -228,16 +228,16 @@ def _cache(call: Call) -> str:
     unknown = any(int(each.cardinality()) == tf.data.UNKNOWN_CARDINALITY for each in caches(given))
     if unknown and call.arguments.get("steps_per_epoch"):
         return "The input may never end, and a cache of it would only grow."
-    functions = [each for function in _functions(pipelines(given)) for each in _python_functions(function)]
-    watch = Watch(functions)
+    before = [each for cache in caches(given) for each in pipelines(cache)]
+    watch = Watch([each for function in _functions(before) for each in _python_functions(function)])
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     if watch.found:
         return f"Python in the pipeline changes {watch.found} in each pass, and would in the first only."
-    kinds = _kinds_in(pipelines(given))
+    kinds = _kinds_in(before)
     if any(map(_WRITING.match, kinds)):
         return "The pipeline prints or writes something for each sample."
-    kinds |= {type(each).__name__ for each in pipelines(given)}
+    kinds |= {type(each).__name__ for each in before}
     read = kinds & PYTHON or any(map(_READING.search, kinds))
     return _changing(call, "what the pipeline reads") if read else ""
 

@@ -302,7 +302,7 @@ class ScriptRun:
                 raise ScriptError(reason)
         job = replace(job, alike_by=comparable(self._task.fixes, call))
         job.meter.phase(BUILD, self._began)
-        params = call.params() | {"acts_every": acts_every(call)}
+        params = call.params() | ({"acts_every": every} if (every := acts_every(call)) else {})
         before = params if job.variant == BASELINE else self._results.params or params
         if not call.epoch.exact:  # it is that of whichever batch comes first
             before = {**before, "batch_size": params["batch_size"]}
