@@ -157,7 +157,8 @@ def _content(value: Any, depth: int = 3) -> Any:
     with suppress(OSError, ValueError):
         if isinstance(value, io.IOBase):
             return value.tell() if value.seekable() else None
-    if hasattr(type(value), "__next__") and not isinstance(value, (types.GeneratorType, io.IOBase)):
+    # Iterators of libraries, such as loaders, look after what they count themselves.
+    if hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools"):
         with suppress(Exception):
             return repr(value), repr(value.__reduce__()[1:])[-_LOOKED_AT:]
     return None
