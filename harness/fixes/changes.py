@@ -90,40 +90,45 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or bool((counted - _KEPT) & _read_in(source.tree))
-        or bool(_set_on_objects(source) & read)
+        or bool(_set_again(source) & read)
         or any(source.calls("executing_eagerly"))
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
         or _changes_anything([*functions, *between])
         or (
             fits_again(source)
-            and (bool(functions) or _sets_attributes(source) or not _packages(source, step) <= _FRAMEWORKS)
+            and (
+                bool(functions) or bool(_attributes_set(source)) or not _packages(source, step) <= _FRAMEWORKS
+            )
         )
     )
 
 
-def _set_on_objects(source: Source) -> set[str]:
+def _set_again(source: Source) -> set[str]:
     """Return the attributes that code outside of classes sets, and variables of the module that it sets again.
 
     A script may evaluate in another way with them after its training.
     """
-    of_classes = {
-        part for each in ast.walk(source.tree) if isinstance(each, ast.ClassDef) for part in ast.walk(each)
-    }
-    attributes = {
-        node.attr
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node not in of_classes
-    }
-    functions = {part for each in source.functions() for part in ast.walk(each)}
+    outside = _outside_classes(source)
+    inside = {part for function in source.functions() for part in ast.walk(function)}
     variables = Counter(
-        node.id
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Name)
-        and isinstance(node.ctx, ast.Store)
-        and node not in of_classes | functions
+        node.id for node in outside - inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
-    return attributes | {name for name, times in variables.items() if times > 1}
+    return _attributes_set(source) | {name for name, times in variables.items() if times > 1}
+
+
+def _outside_classes(source: Source) -> set[ast.AST]:
+    classes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
+    return {*ast.walk(source.tree)} - {part for each in classes for part in ast.walk(each)}
+
+
+def _attributes_set(source: Source) -> set[str]:
+    """Return the attributes that the script sets outside of its classes, such as a layer's trainable."""
+    return {
+        node.attr
+        for node in _outside_classes(source)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:
@@ -198,8 +203,7 @@ def fits_again(source: Source) -> bool:
     It trains once if it has one call of fit, with no loop around it, in functions that are called in one place.
     """
     mentions = [node for node in ast.walk(source.tree) if _is_named(node, _TRAINING)]
-    parents = {child: node for node in ast.walk(source.tree) for child in ast.iter_child_nodes(node)}
-    return len(mentions) != 1 or not _runs_once(source, mentions[0], parents)
+    return len(mentions) != 1 or not runs_once(source, mentions[0])
 
 
 def runs_once(source: Source, node: ast.AST) -> bool:
@@ -270,20 +274,6 @@ def _is_rebound(source: Source, name: str) -> bool:
     ]
     loops = (each for node in ast.walk(source.tree) if isinstance(node, _LOOPS) for each in ast.walk(node))
     return len(stores) > 1 or any(each in stores for each in loops)
-
-
-def _sets_attributes(source: Source) -> bool:
-    """Return whether the script sets an attribute outside of its classes, such as a layer's trainable."""
-    inside = {
-        id(part)
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef)
-        for part in ast.walk(node)
-    }
-    return any(
-        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and id(node) not in inside
-        for node in ast.walk(source.tree)
-    )
 
 
 def keeps_own_state(functions: Sequence[ast.AST]) -> bool:

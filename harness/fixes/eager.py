@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 from harness.fixes.changes import keeps_state
 from harness.fixes.rule import Rule, Safety
-from harness.fixes.source import Source, argument, name_of
+from harness.fixes.source import Source, argument
 from workloads.protocol import Aim, Edit
 
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each place that asks for eager execution; [] if the step's Python has a state."""
-    made = any(not _decorates(source, call) for call in source.calls("function"))
+    made = any(call not in _decorators(source, "function") for call in source.calls("function"))
     if keeps_state(source) or made:
         return []
     compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
@@ -30,22 +30,16 @@ def edits(source: Source) -> Sequence[Edit]:
         for call in source.calls("run_functions_eagerly")
         if call.args and source.words(call.args[0]) == "True"
     ]
-    if any(name_of(call) == "function" for function in source.functions() for call in _decorators(function)):
+    if _decorators(source, "function"):
         switches = []  # the script may want to run these from Python, after the training too
     return source.keyword_at(compiles, "run_eagerly", "False") + switches
 
 
-def _decorators(function: ast.FunctionDef) -> list[ast.Call]:
-    """Return the decorators of a function, as calls."""
-    return [
-        each if isinstance(each, ast.Call) else ast.Call(each, [], []) for each in function.decorator_list
-    ]
-
-
-def _decorates(source: Source, call: ast.Call) -> bool:
-    """Return whether a call of tf.function is a decorator of a function of the script, which is followed."""
-    functions = (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef))
-    return any(call in function.decorator_list for function in functions)
+def _decorators(source: Source, name: str) -> list[ast.expr]:
+    """Return the decorators of this name, called or not, of the script's functions, which are followed."""
+    found = [each for function in source.functions() for each in function.decorator_list]
+    called = ((each, each.func if isinstance(each, ast.Call) else each) for each in found)
+    return [each for each, used in called if getattr(used, "attr", getattr(used, "id", "")) == name]
 
 
 RULE = Rule(

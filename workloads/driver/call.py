@@ -156,9 +156,12 @@ class Call:
     @property
     def validates(self) -> bool:
         """Whether fit is given data to validate with."""
-        return self.arguments.get("validation_data") is not None or bool(
-            self.arguments.get("validation_split")
-        )
+        return self.arguments.get("validation_data") is not None
+
+    @property
+    def infers(self) -> bool:
+        """Whether the script also validates, evaluates or predicts, as far as its names tell."""
+        return self.validates or self.script_names("predict") or self.script_names("evaluate")
 
     @property
     def is_loader(self) -> bool:

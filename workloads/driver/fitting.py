@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 import time
+import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -92,8 +93,7 @@ def _xla(call: Call) -> str:
             return (
                 f"The script calls {makes}, and XLA would compile the model's own {step}, which is not tried."
             )
-    infers = call.validates or call.script_names("predict") or call.script_names("evaluate")
-    return _xla_infers(call) if infers and has_own_code(call) else ""
+    return _xla_infers(call) if call.infers and has_own_code(call) else ""
 
 
 def _xla_infers(call: Call) -> str:
@@ -335,17 +335,22 @@ def _compiled(call: Call) -> str:
     model = call.model
     if not model.built:
         _traced(call)  # layers that are made there draw seeds
-    if _asks_whether_eager(model):
+    owners = _own_parts(model)
+    python = [
+        model.train_step,
+        model.loss,
+        *(getattr(each, name) for each in owners for name in _methods(type(each))),
+    ]
+    if _asks_whether_eager(python):
         return "The step's Python asks whether it runs eagerly."
-    if call.validates or call.script_names("predict") or call.script_names("evaluate"):
+    if call.infers:
         try:
             _inference(call)
         except Exception as error:
             return f"What the model computes to predict or evaluate is not compiled ({type(error).__name__})."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
-    owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
-    with Watch([model.train_step, model.loss, *owners, *_methods(owners)]) as watch:
+    with Watch([*python, *owners]) as watch:
         first, second = _traced(call), _traced(call)
     if watch.found:
         return f"Python in the step changes {watch.found} each time, and would be run once."
@@ -354,31 +359,28 @@ def _compiled(call: Call) -> str:
     return _changing(call, "what the step's Python reads")
 
 
-def _asks_whether_eager(model: Any) -> bool:
-    """Return whether code of the step has names, or texts such as in hasattr(x, "numpy"), that tell how it runs."""
-    owners = [each for each in (model, *model._flatten_layers(), *model.metrics) if not is_keras(each)]
-    for thing in reached(model.train_step, model.loss, *_methods(owners)):
-        if inspect.isfunction(thing) and is_own(thing.__module__):
-            for part in codes(thing.__code__):
-                if _EAGER.intersection(part.co_names) or "numpy" in part.co_consts:
-                    return True
-    return False
+def _asks_whether_eager(python: Iterable[Any]) -> bool:
+    """Return whether Python code has names, or texts such as in hasattr(x, "numpy"), that tell how it runs."""
+    functions = [each for each in reached(*python) if inspect.isfunction(each) and is_own(each.__module__)]
+    return any(
+        _EAGER.intersection(part.co_names) or "numpy" in part.co_consts
+        for each in functions
+        for part in codes(each.__code__)
+    )
 
 
 def _random_states() -> list[Any]:
     return [random.getstate(), repr(np.random.get_state())]
 
 
-def _methods(owners: Iterable[Any]) -> list[Any]:
-    """Return the methods of objects' classes that are not Keras'."""
-    return [
-        getattr(owner, name)
-        for owner in owners
-        for kind in type(owner).__mro__
-        if is_own(kind.__module__)
-        for name, value in vars(kind).items()
-        if inspect.isfunction(value) and name != "__init__"
-    ]
+def _methods(kind: type) -> dict[str, list[types.FunctionType]]:
+    """Return the methods of a class that are the script's, but for the one that makes an object."""
+    found: dict[str, list[types.FunctionType]] = {}
+    for each in kind.__mro__:
+        for name, value in vars(each).items() if is_own(each.__module__) else ():
+            if inspect.isfunction(value) and name != "__init__":
+                found.setdefault(name, []).append(value)
+    return found
 
 
 def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
@@ -401,12 +403,16 @@ def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tup
 
 def has_own_code(call: Call) -> bool:
     """Return whether the step may run code that is not Keras'."""
-    model = call.model
+    if _own_parts(call.model):
+        return True
+    loss = call.model.loss
+    return not (isinstance(loss, str) or loss is None or is_keras(loss))
+
+
+def _own_parts(model: Any) -> list[Any]:
+    """Return the model, its layers and its metrics, as far as their classes are not Keras'."""
     layers = getattr(model, "_flatten_layers", lambda: model.layers)()
-    metrics = getattr(model, "metrics", ())
-    return not all(map(is_keras, (model, *layers, *metrics))) or not (
-        isinstance(model.loss, str) or model.loss is None or is_keras(model.loss)
-    )
+    return [each for each in (model, *layers, *getattr(model, "metrics", ())) if not is_keras(each)]
 
 
 def draws(kinds: Iterable[str], *, stateless: bool = False) -> bool:
@@ -530,11 +536,9 @@ def _stored(kind: type) -> set[str]:
     """Return the attributes that methods of the script's classes set after an object is made."""
     return {
         str(step.argval)
-        for each in kind.__mro__
-        if is_own(each.__module__)
-        for name, value in vars(each).items()
-        if inspect.isfunction(value) and name != "__init__"
-        for part in codes(value.__code__)
+        for methods in _methods(kind).values()
+        for method in methods
+        for part in codes(method.__code__)
         for step in dis.get_instructions(part)
         if step.opname == "STORE_ATTR"
     }
@@ -587,10 +591,8 @@ def _random_by_thread() -> Iterator[Callable[[int], None]]:
         def draw(*args: Any, **named: Any) -> Any:
             if not hasattr(own, kind):
                 seed(0)
-            if (
-                name == "seed"
-            ):  # such as by how many batches came before: then another order draws other numbers
-                return None
+            if name == "seed":
+                return None  # by how many batches came before, say: another order draws other numbers
             return getattr(getattr(own, kind), name)(*args, **named)
 
         return draw
