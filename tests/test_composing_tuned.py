@@ -5,11 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from workloads.driver.endings import Ending
 from workloads.driver.processes import End
 from workloads.driver.results import Results, ResultsFile
 from workloads.driver.trial import Task, Trial
@@ -21,6 +24,8 @@ AB = together((A, B))
 # Seconds from one reading to the next.
 APART_S = 10.0
 DIES = 0.0
+# How a shortened run of the whole script ends whose process dies.
+DIED = "died"
 # How many times as fast as the baseline the readings of a variant are, in order; the last is repeated.
 Plan = Mapping[str, Sequence[float]]
 Compose = Callable[..., list[dict[str, Any]]]
@@ -29,14 +34,23 @@ Compose = Callable[..., list[dict[str, Any]]]
 class Planned:
     """Does tasks by writing what a reading would."""
 
-    def __init__(self, path: Path, plan: Plan, slower: float) -> None:
+    def __init__(self, path: Path, plan: Plan, slower: float, failing: Mapping[str, str]) -> None:
         self._path = path
+        self._failing = failing
         self._plan = plan
         self._slower = slower
 
     def work(self, task: Task, spec: Spec, events: EventWriter, results: Results, end: End) -> None:
         before = self._path.read_text(encoding="utf-8")
         name = together(task.fixes) if task.fixes else BASELINE
+        if task.rehearses:
+            events.write("process", script=task.script)
+            error = self._failing.get(name, "")
+            if error == DIED:
+                os.kill(os.getpid(), signal.SIGKILL)
+            nothing = asdict(Ending(calls=[], printed=[], files=[], error=error))
+            events.write("ending", variant=name, **nothing)
+            return
         plan = self._plan.get(name, (1.0,))
         (variant, *parts) = task.variants
         for part in parts:
@@ -69,7 +83,12 @@ def compose(tmp_path: Path) -> Compose:
     """
 
     def run(
-        plan: Plan, *, slower: float = 1.0, aims: Mapping[str, Aim] | None = None, **fields: Any
+        plan: Plan,
+        *,
+        slower: float = 1.0,
+        aims: Mapping[str, Aim] | None = None,
+        failing: Mapping[str, str] = MappingProxyType({}),
+        **fields: Any,
     ) -> list[dict[str, Any]]:
         fixes = {
             name: Fix(edits=(Edit(start=0, end=0, text=name),), aim=(aims or {}).get(name, Aim.INPUT))
@@ -84,7 +103,7 @@ def compose(tmp_path: Path) -> Compose:
             if (child := os.fork()) == 0:
                 code = 1
                 try:
-                    work = Planned(path, plan, slower).work
+                    work = Planned(path, plan, slower, failing).work
                     Trial(spec, EventWriter(file), ResultsFile(path), work, [sys.executable]).run()
                     code = 0
                 finally:
@@ -197,3 +216,29 @@ def test_tasks_are_the_same_in_a_fresh_interpreter():
     task = Task(script=BASELINE, variants=(BASELINE, "model-only"), fixes=(A, B), short=True)
     assert Task.of(task.text()) == task
     assert json.loads(task.text())["fixes"] == [A, B]
+
+
+@pytest.mark.parametrize("error", ["AttributeError: numpy", DIED])
+def test_a_remedy_with_which_the_rest_of_the_script_fails_is_none(compose, error):
+    events = compose({A: [1.5], B: [1.3], AB: [1.9]}, failing={A: error, AB: error})
+    assert tuned(events) == (B,)
+    (refused,) = (each for each in events if each["kind"] == "rehearsed" and each["reason"])
+    assert refused["variant"] == A and "fails" in refused["reason"]
+    assert readings(events).count(AB) == 0
+
+
+def test_remedies_that_fail_together_only_are_tuned_apart(compose):
+    assert tuned(compose({A: [1.5], B: [1.3], AB: [1.9]}, failing={AB: "ValueError"})) == (A,)
+
+
+def test_a_script_that_fails_anyway_may_fail(compose):
+    failing = dict.fromkeys((BASELINE, A), "IndexError: 50")
+    assert tuned(compose({A: [1.5]}, failing=failing)) == (A,)
+
+
+def test_what_an_earlier_trial_found_of_the_rest_is_not_run_again(compose):
+    events = compose({A: [1.5], B: [1.3]}, rehearsed={A: "It fails.", B: ""})
+    assert tuned(events) == (B,)
+    assert not any(each["kind"] in ("ending", "rehearsed") for each in events)
+    assert [each["reason"] for each in events if each["kind"] == "left-out"] == ["It fails."]
+    assert A not in readings(events)

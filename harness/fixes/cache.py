@@ -34,11 +34,6 @@ _RANDOM = (
 _TRAINING = {"fit", "train_on_batch", "train_step", "trainable_variables", "trainable_weights"}
 # Packages of which a function is random only if its name says so.
 _KNOWN = {"tensorflow", "keras", "numpy", "scipy", "PIL", "cv2", *sys.stdlib_module_names}
-# Functions and methods that write files other than those of models and plots.
-_WRITES = {
-    "write_file", "imwrite", "imsave", "TFRecordWriter", "copy2", "copyfile", "copytree", "move", "rename", "write",
-    "write_text", "write_bytes", "tofile", "savez", "savetxt", "to_csv",
-}  # fmt: skip
 
 
 def edits(source: Source) -> Sequence[Edit]:
@@ -47,8 +42,6 @@ def edits(source: Source) -> Sequence[Edit]:
         return []
     if fits_again(source) and any(source.calls("from_generator", "py_function", "numpy_function")):
         return []  # Python may give something else to each training
-    if _writes_before_reading_again(source):
-        return []
     chains = [(call, _steps(source, call)) for call in source.feeding_steps("map")]
     for call, steps in sorted(chains, key=lambda each: -len(each[1])):
         names = [name_of(step) for step in steps]
@@ -61,17 +54,6 @@ def edits(source: Source) -> Sequence[Edit]:
             continue
         return [source.insert_after(call, ".cache()")]
     return []
-
-
-def _writes_before_reading_again(source: Source) -> bool:
-    """Return whether the script writes files between a training and what may read them once more."""
-    functions = {
-        each.name for each in source.functions() if any(name_of(call) in _WRITES for call in calls_in(each))
-    }
-    writes = [call.lineno for call in source.calls(*_WRITES, *functions)]
-    reads = [call.lineno for call in source.measured()]
-    # Of one line, the order is not known.
-    return any(min(reads, default=0) <= line <= max(reads, default=0) for line in writes) and len(reads) > 1
 
 
 def _given(step: ast.Call) -> list[ast.expr]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from harness.fixes.source import Source, argument, calls_in, name_of
@@ -90,7 +89,6 @@ def keeps_state(source: Source) -> bool:
     return (
         bool((stored - _KEPT) & read)
         or bool((counted - _KEPT) & _read_in(source.tree))
-        or bool(_set_again(source) & read)
         or any(source.calls("executing_eagerly"))
         or any(isinstance(node, ast.Attribute) and _stops(node) for node in nodes)
         or any(source.package(node.id) in _OUTSIDE for node in nodes if isinstance(node, ast.Name))
@@ -102,19 +100,6 @@ def keeps_state(source: Source) -> bool:
             )
         )
     )
-
-
-def _set_again(source: Source) -> set[str]:
-    """Return the attributes that code outside of classes sets, and variables of the module that it sets again.
-
-    A script may evaluate in another way with them after its training.
-    """
-    outside = _outside_classes(source)
-    inside = {part for function in source.functions() for part in ast.walk(function)}
-    variables = Counter(
-        node.id for node in outside - inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
-    return _attributes_set(source) | {name for name, times in variables.items() if times > 1}
 
 
 def _outside_classes(source: Source) -> set[ast.AST]:

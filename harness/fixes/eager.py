@@ -10,7 +10,6 @@ compares the losses of the first steps.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from harness.fixes.changes import keeps_state
@@ -21,8 +20,7 @@ from workloads.protocol import Aim, Edit
 
 def edits(source: Source) -> Sequence[Edit]:
     """Return an edit for each place that asks for eager execution; [] if the step's Python has a state."""
-    made = any(call not in _decorators(source, "function") for call in source.calls("function"))
-    if keeps_state(source) or made:
+    if keeps_state(source):
         return []
     compiles = [call for call in source.compiles() if argument(call, "run_eagerly") is not None]
     switches = [
@@ -30,16 +28,7 @@ def edits(source: Source) -> Sequence[Edit]:
         for call in source.calls("run_functions_eagerly")
         if call.args and source.words(call.args[0]) == "True"
     ]
-    if _decorators(source, "function"):
-        switches = []  # the script may want to run these from Python, after the training too
     return source.keyword_at(compiles, "run_eagerly", "False") + switches
-
-
-def _decorators(source: Source, name: str) -> list[ast.expr]:
-    """Return the decorators of this name, called or not, of the script's functions, which are followed."""
-    found = [each for function in source.functions() for each in function.decorator_list]
-    called = ((each, each.func if isinstance(each, ast.Call) else each) for each in found)
-    return [each for each, used in called if getattr(used, "attr", getattr(used, "id", "")) == name]
 
 
 RULE = Rule(

@@ -27,19 +27,11 @@ def edits(source: Source) -> Sequence[Edit]:
 
     What a script reads from its command line or a file may be any type; such an argument is replaced too.
     """
-    models = {source.words(fit.func.value) for fit in source.fits() if isinstance(fit.func, ast.Attribute)}
-    if any(source.words(call.func) in models for call in calls_in(source.tree)):
-        return []  # what it computes with the model's results may need their type
     setters = [
         (call, call.args[0])
         for call in source.calls("set_global_policy", "set_dtype_policy", "set_floatx")
         if call.args
     ]
-    doubles = any(
-        _chosen(source, given) == "float64" for call, given in setters if name_of(call) == "set_floatx"
-    )
-    if doubles and any(_is_model(source, call.func) for call in calls_in(source.tree)):
-        return []  # NumPy's numbers are of that type too
     layers = [
         keyword.value
         for call in calls_in(source.tree) if _may_be_layer(source, call)
@@ -64,12 +56,6 @@ def edits(source: Source) -> Sequence[Edit]:
     keras = f"{source.tf}.keras" if source.tf else "keras" if "import keras" in source.text else ""
     policy = f'{keras}.mixed_precision.set_global_policy("mixed_float16")'
     return double + ([source.after_imports(policy)] if keras else [])
-
-
-def _is_model(source: Source, called: ast.expr) -> bool:
-    """Return whether what is called is a variable that holds a model made in the script."""
-    made = source.value_of(called.id) if isinstance(called, ast.Name) else None
-    return isinstance(made, ast.Call) and name_of(made) in ("Model", "Sequential")
 
 
 def _may_be_layer(source: Source, call: ast.Call) -> bool:

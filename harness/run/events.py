@@ -68,6 +68,7 @@ class EventLog:
 
     Attributes:
         left_out: planned variant that could not be measured -> reason.
+        rehearsed: variant with which the script was run to its end -> how that differs from what it does as written.
         needless: planned variants that the driver skipped.
         problem: why reading stopped early, "" if the whole file is valid.
         characters: approximate total size of the events.
@@ -89,6 +90,7 @@ class EventLog:
     requests: list[RequestTimes] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    rehearsed: dict[str, str] = field(default_factory=dict)
     needless: set[str] = field(default_factory=set)
     readings: dict[str, int] = field(default_factory=dict)
     stops: list[tuple[int, int]] = field(default_factory=list)
@@ -118,6 +120,7 @@ class EventLog:
         return {name: tuple(getattr(self, name)) for name in lists} | {
             "facts": self.facts,
             "left_out": self.left_out,
+            "rehearsed": self.rehearsed,
         }
 
     def _store(self, event: Mapping[str, Any]) -> None:
@@ -145,8 +148,9 @@ class EventLog:
             case "warning":
                 if len(self.warnings) < MAX_WARNINGS:
                     self.warnings.append(event["message"])
-            case "left-out":
-                self.left_out[event["variant"]] = event["reason"]
+            case "left-out" | "rehearsed":
+                reasons = self.left_out if kind == "left-out" else self.rehearsed
+                reasons[event["variant"]] = event["reason"]
             case "needless":
                 self.needless.add(event["variant"])
             case "error":
@@ -164,6 +168,13 @@ class EventLog:
         ]
         whole = {(each.variant, each.reading, each.index) for each in self.windows}
         self.steps = [each for each in self.steps if (each.variant, each.reading, each.window) in whole]
+
+    def drop_refused(self) -> None:
+        """Drop the readings of remedies with which the rest of the script is another, once all events are there."""
+        refused = {variant: reason for variant, reason in self.rehearsed.items() if reason}
+        self.left_out |= refused
+        for name, _ in _LISTS.values():
+            setattr(self, name, [each for each in getattr(self, name) if each.variant not in refused])
 
     def _check_order(self, value: object) -> None:
         """Check that the windows of a reading come one after another: two processes that measure it at once do not."""
@@ -232,6 +243,7 @@ def read_log(path: Path) -> EventLog:
     if not log.problem and not log.started:
         log.problem = "the workload wrote no events"
     log.drop_stopped()
+    log.drop_refused()
     return log
 
 

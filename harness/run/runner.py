@@ -97,7 +97,7 @@ class Runner:
             while (planned := stopping.next(pending)) is not None:
                 pending.remove(planned)
                 done += 1
-                job = _with_tuned(by_id[planned.id], (*ended.values(), *trials))
+                job = _continued(by_id[planned.id], (*ended.values(), *trials))
                 with self.progress.task(
                     _label(done, required, stopping), len(job.spec.variants) * job.spec.windows
                 ) as bar:
@@ -253,16 +253,20 @@ def _label(number: int, required: int, stopping: Stopping) -> str:
     return f"Trial {number}, {widest}{stopping.left_s:.0f} s left"
 
 
-def _with_tuned(job: Job, earlier: Iterable[Trial]) -> Job:
-    """Return a job whose tuned has the remedies that an earlier trial of the same workload and device found."""
-    same = (
+def _continued(job: Job, earlier: Iterable[Trial]) -> Job:
+    """Return a job that knows what earlier trials of the same workload and device have found.
+
+    That is which remedies make up tuned, and with which the rest of the script was run.
+    """
+    same = [
         each for each in earlier if (each.workload, each.device) == (job.planned.workload, job.planned.device)
-    )
+    ]
     found = (
         script.fixes for each in same for script in each.scripts if script.variant == TUNED and script.fixes
     )
-    tuned = next(found, None)
-    return job if tuned is None else replace(job, spec=replace(job.spec, tuned=tuned))
+    rehearsed = {name: reason for each in same for name, reason in each.rehearsed.items()}
+    spec = replace(job.spec, tuned=next(found, job.spec.tuned), rehearsed=rehearsed)
+    return replace(job, spec=spec)
 
 
 def _note_progress(

@@ -148,7 +148,7 @@ models = {}
 for name, path, text, data in WHAT:
     keras.backend.clear_session()
     took = Interception(
-        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, continues=False, end=end
+        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, rest=None, end=end
     )  # fmt: skip
     with suppress(End), took.active(), stand_ins.mounted(data, ()):
         script.run(Script(path=path, text=text), (), {})

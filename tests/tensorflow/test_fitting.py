@@ -22,7 +22,7 @@ def end():
 def why(remedy, text):
     keras.backend.clear_session()
     took = Interception(
-        number=1, predicts=False, first=False, replicas=1, take=id, evaluate=None, continues=False, end=end
+        number=1, predicts=False, first=False, replicas=1, take=id, evaluate=None, rest=None, end=end
     )  # fmt: skip
     with suppress(End), took.active():
         script.run(Script(path=tempfile.mkdtemp() + "/own.py", text=text), (), {})
@@ -89,18 +89,6 @@ def loader(body: str) -> str:
     return f"{HEAD}{PLAIN}{LOADER.format(body)}model.fit(loader, verbose=0)\n"
 
 
-def serving(computed: str) -> str:
-    """Return a script that predicts, where a layer computes something else."""
-    layer = (
-        "class Own(keras.layers.Layer):\n    def call(self, x, training=False):\n"
-        f"        return x if training else x + tf.cast({computed}, tf.float32)\n"
-    )
-    made = PLAIN.replace("keras.layers.Dense(1)", "Own(), keras.layers.Dense(1)").replace(
-        "'mse'", "'mse', jit_compile=True"
-    )
-    return f"{HEAD}{layer}{made}model.fit(x, y, verbose=0)\nmodel.predict(x)\n"
-
-
 TICKS = "import itertools\nticks = itertools.count()\n"
 # Python that goes on after its call: one that counts, and one that only remembers what it has made.
 COUNTING = """
@@ -149,12 +137,6 @@ made = tf.data.Dataset.from_generator(rows, output_types=('float32', 'float32'),
 data = made.map(lambda a, b: (a, b)).cache().batch(8)
 """
 READER = "data = data.batch(8)\nmodel.fit(data, epochs=2, verbose=0, steps_per_epoch=4, callbacks=[own])\n"
-PREDICTS = "    def predict_step(self, data): return tf.gather(tf.constant(['a', 'b']), tf.constant([0]))\n"
-SERVING = (
-    eager("scale = 1.0")
-    .replace("'mse'", "'mse', jit_compile=True")
-    .replace("    def train", PREDICTS + "    def train")
-)
 
 
 IN_OBJECT = f"""{HEAD}{PLAIN}
@@ -199,8 +181,6 @@ CASES = [
     ("loader-threads", loader("return x[:8] + index, y[:8]").replace("verbose=0", "steps_per_epoch=4"), False),
     ("loader-threads", loader("return x[:8] + int(model.optimizer.iterations), y[:8]"), False),
     ("loader-threads", loader("return x[:8] + tf.random.normal([]).numpy(), y[:8]"), False),
-    ("xla", SERVING, True),
-    ("xla", SERVING + "model.predict(x)\n", False),
     ("steps-per-execution", callbacks("", "") + "model.predict(x)\n", True),
     (
         "steps-per-execution",
@@ -296,8 +276,6 @@ CASES = [
     ("compiled", eager("scale = 2.0 if next(ticks) > 99 else 1.0", TICKS), False),
     ("compiled", eager("scale = 2.0 if hasattr(data[0], 'numpy') else 1.0"), False),
     ("compiled", eager("scale = self.half", "").replace("count = 0", "half = 0.5"), True),
-    ("xla", serving("tf.strings.length(tf.strings.as_string(x))"), False),
-    ("xla", serving("tf.sort(x)"), True),
     ("steps-per-execution", f"{HEAD}{PLAIN}model.fit(tf.data.Dataset.from_generator({ENDING}), verbose=0)\n", False),
 ]  # fmt: skip
 

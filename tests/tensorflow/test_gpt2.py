@@ -27,7 +27,7 @@ def end():
     raise End
 def taken(path, text):
     took = Interception(
-        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, continues=False, end=end
+        number=1, predicts=False, first=False, replicas=1, take=print, evaluate=None, rest=None, end=end
     )  # fmt: skip
     with suppress(End), took.active():
         script.run(Script(path=path, text=text), (), {})

@@ -159,11 +159,6 @@ class Call:
         return self.arguments.get("validation_data") is not None
 
     @property
-    def infers(self) -> bool:
-        """Whether the script also validates, evaluates or predicts, as far as its names tell."""
-        return self.validates or self.script_names("predict") or self.script_names("evaluate")
-
-    @property
     def is_loader(self) -> bool:
         """Whether the input is a Keras PyDataset."""
         return isinstance(self.arguments["x"], tf.keras.utils.PyDataset)

@@ -88,27 +88,6 @@ def _xla(call: Call) -> str:
         return "Keras does not compile this model with XLA: a layer of it cannot be."
     if has_own_code(call) and kinds_of_step(call, tested=True) & _CHECKING:
         return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
-    for step, makes in (("predict_step", "predict"), ("test_step", "evaluate")):
-        if getattr(type(call.model), step) is not getattr(tf.keras.Model, step) and call.script_names(makes):
-            return (
-                f"The script calls {makes}, and XLA would compile the model's own {step}, which is not tried."
-            )
-    return _xla_infers(call) if call.infers and has_own_code(call) else ""
-
-
-def _xla_infers(call: Call) -> str:
-    """Return why XLA cannot compile what a model computes when it does not train; "" if it can.
-
-    It is compiled only if it has kinds of operations that the step has not, which is compiled anyway.
-    """
-    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(call.batch)
-    try:
-        kinds = {node.op for node in _nodes(_inference(call).graph)}
-        if not kinds <= kinds_of_step(call):
-            tf.function(partial(call.model, training=False), autograph=False, jit_compile=True)(given)
-    except Exception as error:
-        kind = type(error).__name__
-        return f"The script also predicts or evaluates, which XLA does not compile ({kind})."
     return ""
 
 
@@ -343,11 +322,6 @@ def _compiled(call: Call) -> str:
     ]
     if _asks_whether_eager(python):
         return "The step's Python asks whether it runs eagerly."
-    if call.infers:
-        try:
-            _inference(call)
-        except Exception as error:
-            return f"What the model computes to predict or evaluate is not compiled ({type(error).__name__})."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
     with Watch([*python, *owners]) as watch:

@@ -48,7 +48,7 @@ class Interception:
         replicas: devices that share a batch.
         take: measures a call; its result is returned to the script.
         evaluate: measures accuracy with the arguments of the script's evaluate; None to end the process instead.
-        continues: whether the script runs to its end.
+        rest: makes the calls that the script makes after it, of a method of Keras; None to end the process there.
         end: ends the process.
         call: the wanted call, once the script has made it.
         other: the first call of predict or evaluate before it, for scripts that do not train.
@@ -62,7 +62,7 @@ class Interception:
     replicas: int
     take: Callable[[Call], Any]
     evaluate: Callable[[Call, dict[str, Any]], None] | None
-    continues: bool
+    rest: Callable[[Callable[..., Any], Any, dict[str, Any]], Any] | None
     end: End
     call: Call | None = None
     other: Call | None = None
@@ -127,7 +127,7 @@ class Interception:
 
     def _fit(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
-            return FIT(model, **arguments) if self.continues else self.end()
+            return self.rest(FIT, model, arguments) if self.rest else self.end()
         self.fits += 1
         if self.predicts or self.fits < self.number:
             return FIT(model, **brief(arguments, epochs=1, steps=1))
@@ -135,7 +135,7 @@ class Interception:
 
     def _predict(self, model: Any, arguments: dict[str, Any]) -> Any:
         if self.call is not None:
-            return PREDICT(model, **arguments) if self.continues else self.end()
+            return self.rest(PREDICT, model, arguments) if self.rest else self.end()
         call = Call(model, arguments)
         if self.predicts or self._only_infers():
             return self._take(call)
@@ -152,11 +152,12 @@ class Interception:
             if self._only_infers():
                 return self._take(call)
             self.other = self.other or call
-        if self.call is None or model is not self.call.model or self.continues:
-            result = EVALUATE(model, **arguments)
-        if self.call is not None and model is self.call.model and self.evaluate is not None:
+            return EVALUATE(model, **arguments)
+        if self.rest:
+            result = self.rest(EVALUATE, model, arguments)
+        if model is self.call.model and self.evaluate is not None:
             self.evaluate(self.call, arguments)
-        return result if self.continues or self.call is None else self.end()
+        return result if self.rest else self.end()
 
     def _take(self, call: Call) -> Any:
         for name, usual in KERAS.items():
@@ -169,7 +170,7 @@ class Interception:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = self.take(call)
-        return result if self.continues or self.evaluate is not None else self.end()
+        return result if self.rest or self.evaluate is not None else self.end()
 
 
 @functools.wraps(_COMPILE)

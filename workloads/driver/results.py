@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workloads.driver.endings import Did, Ending
 from workloads.protocol import (
     BETWEEN_EPOCHS,
     CALLBACKS,
@@ -30,6 +31,7 @@ class Results:
         errors: the types of error events.
         facts: whether the facts of the framework are known.
         losses: those of the baseline's first steps, by place, of each reading.
+        endings: variant -> what its script did after the measured call, in each shortened run.
         first_step_s: variant -> seconds of its longest first step, which compiles.
     """
 
@@ -43,6 +45,7 @@ class Results:
         self.facts = False
         self.losses: list[Mapping[str, float]] = []
         self.unlike: dict[str, str] = {}
+        self.endings: dict[str, list[Ending]] = {}
         self.first_step_s: dict[str, float] = {}
         self._windows: dict[str, list[list[Window]]] = {}
         self._stops: list[tuple[int, int]] = []
@@ -53,6 +56,30 @@ class Results:
     def add(self, event: Mapping[str, Any]) -> None:
         """Add the next event."""
         variant = str(event.get("variant", ""))
+        self._add_measured(event, variant)
+        match event["kind"]:
+            case "call" if variant == BASELINE:
+                self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
+            case "variant" if variant == BASELINE:
+                self.params = event["params"]
+            case "losses":
+                self.losses.append(event["values"])
+            case "left-out" | "needless" | "unlike" as kind:
+                reasons = {"left-out": self.left_out, "needless": self.needless, "unlike": self.unlike}
+                reasons[kind][variant] = event["reason"]
+            case "ending":
+                fields = {name: value for name, value in event.items() if name not in ("kind", "variant")}
+                calls = [Did(**each) for each in event["calls"]]
+                self.endings.setdefault(variant, []).append(Ending(**{**fields, "calls": calls}))
+            case "rehearsed" if event["reason"]:
+                self.left_out[variant] = event["reason"]
+                self._windows.pop(variant, None)
+            case "error":
+                self.errors.append(event["type"])
+            case "facts":
+                self.facts = True
+
+    def _add_measured(self, event: Mapping[str, Any], variant: str) -> None:
         if event["kind"] in ("window", "requests"):
             self._times.setdefault(variant, []).append((event["start_ns"], event["end_ns"]))
         match event["kind"]:
@@ -67,19 +94,6 @@ class Results:
                 self._stops.append((event["start_ns"], event["end_ns"]))
             case "metric":
                 self._metrics.setdefault(event["name"], {}).setdefault(variant, []).append(event["value"])
-            case "call" if variant == BASELINE:
-                self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
-            case "variant" if variant == BASELINE:
-                self.params = event["params"]
-            case "losses":
-                self.losses.append(event["values"])
-            case "left-out" | "needless" | "unlike" as kind:
-                reasons = {"left-out": self.left_out, "needless": self.needless, "unlike": self.unlike}
-                reasons[kind][variant] = event["reason"]
-            case "error":
-                self.errors.append(event["type"])
-            case "facts":
-                self.facts = True
             case "phase" if event["name"] == FIRST_STEP:
                 took_s = (event["end_ns"] - event["start_ns"]) / 1e9
                 self.first_step_s[variant] = max(took_s, self.first_step_s.get(variant, 0.0))

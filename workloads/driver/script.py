@@ -21,7 +21,7 @@ import tempfile
 import threading
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -87,6 +87,11 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
             os._exit(0)
         if watch := _watch():
             watch.read()
+
+
+def folders() -> Iterable[Path]:
+    """Return the folders that scripts run in."""
+    return _folders
 
 
 def may_train() -> bool:

@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
@@ -45,6 +45,7 @@ from workloads.driver.needless import needless
 from workloads.driver.preparation import Preparation
 from workloads.driver.processes import End
 from workloads.driver.reached import is_own
+from workloads.driver.rehearsal import Rehearsal
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
 from workloads.driver.stand_ins import mounted, plotting
@@ -149,14 +150,16 @@ class ScriptRun:
         marked = MarkedSteps(job, self._prove, self._end_marked)
         own_loop = marked.inserted(text.text)
         tf.keras.utils.set_random_seed(spec.seed)
+        rehearsal = Rehearsal(job, self._task.fixes, self._end) if self._task.rehearses else None
+        whole = _call if job.meter.full and self.measured else None
         interception = Interception(
             number=spec.call,
             predicts=spec.requests is not None,
             first=spec.requests is None and own_loop == text.text,
             replicas=1 if spreads else len(self._names),
-            take=partial(self._take, job),
+            take=rehearsal.take if rehearsal else partial(self._take, job),
             evaluate=partial(training.evaluate, job) if self._evaluates else None,
-            continues=job.meter.full and self.measured,
+            rest=rehearsal.follow if rehearsal else whole,
             end=self._end,
         )
         self._began = job.meter.clock()
@@ -169,7 +172,11 @@ class ScriptRun:
         ):
             try:
                 script.run(replace(text, text=own_loop), spec.arguments, marked.names())
+                if rehearsal:
+                    rehearsal.ended()
             except ScriptError as error:
+                if rehearsal:
+                    rehearsal.ended(error)
                 if not (interception.call or (marked.done and job.meter.written)):
                     raise
                 # After the call only its evaluation is wanted.
@@ -207,6 +214,8 @@ class ScriptRun:
 
     def failed(self, error: BaseException) -> None:
         """Record that the script could not be measured, and so nothing that is made of its call."""
+        if self._task.rehearses:
+            return
         self._fail_own(error)
         reason = "The baseline could not be measured." if self.measured else script.named(error)
         for variant in self._task.variants:
@@ -440,6 +449,10 @@ def _script_of(task: Task, spec: Spec, results: Results) -> Script:
     if not fixes.keys() >= {*task.fixes}:
         raise ValueError("it changes other calls than the one that is measured")
     return replace(given, text=edits.applied(given.text, [fixes[name] for name in task.fixes]))
+
+
+def _call(method: Callable[..., Any], model: Any, arguments: dict[str, Any]) -> Any:
+    return method(model, **arguments)
 
 
 def _children_s() -> float:

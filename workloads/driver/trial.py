@@ -12,6 +12,7 @@ from functools import partial
 
 from workloads.cells import place
 from workloads.driver.edits import at_sites
+from workloads.driver.endings import Ending, difference
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
@@ -39,12 +40,14 @@ class Task:
             breakdown, are made from that call.
         fixes: the remedies in the script.
         short: whether the script is measured as briefly as variants of the breakdown.
+        rehearses: whether the script is not measured, but runs to its end, shortened.
     """
 
     script: str
     variants: tuple[str, ...]
     fixes: Fixes = ()
     short: bool = False
+    rehearses: bool = False
 
     def text(self) -> str:
         """Return it as text for a fresh interpreter."""
@@ -77,6 +80,8 @@ class Trial:
         self._events = events
         self._file = results
         self._work = work
+        self._endings: list[Ending] = []
+        self._rehearsed: dict[str, str] = {}
         self._processes = Processes(command, results.size, spec.stall_s, self._stopped)
 
     def run(self) -> Results:
@@ -181,7 +186,10 @@ class Trial:
         for name in self._spec.fixes.keys() - fixes.keys():
             self._events.needless(name, "It changes other calls than the one that is measured.")
         aims = worth_trying(self._spec, results)
-        worth = [name for name, fix in fixes.items() if fix.aim in aims]
+        refused = {name: reason for name, reason in self._spec.rehearsed.items() if reason}
+        for name in refused.keys() & fixes.keys():
+            self._events.left_out(name, refused[name])
+        worth = [name for name, fix in fixes.items() if fix.aim in aims and name not in refused]
         if not worth:
             self._events.needless(FIXES, "no remedy is aimed at a part of this step")
             return
@@ -189,6 +197,8 @@ class Trial:
         for larger in (False, True):
             if not candidates(fixes, self._file.read()):
                 self._compare([(each,) for each in worth if (fixes[each].aim is Aim.BATCH) == larger])
+                for name in candidates(fixes, self._file.read()):
+                    self._holds((name,))
         if TUNED not in self._spec.scripts:
             results = self._file.read()
             again = self._contenders(results)
@@ -247,5 +257,30 @@ class Trial:
         self._compare([each for each in finalists if self._file.results.read(together(each)) < _CERTAIN])
         results = self._file.read()
         certain = [each for each in finalists if results.read(together(each)) >= _CERTAIN]
-        best = max(certain, key=lambda each: results.gain(together(each)), default=())
+        certain.sort(key=lambda each: results.gain(together(each)), reverse=True)
+        best = next((each for each in certain if self._holds(each)), ())
         return best if best and results.gain(together(best)) >= WORTH else ()
+
+    def _holds(self, fixes: Fixes) -> bool:
+        """Return whether the rest of the script is with these remedies what it is as written; run it, if not yet."""
+        variant = together(fixes)
+        known = {**self._spec.rehearsed, **self._rehearsed}
+        if variant not in known:
+            while len(self._endings) < 2:
+                self._endings.append(self._rehearse(()))
+            known = {variant: difference(self._rehearse(fixes), *self._endings)}
+            self._rehearsed |= known
+            self._events.write("rehearsed", variant=variant, reason=known[variant])
+        return not known[variant]
+
+    def _rehearse(self, fixes: Fixes) -> Ending:
+        """Run the script to its end, shortened, with remedies, in a process of its own."""
+        variant = together(fixes) if fixes else BASELINE
+        task = Task(script=variant, variants=(), fixes=fixes, rehearses=True)
+        before = len(self._file.read().endings.get(variant, []))
+        death = self._processes.run(partial(self._begin, task), task.text())
+        found = self._file.read().endings.get(variant, [])
+        if len(found) > before:
+            return found[-1]
+        # It has not ended as scripts do; without a death, it did not come to its call.
+        return Ending(error=death.how if death else "", whole=death is not None)

@@ -1,0 +1,77 @@
+"""A remedy that gains is none if the rest of the script, after the measured call, is another with it."""
+
+from dataclasses import asdict
+
+import pytest
+
+from tests.tensorflow.texts import HEAD
+from workloads.protocol import Aim, Edit, Fix
+from workloads.variants import BASELINE, FIXES
+
+pytestmark = pytest.mark.tensorflow
+
+# A training that waits, with a change by which it does not.
+WAITS = """
+import os, time
+WAITS = True
+class Waiting(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.02 * WAITS)
+model = made()
+model.fit(x, y, batch_size=8, epochs=9, callbacks=[Waiting()])
+"""
+NAME = "fix:no-progress-bar"
+
+
+@pytest.fixture
+def tried(drive):
+    """Return the reason why the change is refused after it gained; "" if it is not."""
+
+    def run(then: str, **spec: object) -> str:
+        text = f"{HEAD}{WAITS}{then}\n"
+        start = text.index("True\nclass")
+        change = Fix(edits=(Edit(start=start, end=start + 4, text="False"),), aim=Aim.INPUT)
+        done = drive(text, variants=[BASELINE, FIXES], fixes={NAME: asdict(change)}, **spec)
+        (event,) = done.of("rehearsed")
+        assert done.of("window", variant=NAME) and done.of("error") == []
+        return event["reason"]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("assert WAITS", "AssertionError"),
+        ("print('loss', 0.5 + WAITS)", 'prints "loss 0.5"; as written, "loss 1.5"'),
+        ("model.evaluate(x * (1 + 9 * WAITS), y)", "evaluate at train.py:"),
+        ("model.predict(x[: 8 + WAITS])", "returns other shapes: (8, 2), not (9, 2)"),
+        ("model.fit(x[: 32 + 64 * WAITS], y[: 32 + 64 * WAITS], 8)", "steps 4; as written, 12"),
+        ("if WAITS: open('made', 'w').close()", "does not write made"),
+        ("WAITS or os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("if WAITS: model.predict(x)\nos._exit(3)", "1 calls"),
+    ],
+)
+def test_a_change_with_which_the_rest_differs_is_refused(tried, then, said):
+    assert said in tried(then)
+
+
+SAME = """
+import random, sys
+begun = time.time()
+print(model.evaluate(x, y)); model.save('model.keras')
+print('took', round(time.time() - begun, 4), os.urandom(4).hex(), os.getpid(), id(model), object())
+model.fit(x, y, 8, epochs=99, callbacks=keras.callbacks.History())
+sys.stdout.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "then", ["", SAME, f"{SAME}print(model.history.history['loss'][50])", f"{SAME}os._exit(3)"]
+)
+def test_a_rest_that_is_the_same_refuses_nothing(tried, then):
+    assert tried(then) == ""
+
+
+def test_a_rest_without_end_is_compared_as_far_as_it_went(tried):
+    assert "later False" in tried("print('later', WAITS)\nwhile True: time.sleep(0.1)", stall_s=4.0)

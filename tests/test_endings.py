@@ -1,0 +1,73 @@
+"""How two shortened runs of a script and one with a remedy are compared."""
+
+import doctest
+from dataclasses import replace
+
+import pytest
+
+from workloads.driver import endings
+from workloads.driver.endings import Did, Ending, difference
+
+
+def did(name="evaluate", form="", **values):
+    return Did(name=name, place="line 9", form=form, values=values)
+
+
+def printed(*lines):
+    return Ending(printed=lines)
+
+
+def test_its_examples():
+    assert doctest.testmod(endings).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "written", "said"),
+    [
+        (
+            Ending(error="train.py, line 12: KeyError: 'a'"),
+            Ending(error="train.py, line 9: KeyError: 'a'"),
+            "",
+        ),
+        (Ending(error="KeyError"), Ending(error="ValueError"), "fails: KeyError"),
+        (Ending(), Ending(error="ValueError"), "no longer ends with its error"),
+        (Ending(error="KeyError"), Ending(whole=False), ""),
+        (Ending(whole=False), Ending(error="KeyError"), ""),
+        (Ending(calls=[did(loss=0.5)]), Ending(calls=[did(loss=0.7)]), "loss 0.5; as written, 0.7"),
+        (Ending(calls=[did()]), Ending(calls=[did(loss=0.7)]), "loss nan"),
+        (Ending(calls=[did(loss=0.7004)]), Ending(calls=[did(loss=0.7)]), ""),
+        (Ending(calls=[did("fit", steps=92)]), Ending(calls=[did("fit", steps=96)]), "steps 92"),
+        (Ending(calls=[did("predict", "(8, 2)")]), Ending(calls=[did("predict", "(9, 2)")]), "other shapes"),
+        (Ending(calls=[did("predict")]), Ending(calls=[did("evaluate")]), "calls predict where"),
+        (Ending(calls=[did()]), Ending(calls=[did(), did()]), "1 calls"),
+        (Ending(files=["a"]), Ending(files=["a", "b"]), "does not write b"),
+        (Ending(files=["a", "b"]), Ending(files=["a"]), ""),
+        (Ending(files=[], acts=False), Ending(files=["b"]), ""),
+        (printed("loss 0.50"), printed("loss 0.70"), 'prints "loss 0.50"; as written, "loss 0.70"'),
+        (printed("loss 0.7001"), printed("loss 0.7002"), ""),
+        (printed("good"), printed("bad"), "later prints"),
+        (printed("a"), printed("a", "b"), "prints 1 lines"),
+        (printed("<f at 0x7f00>, 12:30"), printed("<f at 0x7e11>, 12:31"), ""),
+        (replace(printed("good"), exact=False), printed("bad"), ""),
+        (replace(Ending(calls=[did(loss=0.5)]), exact=False), Ending(calls=[did(loss=0.7)]), ""),
+        (printed("loss nan"), printed("loss nan"), ""),
+    ],
+)
+def test_what_differs_from_both_runs_as_written_is_said(own, written, said):
+    result = difference(own, written, written)
+    assert said in result if said else not result
+
+
+@pytest.mark.parametrize(
+    ("own", "first", "second"),
+    [
+        (Ending(error="KeyError"), Ending(), Ending(error="ValueError")),
+        (Ending(calls=[did(loss=0.1)]), Ending(calls=[did(loss=0.5)]), Ending(calls=[did(loss=0.6)])),
+        tuple(Ending(calls=[did("predict", form)]) for form in ("(1,)", "(2,)", "(3,)")),
+        (printed("took 1.2 s"), printed("took 2.3 s"), printed("took 6.9 s")),
+        (printed("c", "x"), printed("a", "x"), printed("b", "x")),
+        (Ending(), Ending(files=["run-1"]), Ending(files=["run-2"])),
+    ],
+)  # fmt: skip
+def test_what_differs_from_run_to_run_tells_nothing(own, first, second):
+    assert difference(own, first, second) == ""

@@ -1,0 +1,156 @@
+"""What a script does after its measured call: with a remedy it must be what it does without.
+
+The losses of the first steps tell whether a remedy trains alike. They do not tell whether a later evaluation, another
+training or code that reads the model still works: for that, the whole script is run, shortened, with and without the
+remedy (see workloads/driver/rehearsal.py). The script as written is run twice. What differs between its own two runs,
+such as times, tells nothing and is not compared. Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+# What rounding in a few steps may do to a number that is printed or returned later, as a share of it and absolutely.
+_WITHIN, _LEAST = 2e-2, 2e-3
+# Numbers of the script's own two runs are the same if they differ by no more than this share.
+_REPEATED_WITHIN = 1e-3
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
+# Dates, times and addresses, which say nothing of what was computed.
+_PASSING = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(:\d\d(\.\d+)?)?|0x[0-9a-fA-F]+")
+_LONGEST = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Did:
+    """A call of fit, evaluate or predict that has returned.
+
+    Attributes:
+        name: of the method.
+        place: where the script makes it.
+        form: the shapes of its results; "" of numbers.
+        values: by name, the finite numbers that it returned, and the steps that the optimizer made.
+    """
+
+    name: str
+    place: str
+    form: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What a script did from its measured call on.
+
+    Attributes:
+        calls: in order, the measured one first.
+        printed: lines of its standard output.
+        files: names of the files that it has made beside itself.
+        error: what it ended with; "" if it came to its end.
+        whole: whether it ended by itself, and not because it took too long.
+        exact: whether with its remedies it must compute what it does as written.
+        acts: whether it must write and print as often.
+    """
+
+    calls: Sequence[Did] = ()
+    printed: Sequence[str] = ()
+    files: Sequence[str] = ()
+    error: str = ""
+    whole: bool = True
+    exact: bool = True
+    acts: bool = True
+
+
+def difference(own: Ending, first: Ending, second: Ending) -> str:
+    """Return in a sentence how a script with remedies ends otherwise than in both runs as written; "" if it does not.
+
+    >>> difference(Ending(error="ValueError: bad shape"), Ending(), Ending())
+    'With it, what follows the training fails: ValueError: bad shape'
+    >>> difference(Ending(printed=["took 3 s"]), Ending(printed=["took 5 s"]), Ending(printed=["took 7 s"]))
+    ''
+    """
+    return (
+        _of_errors(own, first, second)
+        or next(_of_calls(own, first, second), "")
+        or (next(_of_prints(own, first, second), "") if own.exact and own.acts else "")
+        or _of_files(own, first, second)
+    )
+
+
+def _of_errors(own: Ending, first: Ending, second: Ending) -> str:
+    whole = own.whole and first.whole and second.whole
+    if not whole or _same_text(first.error) != _same_text(second.error):
+        return ""
+    if _same_text(own.error) == _same_text(first.error):
+        return ""
+    if own.error:
+        return f"With it, what follows the training fails: {own.error}"
+    return f"With it, the script no longer ends with its error: {first.error}"
+
+
+def _of_calls(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
+    for its, one, other in zip(own.calls, first.calls, second.calls, strict=False):
+        if one.name != other.name:
+            return
+        if its.name != one.name:
+            yield f"With it, the script calls {its.name} where it calls {one.name} as written ({one.place})."
+            return
+        if one.form == other.form != its.form:
+            yield f"With it, {one.name} at {one.place} returns other shapes: {its.form}, not {one.form}."
+        if not own.exact:
+            continue
+        for name, value in one.values.items():
+            found, again = (each.values.get(name, math.nan) for each in (its, other))
+            if not _alike(found, value, again):
+                yield f"With it, {one.name} at {one.place} ends with {name} {found:.5g}; as written, {value:.5g}."
+    whole = own.whole and first.whole and second.whole and _same_text(first.error) == _same_text(second.error)
+    if whole and len(first.calls) == len(second.calls) != len(own.calls):
+        yield (
+            f"With it, the script makes {len(own.calls)} calls of fit, evaluate and predict; as written, "
+            f"{len(first.calls)}."
+        )
+
+
+def _of_prints(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
+    for its, one, other in zip(own.printed, first.printed, second.printed, strict=False):
+        if _form(one) != _form(other):
+            return  # it does not print the same twice
+        alike = _form(its) == _form(one) and all(map(_alike, _numbers(its), _numbers(one), _numbers(other)))
+        if not alike:
+            yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
+    whole = own.whole and first.whole and second.whole
+    if whole and len(first.printed) == len(second.printed) != len(own.printed):
+        yield f"With it, the script later prints {len(own.printed)} lines; as written, {len(first.printed)}."
+
+
+def _of_files(own: Ending, first: Ending, second: Ending) -> str:
+    if not (own.acts and own.whole and first.whole and second.whole):
+        return ""
+    missing = sorted({*first.files} & {*second.files} - {*own.files})
+    return f"With it, the script does not write {missing[0]}." if missing else ""
+
+
+def _alike(own: float, one: float, other: float) -> bool:
+    """Return whether a number is that of the runs as written, or tells nothing because those two differ."""
+    if not math.isclose(one, other, rel_tol=_REPEATED_WITHIN):
+        return True
+    return abs(own - one) <= max(_WITHIN * abs(one), _LEAST)
+
+
+def _numbers(line: str) -> list[float]:
+    return [float(each) for each in _NUMBER.findall(_PASSING.sub("", line))]
+
+
+def _form(line: str) -> str:
+    return _NUMBER.sub("#", _PASSING.sub("", line)).strip()
+
+
+def _same_text(text: str) -> str:
+    """Return a text without numbers: remedies move lines."""
+    return re.sub(r"\d+", "", text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,222 @@
+"""Run a script to its end, shortened, and note what it does after its measured call.
+
+Each fit, evaluate and predict stops after a few steps. What is noted is compared in workloads/driver/endings.py.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from workloads.driver import script
+from workloads.driver.call import Call
+from workloads.driver.endings import Did, Ending
+from workloads.driver.interception import EVALUATE, FIT, PREDICT
+from workloads.driver.job import Job
+from workloads.driver.losses import comparable
+from workloads.driver.processes import End
+from workloads.driver.sites import caller
+from workloads.variants import BASELINE, FIX
+
+# A call stops after so many steps, or fewer that take this long at the baseline's speed; a training after so many
+# epochs. Calls of several steps are not tried where they would take longer.
+_STEPS, _CALL_S, _EPOCHS = 32, 3.0, 2
+# So long a script may take from its measured call to its end.
+_LONGEST_S = 30.0
+# How much faster clocks go in the second run of the script as written: what it says of time differs then.
+_FASTER = 3
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
+# Of the output, so many bytes and lines of so many characters are compared; so many files.
+_BYTES, _LINES, _CHARACTERS, _FILES = 1 << 20, 300, 200, 200
+# Remedies that write and print less often, as their own text says.
+_QUIETER = "callbacks-per-epoch"
+_EXIT = os._exit
+_METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
+
+
+class Rehearsal:
+    """A shortened run of a whole script.
+
+    Args:
+        job: of the script.
+        fixes: remedies in it.
+        end: ends the process.
+    """
+
+    def __init__(self, job: Job, fixes: Sequence[str], end: End) -> None:
+        self._job = job
+        self._fixes = fixes
+        self._end = end
+        self._calls: list[Did] = []
+        self._before: set[str] = set()
+        self._output = -1
+        self._exact = True
+        self._ended = threading.Lock()
+        self._process = os.getpid()
+        step_s = job.results.step_s(BASELINE)
+        self._steps = max(2, min(_STEPS, int(_CALL_S / step_s))) if step_s else _STEPS
+
+    def take(self, call: Call) -> Any:
+        """Run the measured call, shortened, and begin to note what follows."""
+        self._exact = not self._fixes or comparable(self._fixes, call) == "steps"
+        self._before = _files()
+        if len(self._job.results.endings.get(BASELINE, ())) == 1 and not self._fixes:
+            _hasten()
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        self._output = os.memfd_create("output")
+        os.dup2(self._output, 1)
+        os._exit = self._exits  # type: ignore[assignment]
+        stall_s = self._job.spec.stall_s
+        timer = threading.Timer(min(_LONGEST_S, stall_s / 2 or _LONGEST_S), self._late)
+        timer.daemon = True
+        timer.start()
+        method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
+        result = self._run(method, call.model, call.arguments, call.place)
+        return call.model.history if call.trains else result
+
+    def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
+        """Run a later call of Keras, shortened."""
+        return self._run(method, model, arguments, caller())
+
+    def ended(self, error: BaseException | None = None) -> None:
+        """Write what the script did, once it has ended; end the process."""
+        self._write(Ending(error=script.named(error) if error else ""))
+
+    def _exits(self, code: int) -> None:
+        if os.getpid() != self._process:
+            _EXIT(code)
+        self._write(Ending(error=f"os._exit({code})"))
+
+    def _late(self) -> None:
+        self._write(Ending(whole=False))
+
+    def _write(self, ending: Ending) -> None:
+        with self._ended:  # for good: the process ends
+            quieter = any(FIX.argument(each) == _QUIETER for each in self._fixes)
+            fields = asdict(ending) | {
+                "calls": [asdict(each) for each in self._calls],
+                "printed": self._printed(),
+                "files": sorted(_files() - self._before)[:_FILES],
+                "exact": self._exact,
+                "acts": not quieter,
+            }
+            self._job.events.write("ending", variant=self._job.variant, **fields)
+            os._exit = _EXIT
+            self._end()
+
+    def _run(self, method: Any, model: Any, arguments: Mapping[str, Any], place: str) -> Any:
+        given = {**arguments, "verbose": 0}
+        shortened = _Shortened(self._steps)
+        callbacks = given.get("callbacks") or []
+        if isinstance(callbacks, tf.keras.callbacks.CallbackList):
+            callbacks.append(shortened)
+        else:
+            given["callbacks"] = [*tf.nest.flatten(callbacks), shortened]
+        before = _iterations(model)
+        result = method(model, **given)
+        values, form = _values(method, model, result)
+        if method is FIT:
+            values = {"steps": _iterations(model) - before} | values
+        self._calls.append(Did(name=_METHODS[method], place=place, form=form, values=values))
+        return result
+
+    def _printed(self) -> list[str]:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        content = os.pread(self._output, _BYTES, 0) if self._output >= 0 else b""
+        lines = content.decode("utf-8", "replace").splitlines()
+        return [line[:_CHARACTERS] for line in lines[:_LINES] if line.strip()]
+
+
+class _Shortened(tf.keras.callbacks.Callback):
+    """Stops a call after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+        self._epochs = 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._epochs += 1
+        if self._epochs >= _EPOCHS:
+            self.model.stop_training = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch + 1 >= self._steps:
+            self.model.stop_training = True
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch + 1 >= self._steps:
+            self.model.stop_evaluating = True
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch + 1 >= self._steps:
+            self.model.stop_predicting = True
+
+
+def _values(method: Any, model: Any, result: Any) -> tuple[dict[str, float], str]:
+    """Return the numbers that a call returned, and the shapes of its results."""
+    if method is FIT:
+        last = {name: values[-1] for name, values in model.history.history.items() if values}
+        return _finite(last), ""
+    if method is EVALUATE:
+        named = result if isinstance(result, Mapping) else dict(enumerate(np.ravel(result)))
+        return _finite(
+            {f"result {name}" if isinstance(name, int) else name: v for name, v in named.items()}
+        ), ""
+    parts = [np.asarray(each) for each in tf.nest.flatten(result)]
+    numbers: dict[str, float] = {}
+    for number, part in enumerate(parts):
+        if part.size and np.issubdtype(part.dtype, np.number):
+            content = part.astype(np.float64)
+            numbers |= {f"mean {number}": content.mean(), f"deviation {number}": content.std()}
+    return _finite(numbers), ", ".join(str(part.shape) for part in parts)
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers among values that events can have."""
+    found = {}
+    for name, value in values.items():
+        with suppress(TypeError, ValueError):
+            if math.isfinite(float(value)):
+                found[str(name)] = float(value)
+    return found
+
+
+def _iterations(model: Any) -> int:
+    with suppress(Exception):  # the script's own optimizer
+        return int(model.optimizer.iterations)
+    return 0
+
+
+def _files() -> set[str]:
+    """Return the names of the files in the script's folders."""
+    return {
+        str(Path(top, name).relative_to(folder))
+        for folder in script.folders()
+        for top, _, names in os.walk(folder)
+        for name in names
+    }
+
+
+def _hasten() -> None:
+    """Let the clocks of Python go faster from now on."""
+    for name in _CLOCKS:
+        setattr(time, name, _faster(getattr(time, name)))
+
+
+def _faster(clock: Callable[[], Any]) -> Callable[[], Any]:
+    began = clock()
+    return lambda: began + _FASTER * (clock() - began)
