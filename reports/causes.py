@@ -60,7 +60,11 @@ def advice(finding: Finding | None) -> str:
         return ""
     if finding.cause.of_machine:
         return f"first {fix(finding)}"
-    return "" if finding.remedy else f"untested: {fix(finding)}"
+    if finding.remedy:
+        return ""
+    if finding.refused:
+        return f"{fix(finding)}, but not by a change of lines alone: {finding.refused.rstrip('.')}"
+    return f"untested: {fix(finding)}"
 
 
 def _epochs(finding: Finding) -> str:

@@ -231,7 +231,7 @@ LOST = EngineError("The engine does not answer.", hint="Start it again.")
          None, Status.FAILED, "raised ValueError: OSError: no disk. See"),
         (ended(1),
          raised("Exception encountered when calling A.call().\n\n\x1b[1mBad shape.\x1b[0m\n\nArguments:"),
-         None, Status.FAILED, "raised ValueError: \x1b[1mBad shape."),
+         None, Status.FAILED, "raised ValueError: Bad shape."),
         (ended(1), raised("no x=<zip object at 0x7f6894cdb200> here"), None, Status.FAILED, "x=<zip object> here."),
         (ended(1), raised("Graph error:\n" + "  at frame\n" * 100), None, Status.FAILED,
          "raised ValueError: "),

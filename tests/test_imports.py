@@ -54,6 +54,7 @@ WITHOUT_TENSORFLOW = (
         for name in (
             "advice",
             "edits",
+            "endings",
             "measuring",
             "preparation",
             "processes",

@@ -185,12 +185,14 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "metric": {"variant": (str,), "name": (str,), "value": _NUMBER},
     # The baseline's losses in its first steps and epochs: place -> value. Remedies are compared with them.
     "losses": {"variant": (str,), "values": (dict,)},
+    # By what the losses of a script with remedies must be the baseline's: "steps", "epochs", or "" if they need not.
+    "alike": {"variant": (str,), "by": (str,)},
     # Its losses are not those of the baseline's only reading.
     "unlike": {"variant": (str,), "reason": (str,)},
     # What a script did after its measured call, in a shortened run (see workloads/driver/endings.py).
     "ending": {
         "variant": (str,), "calls": (list,), "printed": (list,), "files": (list,), "error": (str,),
-        "whole": (bool,), "exact": (bool,), "acts": (bool,),
+        "whole": (bool,), "even": (bool,),
     },
     # The script's rest was run with remedies: how it differs from what it does as written; "" if it does not. Readings
     # of a variant that differs do not count.
@@ -417,11 +419,13 @@ def without_hidden(text: str, hidden: Iterable[str]) -> str:
 
 # Of an object: "<zip object at 0x7f0012345678>".
 _ADDRESS = re.compile(r" at 0x[0-9a-f]{4,}(?=>)")
+# Terminal colours, which Keras writes into messages.
+_STYLE = re.compile("\x1b\\[[0-9;]*m")
 
 
 def reason_of(message: str) -> str:
     """Return the line of an error message that tells the reason, without addresses, which differ each time."""
-    message = _ADDRESS.sub("", message)
+    message = _ADDRESS.sub("", _STYLE.sub("", message))
     lines = [
         text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
     ] or [""]

@@ -88,7 +88,12 @@ def findings(case: Case, baseline: VariantResult | None) -> tuple[Finding, ...]:
         *(_step_findings(case, time, use) if time and Part.COMPUTE in time.parts else ()),
     ]
     return tuple(
-        replace(each, ablation=_ablation(case, each, time), remedy=_remedy(case, each))
+        replace(
+            each,
+            ablation=_ablation(case, each, time),
+            remedy=_remedy(case, each),
+            refused=_refused(case, each),
+        )
         for each in sorted(unordered, key=_rank)
     )
 
@@ -410,6 +415,13 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
     # Hidden behind the baseline's step, but not behind these.
     kept += max(0.0, fetched - time.share(*INPUT_PARTS, Part.COPY))
     return max(0.0, removed - kept)
+
+
+def _refused(case: Case, finding: Finding) -> str:
+    """Return why a change for a cause was left out; "" if none was."""
+    reasons = {variant: reason for trial in case.trials for variant, reason in trial.left_out.items()}
+    aimed = (variant for variant in reasons if (rule := rule_of(variant)) and rule.aim in finding.cause.aims)
+    return next((reasons[variant] for variant in aimed), "")
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:

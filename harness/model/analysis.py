@@ -302,6 +302,7 @@ class Finding:
         share: share of the step time, 0 to 1; None if the cause costs no time.
         gain: predicted speedup with the cause removed, 1 / (1 - share).
         remedy: the measured variant that addresses the cause with the fewest other changes.
+        refused: why a change that addresses it is none for this script; "" if there is no such change.
         stages: slowest input pipeline stage; several if their intervals overlap.
         variants: for an impossible measurement, the variant that is too fast and the variant that bounds it.
         facts: name -> observed value, in SI units or as a share from 0 to 1, for use in messages.
@@ -314,6 +315,7 @@ class Finding:
     gain: float | None = None
     ablation: Ablation | None = None
     remedy: Remedy | None = None
+    refused: str = ""
     stages: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)

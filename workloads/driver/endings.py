@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-# What rounding in a few steps may do to a number that is printed or returned later, as a share of it and absolutely.
-_WITHIN, _LEAST = 2e-2, 2e-3
+# What is no difference near zero.
+_LEAST = 1e-3
 # Numbers of the script's own two runs are the same if they differ by no more than this share.
 _REPEATED_WITHIN = 1e-3
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
@@ -50,8 +50,7 @@ class Ending:
         files: names of the files that it has made beside itself.
         error: what it ended with; "" if it came to its end.
         whole: whether it ended by itself, and not because it took too long.
-        exact: whether with its remedies it must compute what it does as written.
-        acts: whether it must write and print as often.
+        even: whether its calls, which stop after some steps, stop after as many as without remedies.
     """
 
     calls: Sequence[Did] = ()
@@ -59,23 +58,30 @@ class Ending:
     files: Sequence[str] = ()
     error: str = ""
     whole: bool = True
-    exact: bool = True
-    acts: bool = True
+    even: bool = True
 
 
-def difference(own: Ending, first: Ending, second: Ending) -> str:
+def difference(
+    own: Ending, first: Ending, second: Ending, *, within: float = 5e-3, exact: bool = True, acts: bool = True
+) -> str:
     """Return in a sentence how a script with remedies ends otherwise than in both runs as written; "" if it does not.
+
+    Args:
+        within: what rounding in a few steps may do to a later number, as a share of it.
+        exact: whether the script must compute what it does as written.
+        acts: whether it must write and print as often.
 
     >>> difference(Ending(error="ValueError: bad shape"), Ending(), Ending())
     'With it, what follows the training fails: ValueError: bad shape'
     >>> difference(Ending(printed=["took 3 s"]), Ending(printed=["took 5 s"]), Ending(printed=["took 7 s"]))
     ''
     """
+    exact = exact and own.even
     return (
         _of_errors(own, first, second)
-        or next(_of_calls(own, first, second), "")
-        or (next(_of_prints(own, first, second), "") if own.exact and own.acts else "")
-        or _of_files(own, first, second)
+        or next(_of_calls(own, first, second, within if exact else math.inf), "")
+        or (next(_of_prints(own, first, second, within), "") if exact and acts else "")
+        or (_of_files(own, first, second) if acts else "")
     )
 
 
@@ -90,7 +96,7 @@ def _of_errors(own: Ending, first: Ending, second: Ending) -> str:
     return f"With it, the script no longer ends with its error: {first.error}"
 
 
-def _of_calls(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
+def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
     for its, one, other in zip(own.calls, first.calls, second.calls, strict=False):
         if one.name != other.name:
             return
@@ -99,11 +105,9 @@ def _of_calls(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
             return
         if one.form == other.form != its.form:
             yield f"With it, {one.name} at {one.place} returns other shapes: {its.form}, not {one.form}."
-        if not own.exact:
-            continue
-        for name, value in one.values.items():
+        for name, value in one.values.items() if within < math.inf else ():
             found, again = (each.values.get(name, math.nan) for each in (its, other))
-            if not _alike(found, value, again):
+            if not _alike(found, value, again, within):
                 yield f"With it, {one.name} at {one.place} ends with {name} {found:.5g}; as written, {value:.5g}."
     whole = own.whole and first.whole and second.whole and _same_text(first.error) == _same_text(second.error)
     if whole and len(first.calls) == len(second.calls) != len(own.calls):
@@ -113,12 +117,12 @@ def _of_calls(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
         )
 
 
-def _of_prints(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
+def _of_prints(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
     for its, one, other in zip(own.printed, first.printed, second.printed, strict=False):
         if _form(one) != _form(other):
             return  # it does not print the same twice
-        alike = _form(its) == _form(one) and all(map(_alike, _numbers(its), _numbers(one), _numbers(other)))
-        if not alike:
+        numbers = zip(_numbers(its), _numbers(one), _numbers(other), strict=False)
+        if _form(its) != _form(one) or not all(_alike(*each, within) for each in numbers):
             yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
     whole = own.whole and first.whole and second.whole
     if whole and len(first.printed) == len(second.printed) != len(own.printed):
@@ -126,17 +130,17 @@ def _of_prints(own: Ending, first: Ending, second: Ending) -> Iterator[str]:
 
 
 def _of_files(own: Ending, first: Ending, second: Ending) -> str:
-    if not (own.acts and own.whole and first.whole and second.whole):
+    if not (own.whole and first.whole and second.whole):
         return ""
     missing = sorted({*first.files} & {*second.files} - {*own.files})
     return f"With it, the script does not write {missing[0]}." if missing else ""
 
 
-def _alike(own: float, one: float, other: float) -> bool:
+def _alike(own: float, one: float, other: float, within: float) -> bool:
     """Return whether a number is that of the runs as written, or tells nothing because those two differ."""
     if not math.isclose(one, other, rel_tol=_REPEATED_WITHIN):
         return True
-    return abs(own - one) <= max(_WITHIN * abs(one), _LEAST)
+    return abs(own - one) <= max(within * abs(one), _LEAST)
 
 
 def _numbers(line: str) -> list[float]:

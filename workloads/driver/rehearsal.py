@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -24,14 +24,14 @@ from workloads.driver.call import Call
 from workloads.driver.endings import Did, Ending
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
-from workloads.driver.losses import comparable
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
-from workloads.variants import BASELINE, FIX
+from workloads.protocol import STEPS_PER_CALL
+from workloads.variants import BASELINE
 
 # A call stops after so many steps, or fewer that take this long at the baseline's speed; a training after so many
 # epochs. Calls of several steps are not tried where they would take longer.
-_STEPS, _CALL_S, _EPOCHS = 32, 3.0, 2
+_STEPS, _CALL_S, _EPOCHS = 100, 3.0, 2
 # So long a script may take from its measured call to its end.
 _LONGEST_S = 30.0
 # How much faster clocks go in the second run of the script as written: what it says of time differs then.
@@ -39,8 +39,6 @@ _FASTER = 3
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
 # Of the output, so many bytes and lines of so many characters are compared; so many files.
 _BYTES, _LINES, _CHARACTERS, _FILES = 1 << 20, 300, 200, 200
-# Remedies that write and print less often, as their own text says.
-_QUIETER = "callbacks-per-epoch"
 _EXIT = os._exit
 _METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
 
@@ -50,28 +48,27 @@ class Rehearsal:
 
     Args:
         job: of the script.
-        fixes: remedies in it.
         end: ends the process.
     """
 
-    def __init__(self, job: Job, fixes: Sequence[str], end: End) -> None:
+    def __init__(self, job: Job, end: End) -> None:
         self._job = job
-        self._fixes = fixes
         self._end = end
         self._calls: list[Did] = []
         self._before: set[str] = set()
         self._output = -1
-        self._exact = True
+        self._even = True
         self._ended = threading.Lock()
         self._process = os.getpid()
-        step_s = job.results.step_s(BASELINE)
-        self._steps = max(2, min(_STEPS, int(_CALL_S / step_s))) if step_s else _STEPS
+        step_s = job.results.step_s(BASELINE) or _CALL_S / _STEPS
+        steps = min(_STEPS, int(_CALL_S / step_s))
+        per_call = STEPS_PER_CALL[job.spec.device]
+        self._steps = max(2, steps // per_call * per_call or steps)
 
     def take(self, call: Call) -> Any:
         """Run the measured call, shortened, and begin to note what follows."""
-        self._exact = not self._fixes or comparable(self._fixes, call) == "steps"
         self._before = _files()
-        if len(self._job.results.endings.get(BASELINE, ())) == 1 and not self._fixes:
+        if len(self._job.results.endings.get(BASELINE, ())) == 1 and self._job.variant == BASELINE:
             _hasten()
         with suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -104,13 +101,11 @@ class Rehearsal:
 
     def _write(self, ending: Ending) -> None:
         with self._ended:  # for good: the process ends
-            quieter = any(FIX.argument(each) == _QUIETER for each in self._fixes)
             fields = asdict(ending) | {
                 "calls": [asdict(each) for each in self._calls],
                 "printed": self._printed(),
                 "files": sorted(_files() - self._before)[:_FILES],
-                "exact": self._exact,
-                "acts": not quieter,
+                "even": self._even,
             }
             self._job.events.write("ending", variant=self._job.variant, **fields)
             os._exit = _EXIT
@@ -124,6 +119,7 @@ class Rehearsal:
             callbacks.append(shortened)
         else:
             given["callbacks"] = [*tf.nest.flatten(callbacks), shortened]
+        self._even &= self._steps % int(getattr(model, "steps_per_execution", 1)) == 0
         before = _iterations(model)
         result = method(model, **given)
         values, form = _values(method, model, result)
@@ -172,10 +168,10 @@ def _values(method: Any, model: Any, result: Any) -> tuple[dict[str, float], str
         last = {name: values[-1] for name, values in model.history.history.items() if values}
         return _finite(last), ""
     if method is EVALUATE:
-        named = result if isinstance(result, Mapping) else dict(enumerate(np.ravel(result)))
-        return _finite(
-            {f"result {name}" if isinstance(name, int) else name: v for name, v in named.items()}
-        ), ""
+        if isinstance(result, Mapping):
+            return _finite(result), ""
+        first, *others = np.ravel(result)
+        return _finite({"loss": first} | {f"metric {n}": each for n, each in enumerate(others, 1)}), ""
     parts = [np.asarray(each) for each in tf.nest.flatten(result)]
     numbers: dict[str, float] = {}
     for number, part in enumerate(parts):

@@ -30,6 +30,7 @@ class Results:
         unlike: variants whose losses were not those of the baseline's only reading, with both.
         errors: the types of error events.
         facts: whether the facts of the framework are known.
+        alike: variant with remedies -> by what its losses must be the baseline's.
         losses: those of the baseline's first steps, by place, of each reading.
         endings: variant -> what its script did after the measured call, in each shortened run.
         first_step_s: variant -> seconds of its longest first step, which compiles.
@@ -44,6 +45,7 @@ class Results:
         self.errors: list[str] = []
         self.facts = False
         self.losses: list[Mapping[str, float]] = []
+        self.alike: dict[str, str] = {}
         self.unlike: dict[str, str] = {}
         self.endings: dict[str, list[Ending]] = {}
         self.first_step_s: dict[str, float] = {}
@@ -62,6 +64,8 @@ class Results:
                 self.sites = [[(line, column) for line, column in chain] for chain in event["sites"]]
             case "variant" if variant == BASELINE:
                 self.params = event["params"]
+            case "alike":
+                self.alike[variant] = event["by"]
             case "losses":
                 self.losses.append(event["values"])
             case "left-out" | "needless" | "unlike" as kind:

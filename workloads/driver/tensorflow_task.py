@@ -150,7 +150,7 @@ class ScriptRun:
         marked = MarkedSteps(job, self._prove, self._end_marked)
         own_loop = marked.inserted(text.text)
         tf.keras.utils.set_random_seed(spec.seed)
-        rehearsal = Rehearsal(job, self._task.fixes, self._end) if self._task.rehearses else None
+        rehearsal = Rehearsal(job, self._end) if self._task.rehearses else None
         whole = _call if job.meter.full and self.measured else None
         interception = Interception(
             number=spec.call,
@@ -310,6 +310,8 @@ class ScriptRun:
             if reason := misfit(FIX.argument(fix), call):
                 raise ScriptError(reason)
         job = replace(job, alike_by=comparable(self._task.fixes, call))
+        if self._task.fixes:
+            self._events.write("alike", variant=job.variant, by=job.alike_by)
         job.meter.phase(BUILD, self._began)
         params = call.params() | ({"acts_every": every} if (every := acts_every(call)) else {})
         before = params if job.variant == BASELINE else self._results.params or params
