@@ -117,5 +117,5 @@ lock: $(VENV)/installed-dev ## update the lock files
 
 .PHONY: clean
 clean: ## remove installed and built files; keeps runs/ and the cache
-	@if [ -f .env ]; then sed -i '/^TFBENCH_/d' .env; [ -s .env ] || rm .env; fi
+	@if [ -f .env ]; then sed -i --follow-symlinks -E '/^TFBENCH_(BASE|[A-Z_]+_IMAGE)=/d' .env; [ -s .env ] || rm .env; fi
 	rm -rf $(VENV) images/context build *.egg-info .mypy_cache .ruff_cache .pytest_cache

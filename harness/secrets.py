@@ -110,22 +110,54 @@ def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({*quoted}, key=len, reverse=True))
 
 
-def secrets_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each text in a script that looks like a secret."""
+def secrets_in(script: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each text in a script that looks like a secret, "a text" or "a comment" without a name."""
+    tree = ast.parse(script)
+    for number, line in enumerate(script.splitlines(), 1):
+        comment = line.rpartition("#")[2] if "#" in line else ""
+        if _FORMATS.search(comment) and "'" not in comment and '"' not in comment:
+            yield number, "a comment"
+    names: dict[ast.Constant, str] = {}
     for node in ast.walk(tree):
         for name, value in _named_texts(node):
-            text = value.value if isinstance(value, ast.Constant) else None
-            if isinstance(text, str) and (
-                _FORMATS.search(text) or (_is_mixed(text) and names_secret(name, text))
-            ):
-                yield value.lineno, name
+            names |= dict.fromkeys(_literals(value), name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            text = node.value if isinstance(node.value, str) else node.value.decode("utf-8", "replace")
+            password = (found := _PASSWORD.search(text)) and found[1]
+            named = node in names and _is_mixed(text) and names_secret(names[node], text)
+            if named or password or _FORMATS.search(text):
+                yield node.lineno, names.get(node, "") or "a text"
+
+
+def _literals(value: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the texts that an expression may be, as it is or changed by a method."""
+    match value:
+        case ast.Constant():
+            yield value
+        case ast.IfExp(body=first, orelse=second):
+            yield from (*_literals(first), *_literals(second))
+        case ast.BoolOp(values=values) | ast.List(elts=values) | ast.Tuple(elts=values):
+            for each in values:
+                yield from _literals(each)
+        case ast.Call(func=ast.Attribute(value=ast.Constant() as changed)):
+            yield changed
 
 
 def _named_texts(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield the expressions that a node binds to names or keys."""
     match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            yield from ((_last_name(each), value) for each, value in zip(targets, values, strict=False))
         case ast.Assign(targets=targets, value=value):
             yield from ((_last_name(each), value) for each in targets)
+        case ast.Call(args=[ast.Constant(value=str(name)), value]):  # environ.setdefault, get
+            yield name, value
+        case ast.arguments(args=given, defaults=defaults, kwonlyargs=named, kw_defaults=others):
+            yield from (
+                (each.arg, value) for each, value in zip(reversed(given), reversed(defaults), strict=False)
+            )
+            yield from ((each.arg, value) for each, value in zip(named, others, strict=True) if value)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield _last_name(target), value
         case ast.keyword(arg=str(name), value=value):

@@ -48,7 +48,7 @@ class Planned:
             error = self._failing.get(name, "")
             if error == DIED:
                 os.kill(os.getpid(), signal.SIGKILL)
-            nothing = asdict(Ending(calls=[], printed=[], files=[], error=error))
+            nothing = asdict(Ending(calls=[], printed=[], files={}, error=error))
             events.write("ending", variant=name, **nothing)
             return
         plan = self._plan.get(name, (1.0,))

@@ -40,8 +40,10 @@ def test_its_examples():
         (Ending(calls=[did("predict", "(8, 2)")]), Ending(calls=[did("predict", "(9, 2)")]), "other shapes"),
         (Ending(calls=[did("predict")]), Ending(calls=[did("evaluate")]), "calls predict where"),
         (Ending(calls=[did()]), Ending(calls=[did(), did()]), "1 calls"),
-        (Ending(files=["a"]), Ending(files=["a", "b"]), "does not write b"),
-        (Ending(files=["a", "b"]), Ending(files=["a"]), ""),
+        (Ending(files={"a": []}), Ending(files={"a": [], "b": []}), "does not write b"),
+        (Ending(files={"a": [], "b": []}), Ending(files={"a": []}), ""),
+        (Ending(files={"a": ["0"]}), Ending(files={"a": ["0.05"]}), 'writes "0" to a; as written, "0.05"'),
+        (Ending(files={"a": ["0"]}), Ending(files={"a": ["0", "1"]}), "writes 1 lines to a"),
         (printed("loss 0.50"), printed("loss 0.70"), 'prints "loss 0.50"; as written, "loss 0.70"'),
         (printed("loss 0.7001"), printed("loss 0.7002"), ""),
         (printed("good"), printed("bad"), "later prints"),
@@ -65,18 +67,23 @@ def test_what_differs_from_both_runs_as_written_is_said(own, written, said):
         tuple(Ending(calls=[did("predict", form)]) for form in ("(1,)", "(2,)", "(3,)")),
         (printed("took 1.2 s"), printed("took 2.3 s"), printed("took 6.9 s")),
         (printed("c", "x"), printed("a", "x"), printed("b", "x")),
-        (Ending(), Ending(files=["run-1"]), Ending(files=["run-2"])),
+        (Ending(), Ending(files={"run-1": []}), Ending(files={"run-2": []})),
     ],
 )  # fmt: skip
 def test_what_differs_from_run_to_run_tells_nothing(own, first, second):
     assert difference(own, first, second) == ""
 
 
+def test_what_follows_a_line_that_never_repeats_is_compared():
+    runs = [printed(f"run {name}", f"loss {loss}") for name, loss in (("a", 0.5), ("b", 0.7), ("c", 0.7))]
+    assert "loss 0.5" in difference(*runs)
+
+
 def test_what_a_remedy_may_change_by_its_own_text_is_not_compared():
     own, written = (
-        Ending(calls=[did(loss=0.5)], printed=["a"], files=[]),
+        Ending(calls=[did(loss=0.5)], printed=["a"]),
         Ending(calls=[did(loss=0.7)], printed=["b"]),
     )
     assert difference(own, written, written, exact=False) == ""
-    files = replace(written, files=["b"])
+    files = replace(written, files={"b": ["1"]})
     assert difference(files, files, files, acts=False) == difference(written, files, files, acts=False) == ""

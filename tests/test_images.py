@@ -101,9 +101,9 @@ class TestFetch:
         assert (context / "wheels" / wheels[0].name).samefile(wheels[0])
         # docker-compose 1.29 needs every target's folder and variable.
         assert (checkout / ".env").read_text() == recipes.compose_variables(recipes.pinned_base())
-        (checkout / ".env").write_text("MINE=1\nTFBENCH_BASE=old\n")
+        (checkout / ".env").write_text("MINE=1\nTFBENCH_CACHE=/data\nTFBENCH_BASE=old\n")
         builder.fetch("cpu")
-        assert (checkout / ".env").read_text() == "MINE=1\n" + recipes.compose_variables(
+        assert (checkout / ".env").read_text() == "MINE=1\nTFBENCH_CACHE=/data\n" + recipes.compose_variables(
             recipes.pinned_base()
         )
         assert all((checkout / "images/context" / target).is_dir() for target in TARGETS)

@@ -1,6 +1,5 @@
 """What is not recorded: by the names and formats that secret scanners look for (gitleaks, detect-secrets)."""
 
-import ast
 import json
 import urllib.parse
 
@@ -130,12 +129,12 @@ def test_secrets_in_a_script_are_found_with_their_lines() -> None:
         f"API_KEY = '{BODY}'\nself.token = '{BODY}'\nos.environ['WANDB_API_KEY'] = '{BODY}'\n"
         f"login(key='{BODY}')\nsettings = {{'password': 'hunter22'}}\nname: str = '{FORMATS['GitHub']}'\n"
     )
-    assert sorted(line for line, _ in secrets_in(ast.parse(found))) == [1, 2, 3, 4, 5, 6]
+    assert sorted(line for line, _ in secrets_in(found)) == [1, 2, 3, 4, 5, 6]
     harmless = (
         "token = '[START]'\nkey = 'image/encoded'\npad_token = '<pad>'\nsession = 'first run of 2026'\nKEYS = 7\n"
         "sort(key='accuracy')\npassword = os.environ['PASSWORD1']\nname = 'resnet50v2'\n"
     )
-    assert list(secrets_in(ast.parse(harmless))) == []
+    assert list(secrets_in(harmless)) == []
 
 
 def test_what_is_not_recorded_comes_from_the_shell() -> None:
@@ -209,3 +208,25 @@ def test_a_long_text_is_cut_after_secrets_are_replaced(monkeypatch):
     monkeypatch.setattr(protocol, "private", lambda: {"hidden": ["s3cr3t-t3xt"]})
     assert "s3c" not in protocol.shortened("s3cr3t-t3xt" * 50, 200)
     assert protocol.text_of(ValueError("of s3cr3t-t3xt")) == "of ***"
+
+
+TOKEN = "hf_abcdefghij0123456789ABCDEFGHIJ1234"
+
+
+@pytest.mark.parametrize("line", [
+    f"login('{TOKEN}')", f"os.environ.setdefault('HF_TOKEN', '{TOKEN}')", f"A, B = '{TOKEN}', 1",
+    f"def f(token='{TOKEN}'): pass", f"T = b'{TOKEN}'", f"T = f'{TOKEN}{{a}}'", f"[1, '{TOKEN}']", f"# {TOKEN}",
+    "DB = 'postgres://admin:hunter2pass@db/x'", "get_file('a', 'https://u:p4ssw0rd99@h/x.npz')",
+    "password, other = 'abcdef123456', 1", "def f(a, *, api_key='abcdef123456'): pass",
+    "os.environ.get('API_KEY', 'abcdef123456')", "API_KEY = 'abcdef123456' if a else ''",
+    "API_KEY = 'abcdef123456'.strip()",
+])  # fmt: skip
+def test_a_secret_in_a_script_is_found_however_it_is_bound(line: str) -> None:
+    assert [number for number, _ in secrets_in(f"a = 1\n{line}\n")] == [2]
+
+
+@pytest.mark.parametrize(
+    "line", ["get_file('cats', 'https://host/cats-2024.zip')", "token, n = 'pad', 1", "# see https://a@b"]
+)
+def test_what_is_no_secret_in_a_script_is_none(line: str) -> None:
+    assert list(secrets_in(f"{line}\n")) == []

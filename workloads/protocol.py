@@ -191,7 +191,7 @@ EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "unlike": {"variant": (str,), "reason": (str,)},
     # What a script did after its measured call, in a shortened run (see workloads/driver/endings.py).
     "ending": {
-        "variant": (str,), "calls": (list,), "printed": (list,), "files": (list,), "error": (str,),
+        "variant": (str,), "calls": (list,), "printed": (list,), "files": (dict,), "error": (str,),
         "whole": (bool,), "even": (bool,),
     },
     # The script's rest was run with remedies: how it differs from what it does as written; "" if it does not. Readings

@@ -119,7 +119,7 @@ def split(times: Times) -> dict[Part, Floats]:
     parts = dict(_split(replace(times, baseline=times.baseline - between)))
     if times.between is not None:
         parts[Part.EPOCHS] = np.zeros_like(times.baseline) + times.between
-    _move_host_share(parts, times.baseline * times.host_share, on_gpu=times.on_gpu)
+    _move_host_share(parts, (times.baseline - between) * times.host_share, on_gpu=times.on_gpu)
     unexplained = times.baseline - np.sum(list(parts.values()), axis=0)
     return {part: parts[part] for part in Part if part in parts} | {Part.UNEXPLAINED: unexplained}
 
@@ -189,7 +189,8 @@ def _around_step(times: Times, feed: Floats, fed: Floats) -> Iterator[tuple[Part
 def _move_host_share(parts: dict[Part, Floats], lost: Floats, *, on_gpu: bool) -> None:
     """Move the time lost to the host from the parts that need a CPU to Part.HOST."""
     gpu_parts = (Part.COMPUTE, Part.COPY, Part.EXCHANGE) if on_gpu else ()
-    cpu_parts = [part for part in parts if part not in gpu_parts]
+    # Between epochs nothing is sampled.
+    cpu_parts = [part for part in parts if part not in (*gpu_parts, Part.EPOCHS)]
     if not cpu_parts or not np.any(lost):
         return
     cpu_time = np.sum([parts[part] for part in cpu_parts], axis=0)

@@ -157,12 +157,11 @@ def _others_share(case: Case, variant: str) -> float | None:
 def _limited_by_waiting(case: Case, variant: str, share: float) -> float:
     """Return a share of CPU time lost, limited to the time in which the workload waited for a CPU.
 
-    The container's CPU pressure measures this wait. Without it, CPU usage is the limit: with equal demand
-    from others, a fair scheduler keeps nobody waiting longer than it runs.
+    The container's CPU pressure measures this wait, of any of its threads. CPU usage is a limit too: with equal demand
+    from others, a fair scheduler keeps nobody waiting longer than it runs, and what sleeps waits for no CPU.
     """
-    waited = case.host(variant, "cgroup", "cpu_pressure_some_s_per_s")
-    waited = cpus_used(case, variant) if waited is None else waited
-    return share if waited is None else min(share, waited)
+    waited = (case.host(variant, "cgroup", "cpu_pressure_some_s_per_s"), cpus_used(case, variant))
+    return min(share, *(each for each in waited if each is not None), share)
 
 
 def free_cpus(case: Case, variant: str) -> float | None:

@@ -8,6 +8,7 @@ standard input of its containers, which then exit.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 import time
@@ -80,6 +81,7 @@ def _check_listening(address: str) -> None:
     Raises:
         FleetError: nothing listens, or `address` is that of a Ray client server.
     """
+    address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     if address == "auto":
         return
     if address.startswith("ray://"):

@@ -34,6 +34,9 @@ _COMMIT_S = 3600
 # Timeout of a registry's first response.
 RESPONSE_S = 10
 
+# The variables that it writes to .env; see Makefile, clean.
+_OWN = re.compile(b"TFBENCH_(BASE|[A-Z_]+_IMAGE)=")
+
 
 class ImageBuilder:
     """Build images, or their build contexts for docker-compose.
@@ -103,9 +106,11 @@ class ImageBuilder:
         """Write variables to .env, which may also have some of the user's."""
         path = self._checkout / ".env"
         with on_disk(path):
-            there = path.read_text(encoding="utf-8") if path.exists() else ""
-            others = [line for line in there.splitlines() if not line.startswith("TFBENCH_")]
-            path.write_text("".join(f"{line}\n" for line in others) + variables, encoding="utf-8")
+            there = path.read_bytes() if path.exists() else b""
+            others = [line for line in there.split(b"\n") if not _OWN.match(line)]
+            before = b"\n".join(others)
+            before += b"\n" if before and not before.endswith(b"\n") else b""
+            path.write_bytes(before + variables.encode())
 
     def custom(self, target: str, reference: str) -> ImageInfo:
         """Return a custom image, pulled if necessary; it only needs Python and TensorFlow."""

@@ -106,6 +106,8 @@ class EventLog:
         Raises:
             ValueError: its values are impossible, or there are too many.
         """
+        if event["kind"] == "start" and self.started:
+            raise ProtocolError("the events of two runs")
         plain = {name: value for name, value in event.items() if name not in _ARRAYS}
         _check_values(plain.values())
         self.characters += len(str(plain))

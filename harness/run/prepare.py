@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
 import hashlib
 import os
@@ -144,7 +143,7 @@ def _look_at(entry: Entry, progress: Progress) -> None:
     text = entry.workload.scripts[entry.workload.file]
     if lines := left_out(text):
         progress.line(f"{entry.path.name}: left out {'; '.join(shortened(line, 60) for line in lines)}")
-    for line, name in secrets_in(ast.parse(text)):
+    for line, name in secrets_in(text):
         progress.line(
             f"{place(entry.path.name, text, line)}: {name} looks like a secret, and reports contain the script. Take "
             "it from a variable, and pass that with --env, which is not recorded."

@@ -139,6 +139,16 @@ data = made.map(lambda a, b: (a, b)).cache().batch(8)
 READER = "data = data.batch(8)\nmodel.fit(data, epochs=2, verbose=0, steps_per_epoch=4, callbacks=[own])\n"
 
 
+LATE = pipeline(".batch(4).concatenate(data.shuffle(400).batch(4)).cache().unbatch()").replace(
+    "data = ", "data = tf.data.Dataset.from_tensor_slices((x, y))\ndata = "
+)
+COUNTS = pipeline(".map(step)", TICKS + python("return a + next(ticks) * 0"))
+STEERED = f"{HEAD}{python('return a + level[0]')}{PLAIN}{OWN.format('def on_epoch_end(self, *of): pass')}" + (
+    "level = [1.0]\ndata = tf.data.Dataset.from_tensor_slices((x, y)).repeat().map(step, num_parallel_calls=2)\n"
+    f"{READER}"
+)
+
+
 IN_OBJECT = f"""{HEAD}{PLAIN}
 class Trainer:
     def __init__(self): self.model = model
@@ -169,6 +179,13 @@ CASES = [
     ("many-steps", callbacks("model.steps_per_execution = 4\n", ""), False),
     ("prefetch", reading("tf.Variable(1.0)"), False),
     ("prefetch", reading("tf.constant(1.0)"), True),
+    ("cache", LATE.replace("400)", "400, reshuffle_each_iteration=False)"), True),
+    ("cache", LATE, False),
+    ("prefetch", COUNTS.replace("next(ticks)", "1"), True),
+    ("prefetch", COUNTS, False),
+    ("parallel-map", STEERED.replace("own = Own()", "own = keras.callbacks.History()"), True),
+    ("parallel-map", STEERED, False),
+    ("many-steps", callbacks(OWN.format("def on_predict_batch_end(self, *of): pass"), "own"), True),
     ("cache", LINES.replace("OWN", "own"), False),
     ("cache", LINES.replace("OWN", ""), True),
     ("cache", generated("1.0"), True),
@@ -193,7 +210,7 @@ CASES = [
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): pass"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),
-    ("steps-per-execution", callbacks(OWN.format("def on_test_batch_end(self, batch, logs=None): pass"), "own"), False),
+    ("steps-per-execution", callbacks(OWN.format("def on_test_batch_end(self, batch, logs=None): pass"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['steps']"), "own"), False),
     ("steps-per-execution", callbacks(BATCHES, "one"), False),
     ("steps-per-execution", callbacks("one = keras.callbacks.LambdaCallback(on_epoch_end=print)\n", "one"), True),

@@ -366,3 +366,38 @@ def test_a_generator_that_ends_leaves_out_its_stages(drive):
     done = drive(text, variants=[BASELINE, STAGES])
     assert len(done.of("window", variant=BASELINE)) == 2
     assert [each["variant"] for each in done.of("left-out")] == [STAGES]
+
+
+ROWS = """
+import time
+STATE = {}
+def rows():
+    for start in range(0, 64, 8):
+        yield x[start : start + 8] * STATE.get("scale", SCALE), y[start : start + 8]
+class Slow(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        STATE["scale"] = np.float32(2.0)
+    def on_epoch_end(self, epoch, logs=None):
+        time.sleep(0.04)
+given = (tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32))
+made().fit(tf.data.Dataset.from_generator(rows, output_signature=given), epochs=9, callbacks=[Slow()])
+"""
+
+
+def test_the_ends_of_epochs_of_unknown_length_count(drive):
+    done = drive(HEAD + ROWS.replace("SCALE", "1"), steps=30, variants=[BASELINE])
+    assert 0.04 / 8 < done.metric(BASELINE, BETWEEN_EPOCHS) < 0.12 / 8
+
+
+def test_an_input_may_read_what_a_callback_sets_up(drive):
+    done = drive(HEAD + ROWS.replace('STATE.get("scale", SCALE)', 'STATE["scale"]'), variants=[BASELINE])
+    assert len(done.of("window", variant=BASELINE)) == 2
+
+
+def test_an_input_that_is_read_once_only_is_said_to_be(drive):
+    once = (
+        ROWS.replace("SCALE", "1")
+        .replace("range(0, 64, 8)", "STARTS")
+        .replace("STATE = {}", "STATE, STARTS = {}, iter(range(0, 64, 8))")
+    )
+    assert "can be read once only" in drive(HEAD + once, variants=[BASELINE], code=1).message

@@ -60,6 +60,11 @@ def _of_import(error: BaseException, text: str) -> str:
 
 
 def _of_machine(error: BaseException, text: str) -> str:
+    if isinstance(error, UnboundLocalError) and re.search("'(batch_outputs|logs|pythonify_logs)'", text):
+        return (
+            "Keras got no batch. Measuring reads an input several times: let it begin anew each time, as a function "
+            "does that makes a new generator."
+        )
     if _wants_gpu(error):
         return "The script needs a GPU, and this trial has none: use --device gpu, or ask `if gpus:` first."
     if found := re.search(r"<(zip|map) object|(?:class )'(zip|map)'", text):
@@ -115,8 +120,9 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         missing = isinstance(error, FileNotFoundError)
         return (
-            "It is a path in the container: neither the script nor a library has made it. A script that finds files "
-            "above its own folder runs as a module, -m FOLDER.NAME, from the folder that has them."
+            "It is a path in the container: neither the script nor a library has made it. If it is on the host, add "
+            f"--mount {named}. A script that finds files above its own folder runs as a module, -m FOLDER.NAME, from "
+            "the folder that has them."
             if missing
             else ""
         )

@@ -200,10 +200,28 @@ class Call:
     @cached_property
     def batch(self) -> Any:
         """The first batch, in host memory."""
-        first = next(iter(self.dataset), None)
+        return self._first_of(self.dataset)
+
+    def _first_of(self, dataset: tf.data.Dataset) -> Any:
+        try:
+            first = next(iter(dataset), None)
+        except Exception:
+            if not self._begin_callbacks():
+                raise
+            first = next(iter(dataset), None)
         if first is None:
             raise ScriptError(EMPTY)
         return first
+
+    def _begin_callbacks(self) -> bool:
+        """Let the callbacks begin, which may set up what the input reads; return whether there are any."""
+        found = tf.nest.flatten(self.arguments.get("callbacks") or ()) if self.trains else []
+        for callback in found:
+            with suppress(Exception):  # the input's error is told then
+                callback.set_model(self.model)
+                callback.on_train_begin()
+                callback.on_epoch_begin(self.first_epoch)
+        return bool(found)
 
     @cached_property
     def epoch(self) -> Epoch:
@@ -220,7 +238,7 @@ class Call:
             if not count:
                 return Epoch(batch, ends=False, exact=alike)
             return Epoch(batch, count, max(0, batch - rows(loader[count - 1])), exact=alike)
-        epoch = _pipeline_epoch(self._as_given or self.dataset)
+        epoch = _pipeline_epoch(self._as_given or self.dataset, self._first_of)
         if self._as_given is None and not epoch.exact:  # has read the first batch
             return epoch
         if self._as_given is None:
@@ -236,6 +254,8 @@ class Call:
     def use_typical_batch(self) -> None:
         """Take a batch of about the mean size for the first one, where sizes are unknown and it can be read again."""
         if self.epoch.exact or self._as_given is not None or not (self.is_pipeline or self.is_loader):
+            if self.is_pipeline:
+                _ = self.batch  # in each process, as some need it and what Python gives may go on from there
             return
         ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
         for batch, _ in zip(self.dataset, range(_TRIED), strict=False):
@@ -421,8 +441,8 @@ def _counted_part(batch: Any, shape: Callable[[Any], Any]) -> Any:
     return tf.nest.flatten(batch)[0]
 
 
-def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
-    """Return one epoch of a tf.data pipeline of batches."""
+def _pipeline_epoch(dataset: tf.data.Dataset, first_of: Callable[[tf.data.Dataset], Any]) -> Epoch:
+    """Return one epoch of a tf.data pipeline of batches; `first_of` reads its first one."""
     count = int(dataset.cardinality())
     batches, endless = count if count > 0 else None, count == tf.data.INFINITE_CARDINALITY
     shape = _counted_part(dataset.element_spec, _shape_in_graph).shape
@@ -436,10 +456,7 @@ def _pipeline_epoch(dataset: tf.data.Dataset) -> Epoch:
         counted = epoch_of(samples, size) if samples > 0 else None
         if counted and (endless or count == counted.batches):
             return Epoch(size, counted.batches, counted.missing, ends=not endless)
-    first = next(iter(dataset), None)
-    if first is None:
-        raise ScriptError(EMPTY)
-    return Epoch(rows(first), batches, ends=not endless, exact=False)
+    return Epoch(rows(first_of(dataset)), batches, ends=not endless, exact=False)
 
 
 def _batching(dataset: Any) -> tuple[int, int, bool] | None:

@@ -2,8 +2,8 @@
 
 The losses of the first steps tell whether a remedy trains alike. They do not tell whether a later evaluation, another
 training or code that reads the model still works: for that, the whole script is run, shortened, with and without the
-remedy (see workloads/driver/rehearsal.py). The script as written is run twice. What differs between its own two runs,
-such as times, tells nothing and is not compared. Standard library only.
+remedy (see workloads/driver/rehearsal.py). If that differs, the script as written is run a second time. What differs
+between its own two runs, such as times, tells nothing and is not compared. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # What is no difference near zero.
 _LEAST = 1e-3
@@ -47,7 +47,7 @@ class Ending:
     Attributes:
         calls: in order, the measured one first.
         printed: lines of its standard output.
-        files: names of the files that it has made beside itself.
+        files: the files that it has made beside itself, by name, with the lines of those that are text or numbers.
         error: what it ended with; "" if it came to its end.
         whole: whether it ended by itself, and not because it took too long.
         even: whether its calls, which stop after some steps, stop after as many as without remedies.
@@ -55,7 +55,7 @@ class Ending:
 
     calls: Sequence[Did] = ()
     printed: Sequence[str] = ()
-    files: Sequence[str] = ()
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     error: str = ""
     whole: bool = True
     even: bool = True
@@ -81,7 +81,7 @@ def difference(
         _of_errors(own, first, second)
         or next(_of_calls(own, first, second, within if exact else math.inf), "")
         or (next(_of_prints(own, first, second, within), "") if exact and acts else "")
-        or (_of_files(own, first, second) if acts else "")
+        or (next(_of_files(own, first, second, within if exact else math.inf), "") if acts else "")
     )
 
 
@@ -118,22 +118,42 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
 
 
 def _of_prints(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
-    for its, one, other in zip(own.printed, first.printed, second.printed, strict=False):
-        if _form(one) != _form(other):
-            return  # it does not print the same twice
-        numbers = zip(_numbers(its), _numbers(one), _numbers(other), strict=False)
-        if _form(its) != _form(one) or not all(_alike(*each, within) for each in numbers):
-            yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
+    for its, one in _other_lines(own.printed, first.printed, second.printed, within):
+        yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
     whole = own.whole and first.whole and second.whole
     if whole and len(first.printed) == len(second.printed) != len(own.printed):
         yield f"With it, the script later prints {len(own.printed)} lines; as written, {len(first.printed)}."
 
 
-def _of_files(own: Ending, first: Ending, second: Ending) -> str:
+def _of_files(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
     if not (own.whole and first.whole and second.whole):
-        return ""
-    missing = sorted({*first.files} & {*second.files} - {*own.files})
-    return f"With it, the script does not write {missing[0]}." if missing else ""
+        return
+    for name in sorted(first.files.keys() & second.files.keys()):
+        if name not in own.files:
+            yield f"With it, the script does not write {name}."
+            continue
+        if within == math.inf:
+            continue
+        lines, one, other = own.files[name], first.files[name], second.files[name]
+        for its, line in _other_lines(lines, one, other, within):
+            yield f'With it, the script writes "{_cut(its)}" to {name}; as written, "{_cut(line)}".'
+        if len(one) == len(other) != len(lines):
+            yield f"With it, the script writes {len(lines)} lines to {name}; as written, {len(one)}."
+
+
+def _other_lines(
+    own: Sequence[str], first: Sequence[str], second: Sequence[str], within: float
+) -> Iterator[tuple[str, str]]:
+    """Yield lines that differ from those in both runs as written, with these."""
+    aligned = len(own) == len(first) == len(second)
+    for its, one, other in zip(own, first, second, strict=False):
+        if _form(one) != _form(other):  # it is not the same twice
+            if aligned:
+                continue
+            return
+        numbers = zip(_numbers(its), _numbers(one), _numbers(other), strict=False)
+        if _form(its) != _form(one) or not all(_alike(*each, within) for each in numbers):
+            yield its, one
 
 
 def _alike(own: float, one: float, other: float, within: float) -> bool:

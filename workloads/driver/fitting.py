@@ -85,7 +85,7 @@ def misfit(remedy: str, call: Call) -> str:
 
 def _xla(call: Call) -> str:
     if not call.model.jit_compile:
-        return "Keras does not compile this model with XLA: a layer of it cannot be."
+        return "Keras does not compile this model with XLA: a layer of it cannot be, or tf.config does not let it."
     if has_own_code(call) and kinds_of_step(call, tested=True) & _CHECKING:
         return "XLA would leave out a check of values in the step, such as tf.debugging.assert_all_finite."
     return ""
@@ -147,11 +147,23 @@ def _around_batches(call: Call) -> str:
             return f"The callback {name} counts batches to profile some of them."
         if is_keras(callback) and (name in _SHOWING or often == "epoch"):
             continue
-        for hook in _BATCH_HOOKS:
+        for hook in _batch_hooks(call):
             own = getattr(callback, hook)
             if getattr(own, "__func__", own) is not getattr(tf.keras.callbacks.Callback, hook):
                 return f"The callback {name} acts around each batch."
     return ""
+
+
+def _batch_hooks(call: Call) -> Iterator[str]:
+    """Yield the names of the methods that Keras calls around the batches of a call."""
+    if not call.trains:
+        kinds = {"test"} if call.evaluates else {"predict"}
+    else:
+        kinds = {"train", "test"} if call.validates else {"train"}
+    for hook in _BATCH_HOOKS:
+        kind = hook.split("_")[1]
+        if kind in kinds or (kind == "batch" and call.trains):
+            yield hook
 
 
 def _many_steps(call: Call) -> str:
@@ -208,6 +220,8 @@ def _cache(call: Call) -> str:
     if unknown and call.arguments.get("steps_per_epoch"):
         return "The input may never end, and a cache of it would only grow."
     before = [each for cache in caches(given) for each in pipelines(cache)]
+    if any(getattr(each, "_reshuffle_each_iteration", False) for each in before):
+        return "What lies before the cache is shuffled anew in each pass, and would stay as in the first."
     watch = Watch([each for function in _functions(before) for each in _python_functions(function)])
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
@@ -224,10 +238,21 @@ def _cache(call: Call) -> str:
 def _prefetch(call: Call) -> str:
     if reason := _reads_training(call):
         return reason
+    if kind := reads_on(call):
+        return (
+            f"Python in the pipeline reads on from a {kind} that outlives it, and would leave it further on."
+        )
     reads = kinds_of_pipelines(call) & PYTHON or any(
         not _is_seed(each) for function in _functions(_datasets(call)) for each in _captured(function)
     )
     return _changing(call, "what the pipeline reads") if reads else ""
+
+
+def reads_on(call: Call) -> str:
+    """Return the class of an iterator that a pipeline's Python reads on from, in each pass; "" without one."""
+    python = [each for function in _functions(_datasets(call)) for each in _python_functions(function)]
+    found = next((each for each in reached(*python) if isinstance(each, Iterator)), None)
+    return "" if found is None else type(found).__name__
 
 
 def _reads_training(call: Call) -> str:
@@ -294,7 +319,7 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
     after = [dataset for dataset in pipelines(given) if any(caches(dataset))]
     kinds = [type(dataset).__name__.strip("_") for dataset in after]
     if call.epochs == 1 and "RepeatDataset" not in kinds:
-        return "The call trains for one epoch, which fills a cache and never reads it."
+        return "The measured call trains for one epoch, which fills a cache and does not read it."
     for dataset, kind in zip(after, kinds, strict=True):
         if kind == "TakeDataset" and int(dataset.cardinality()) != int(dataset._inputs()[0].cardinality()):
             return "A part of what would be cached is taken, so the cache is never filled."
@@ -320,8 +345,8 @@ def _compiled(call: Call) -> str:
         model.loss,
         *(getattr(each, name) for each in owners for name in _methods(type(each))),
     ]
-    if _asks_whether_eager(python):
-        return "The step's Python asks whether it runs eagerly."
+    if name := _asks_whether_eager(python):
+        return f"The step's Python names {name}, by which it may tell whether it runs eagerly."
     drawn = _random_states()
     _traced(call)  # variables are made in the first
     with Watch([*python, *owners]) as watch:
@@ -333,14 +358,12 @@ def _compiled(call: Call) -> str:
     return _changing(call, "what the step's Python reads")
 
 
-def _asks_whether_eager(python: Iterable[Any]) -> bool:
-    """Return whether Python code has names, or texts such as in hasattr(x, "numpy"), that tell how it runs."""
+def _asks_whether_eager(python: Iterable[Any]) -> str:
+    """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
     functions = [each for each in reached(*python) if inspect.isfunction(each) and is_own(each.__module__)]
-    return any(
-        _EAGER.intersection(part.co_names) or "numpy" in part.co_consts
-        for each in functions
-        for part in codes(each.__code__)
-    )
+    parts = [part for each in functions for part in codes(each.__code__)]
+    named = _EAGER.intersection(*[{name for part in parts for name in part.co_names}])
+    return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
 
 
 def _random_states() -> list[Any]:
@@ -433,7 +456,9 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _parallel_map(call: Call) -> str:
-    if reason := _reads_training(call):
+    # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
+    ahead = call.arguments.get("steps_per_epoch") or not call.epoch.ends or _around_batches(call)
+    if reason := _reads_training(call) or (ahead and _prefetch(call)):
         return reason
     for dataset in _datasets(call):
         name = type(dataset).__name__

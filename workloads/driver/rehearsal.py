@@ -37,8 +37,8 @@ _LONGEST_S = 30.0
 # How much faster clocks go in the second run of the script as written: what it says of time differs then.
 _FASTER = 3
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
-# Of the output, so many bytes and lines of so many characters are compared; so many files.
-_BYTES, _LINES, _CHARACTERS, _FILES = 1 << 20, 300, 200, 200
+# Of output and of each of so many files, so many bytes and lines of so many characters are compared.
+_FILES, _BYTES, _LINES, _CHARACTERS = 50, 1 << 20, 200, 200
 _EXIT = os._exit
 _METHODS: Mapping[Any, str] = {FIT: "fit", EVALUATE: "evaluate", PREDICT: "predict"}
 
@@ -55,7 +55,7 @@ class Rehearsal:
         self._job = job
         self._end = end
         self._calls: list[Did] = []
-        self._before: set[str] = set()
+        self._before: set[str] = set()  # names of files
         self._output = -1
         self._even = True
         self._ended = threading.Lock()
@@ -67,7 +67,7 @@ class Rehearsal:
 
     def take(self, call: Call) -> Any:
         """Run the measured call, shortened, and begin to note what follows."""
-        self._before = _files()
+        self._before = {*_files()}
         if len(self._job.results.endings.get(BASELINE, ())) == 1 and self._job.variant == BASELINE:
             _hasten()
         with suppress(OSError, ValueError):
@@ -104,7 +104,7 @@ class Rehearsal:
             fields = asdict(ending) | {
                 "calls": [asdict(each) for each in self._calls],
                 "printed": self._printed(),
-                "files": sorted(_files() - self._before)[:_FILES],
+                "files": {name: _lines_of(path) for name, path in self._made()},
                 "even": self._even,
             }
             self._job.events.write("ending", variant=self._job.variant, **fields)
@@ -132,8 +132,11 @@ class Rehearsal:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         content = os.pread(self._output, _BYTES, 0) if self._output >= 0 else b""
-        lines = content.decode("utf-8", "replace").splitlines()
-        return [line[:_CHARACTERS] for line in lines[:_LINES] if line.strip()]
+        return _lines(content.decode("utf-8", "replace"))
+
+    def _made(self) -> list[tuple[str, Path]]:
+        """Return the files that the script has made since its measured call, by name."""
+        return [each for each in sorted(_files().items()) if each[0] not in self._before][:_FILES]
 
 
 class _Shortened(tf.keras.callbacks.Callback):
@@ -197,14 +200,40 @@ def _iterations(model: Any) -> int:
     return 0
 
 
-def _files() -> set[str]:
-    """Return the names of the files in the script's folders."""
+def _files() -> dict[str, Path]:
+    """Return the files in the script's folders by their names there."""
     return {
-        str(Path(top, name).relative_to(folder))
+        str(Path(top, name).relative_to(folder)): Path(top, name)
         for folder in script.folders()
         for top, _, names in os.walk(folder)
         for name in names
     }
+
+
+def _lines_of(path: Path) -> list[str]:
+    """Return the lines of a small text file, what an array in a file amounts to, or nothing of another file."""
+    with suppress(OSError, ValueError, EOFError):
+        if path.suffix in (".npy", ".npz"):
+            content = np.load(path, mmap_mode="r")
+            arrays = (
+                {"": content} if isinstance(content, np.ndarray) else {n: content[n] for n in content.files}
+            )
+            return [f"{name} {array.dtype} {_numbers_of(array)}" for name, array in arrays.items()]
+        if path.is_file() and path.stat().st_size <= _BYTES:
+            return _lines(path.read_bytes().decode("utf-8"))
+    return []
+
+
+def _numbers_of(array: np.ndarray[Any, Any]) -> str:
+    """Return what two arrays of the same content have in common."""
+    if not array.size or not np.issubdtype(array.dtype, np.number):
+        return f"{array.shape}"
+    first = array.flat[0]
+    return f"{array.shape} from {first:.6g}, mean {array.mean():.6g}, deviation {array.std():.6g}"
+
+
+def _lines(text: str) -> list[str]:
+    return [line[:_CHARACTERS] for line in text.splitlines()[:_LINES] if line.strip()]
 
 
 def _hasten() -> None:

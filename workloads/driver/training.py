@@ -145,7 +145,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._losses = losses
         self._counted = counted
         self._last = -1
-        self._steps = 0
+        self._steps = self._steps_before = 0  # the latter: of the epochs that ended
         self._begun_ns = 0
         self._epochs_ended = 0
         self.validated = 0
@@ -217,12 +217,24 @@ class Boundaries(tf.keras.callbacks.Callback):
         validation_ns = fmean(self._validations_ns) if self._validations_ns else 0.0
         return (fmean(self._pauses_ns) + validation_ns / validated_every(self._call)) / 1e9
 
+    @property
+    def steps_per_epoch(self) -> float | None:
+        """Mean steps of the epochs that ended; None if none has."""
+        return self._steps_before / self._epochs_ended if self._epochs_ended else None
+
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
         samples_of = self._counted.samples if self._counted else self._epoch.samples
         samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
         self._steps += done
+        if batch <= self._last:
+            if self._steps == self._steps_before:
+                raise ScriptError(
+                    "The input can be read once only, and measuring reads it several times: let it begin anew each "
+                    "time, as a function does that makes a new generator."
+                )
+            self._steps_before = self._steps
         if not self._meter.tick(done * self._times, samples):
             self.model.stop_training = self.model.stop_evaluating = self.model.stop_predicting = True
             if not self._meter.going:
@@ -296,7 +308,7 @@ def as_written(job: Job, call: Call) -> Any:
         and job.spec.evaluate
         and measures_speed(job.variant)
     ):
-        _time_short_epochs(job, call, own, stride)
+        _time_short_epochs(job, call, own, stride, call.steps_per_epoch or boundaries.steps_per_epoch)
     return result
 
 
@@ -321,12 +333,15 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
         )
 
 
-def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int) -> None:
+def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None) -> None:
     """Report the ends of epochs from two epochs of one call, the first of which traces.
 
     Their validation has few batches; its time is that of all.
+
+    Args:
+        steps: of an epoch; None if unknown.
     """
-    steps, batches = call.steps_per_epoch, _validation_batches(call)
+    batches = _validation_batches(call)
     if not steps or not (own or batches):
         return
     ends = EpochEnds(job.meter.synchronise)
@@ -451,8 +466,8 @@ def _run_with(
     if losses and noted:
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
-    if seconds is not None and call.steps_per_epoch:
-        job.metric(BETWEEN_EPOCHS, seconds / (call.steps_per_epoch * call.steps_per_batch))
+    if seconds is not None and (steps := call.steps_per_epoch or boundaries.steps_per_epoch):
+        job.metric(BETWEEN_EPOCHS, seconds / (steps * call.steps_per_batch))
     return result, boundaries
 
 
