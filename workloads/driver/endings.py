@@ -8,6 +8,7 @@ between its own two runs, such as times, tells nothing and is not compared. Stan
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -83,6 +84,26 @@ def difference(
         or (next(_of_prints(own, first, second, within), "") if exact and acts else "")
         or (next(_of_files(own, first, second, within if exact else math.inf), "") if acts else "")
     )
+
+
+def follows(text: str, line: int) -> bool:
+    """Return whether a script may do anything after the call that ends at a line.
+
+    >>> follows("x = 1\\nmodel.fit(x)\\ny = 2", 2)
+    False
+    >>> follows("model.fit(x)\\nprint(y)", 1)
+    True
+    """
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return True
+    calling = next((each for each in statements if each.lineno <= line <= (each.end_lineno or 0)), None)
+    if not isinstance(calling, (ast.Expr, ast.Assign)):
+        return True
+    later = statements[statements.index(calling) + 1 :]
+    active = (ast.Call, ast.Assert, ast.Raise, ast.Await, ast.With, ast.Import, ast.ImportFrom)
+    return any(isinstance(node, active) for each in later for node in ast.walk(each))
 
 
 def _of_errors(own: Ending, first: Ending, second: Ending) -> str:

@@ -26,7 +26,7 @@ from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
-from workloads.protocol import STEPS_PER_CALL
+from workloads.protocol import STEPS_PER_CALL, private, without_hidden
 from workloads.variants import BASELINE
 
 # A call stops after so many steps, or fewer that take this long at the baseline's speed; a training after so many
@@ -233,6 +233,7 @@ def _numbers_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def _lines(text: str) -> list[str]:
+    text = without_hidden(text, private().get("hidden", ()))  # before it is cut
     return [line[:_CHARACTERS] for line in text.splitlines()[:_LINES] if line.strip()]
 
 

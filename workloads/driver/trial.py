@@ -12,7 +12,7 @@ from functools import partial
 
 from workloads.cells import place
 from workloads.driver.edits import at_sites
-from workloads.driver.endings import Ending, difference
+from workloads.driver.endings import Ending, difference, follows
 from workloads.driver.processes import Death, End, Processes
 from workloads.driver.remedies import candidates, joins, worth_trying
 from workloads.driver.results import Results, ResultsFile
@@ -270,6 +270,9 @@ class Trial:
         """Return whether the rest of the script is with these remedies what it is as written; run it, if not yet."""
         variant = together(fixes)
         known = {**self._spec.rehearsed, **self._rehearsed}
+        sites = self._file.read().sites
+        if sites and sites[0] and not follows(self._spec.scripts[BASELINE].text, sites[0][-1][0]):
+            return True
         if variant not in known:
             if not self._endings:
                 self._endings.append(self._rehearse(()))
