@@ -57,5 +57,7 @@ def cpu_numbers(text: str) -> tuple[int, ...]:
         # Linux supports a few thousand CPUs.
         if not all(number.isdecimal() and len(number) <= 5 for number in (first, last)):
             return ()
+        if int(first) > int(last):
+            return ()
         numbers += range(int(first), int(last) + 1)
     return tuple(dict.fromkeys(numbers))

@@ -227,10 +227,11 @@ def measuring(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
                 hint="Wait for it to finish, or stop it: concurrent runs distort each other's results.",
             ) from error
         remedy = f"Ask its owner to remove it or make it writable (chmod 666 {path}), or have"
+        if path.is_dir() or path.is_symlink():  # a link is not followed
+            remedy = "Have"
         raise StoreError(
             f"Cannot open the lock file {path}: {error.strerror or 'its folder takes no files'}.",
-            hint=f"{'Have' if path.is_dir() else remedy} all users of this machine set {LOCK_ENV} to the same "
-            "writable file.",
+            hint=f"{remedy} all users of this machine set {LOCK_ENV} to the same writable file.",
         ) from error
     with held:
         yield

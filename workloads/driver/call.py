@@ -99,7 +99,10 @@ class Call:
                 "Give fit the tf.data.Dataset itself: under a strategy, it distributes its batches."
             )
         if self.epochs < 1:
-            raise ScriptError("The call trains no epoch. Give fit more epochs than its initial_epoch.")
+            raise ScriptError(
+                "The call trains no epoch. Give fit more epochs than its initial_epoch, or choose another "
+                "call with --call."
+            )
         share = self.arguments.pop("validation_split", 0.0)
         if share and self.arguments.get("validation_data") is None:
             split = tuple(self.arguments.get(name) for name in ("x", "y", "sample_weight"))
