@@ -199,13 +199,6 @@ CASES = [
     ("loader-threads", loader("return x[:8] + int(model.optimizer.iterations), y[:8]"), False),
     ("loader-threads", loader("return x[:8] + tf.random.normal([]).numpy(), y[:8]"), False),
     ("steps-per-execution", callbacks("", "") + "model.predict(x)\n", True),
-    (
-        "steps-per-execution",
-        f"{HEAD}{PLAIN.replace('(4,)', '(None, 4)')}"
-        "data = tf.data.Dataset.from_tensor_slices((x[:, None], y[:, None])).padded_batch(8, ((None, 4), (None, 1)))\n"
-        "model.fit(data)\nmodel.predict(data)\n",
-        False,
-    ),
     ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): pass"), "own"), False),

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -91,20 +90,9 @@ def _xla(call: Call) -> str:
     return ""
 
 
-def _inference(call: Call) -> Any:
-    """Return what a model computes for a batch of any size when it does not train, as TensorFlow traces it."""
-    specs = tf.nest.map_structure(
-        lambda spec: tf.TensorSpec(spec.shape, spec.dtype), call.dataset.element_spec
-    )
-    given, *_ = tf.keras.utils.unpack_x_y_sample_weight(specs)
-    return tf.function(partial(call.model, training=False), autograph=False).get_concrete_function(given)
-
-
 def _steps_per_execution(call: Call) -> str:
     if module := _working_beside():
         return f"{module} may train or predict too, with callbacks that act around each batch."
-    if call.script_names("predict") and not _has_fixed_results(call):
-        return "The script calls predict, whose results of several steps could not be joined: their shapes differ."
     given = call.arguments.get("steps_per_epoch" if call.trains else "steps")
     if call.epoch.ends and call.epoch.batches is None and not given:
         return "Nobody knows how many steps an epoch has, and Keras counts steps of several per call otherwise then."
@@ -128,14 +116,6 @@ def _working_beside() -> str:
             ):
                 return name
     return ""
-
-
-def _has_fixed_results(call: Call) -> bool:
-    """Return whether each batch of a size is predicted in the same shape, as TensorFlow knows."""
-    return all(
-        each.shape.rank is not None and None not in each.shape[1:]
-        for each in tf.nest.flatten(_inference(call).structured_outputs)
-    )
 
 
 def _around_batches(call: Call) -> str:

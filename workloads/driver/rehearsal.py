@@ -153,16 +153,20 @@ class _Shortened(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if batch + 1 >= self._steps:
+        if self._enough(batch):
             self.model.stop_training = True
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        if batch + 1 >= self._steps:
+        if self._enough(batch):
             self.model.stop_evaluating = True
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        if batch + 1 >= self._steps:
+        if self._enough(batch):
             self.model.stop_predicting = True
+
+    def _enough(self, batch: int) -> bool:
+        # The last call of several steps in an epoch is counted as a whole one.
+        return batch + 1 >= self._steps and (self.params.get("steps") or math.inf) > self._steps
 
 
 def _values(method: Any, model: Any, result: Any) -> tuple[dict[str, float], str]:
