@@ -48,6 +48,7 @@ def test_its_examples():
         (printed("loss 0.7001"), printed("loss 0.7002"), ""),
         (printed("good"), printed("bad"), "later prints"),
         (printed("a"), printed("a", "b"), "prints 1 lines"),
+        (printed("['b', 'a']"), printed("['a', 'b']"), ""),
         (printed("<f at 0x7f00>, 12:30"), printed("<f at 0x7e11>, 12:31"), ""),
         (replace(printed("good"), even=False), printed("bad"), ""),
         (replace(Ending(calls=[did(loss=0.5)]), even=False), Ending(calls=[did(loss=0.7)]), ""),
@@ -85,5 +86,6 @@ def test_what_a_remedy_may_change_by_its_own_text_is_not_compared():
         Ending(calls=[did(loss=0.7)], printed=["b"]),
     )
     assert difference(own, written, written, exact=False) == ""
-    files = replace(written, files={"b": ["1"]})
-    assert difference(files, files, files, acts=False) == difference(written, files, files, acts=False) == ""
+    files = replace(written, files={"b": ["1"]}, printed=["b", "b"])
+    assert difference(written, files, files, acts=False) == ""
+    assert 'prints "a"' in difference(replace(own, calls=written.calls), written, written, acts=False)

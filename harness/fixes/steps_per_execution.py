@@ -3,7 +3,7 @@
 Keras calls the compiled step from Python once per batch; for a small model that takes longer than the step.
 
 Safety: the same numbers. Keras runs callbacks on batches once per call, so the container refuses it if the call has
-any but Keras' own that only show, and if the steps per call do not divide the steps of an epoch.
+any but Keras' own that only show, and if the steps per call do not divide a number of steps that the call is given.
 """
 
 from __future__ import annotations

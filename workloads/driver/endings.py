@@ -81,8 +81,8 @@ def difference(
     return (
         _of_errors(own, first, second)
         or next(_of_calls(own, first, second, within if exact else math.inf), "")
-        or (next(_of_prints(own, first, second, within), "") if exact and acts else "")
-        or (next(_of_files(own, first, second, within if exact else math.inf), "") if acts else "")
+        or (next(_of_prints(own, first, second, within, acts=acts), "") if exact else "")
+        or next(_of_files(own, first, second, within if exact else math.inf, acts=acts), "")
     )
 
 
@@ -138,7 +138,9 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
         )
 
 
-def _of_prints(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
+def _of_prints(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
+    if not acts and len(own.printed) != len(first.printed):
+        return
     for its, one in _other_lines(own.printed, first.printed, second.printed, within):
         yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
     whole = own.whole and first.whole and second.whole
@@ -146,14 +148,15 @@ def _of_prints(own: Ending, first: Ending, second: Ending, within: float) -> Ite
         yield f"With it, the script later prints {len(own.printed)} lines; as written, {len(first.printed)}."
 
 
-def _of_files(own: Ending, first: Ending, second: Ending, within: float) -> Iterator[str]:
+def _of_files(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
     if not (own.whole and first.whole and second.whole):
         return
     for name in sorted(first.files.keys() & second.files.keys()):
-        if name not in own.files:
+        if name not in own.files and acts:
             yield f"With it, the script does not write {name}."
+        if name not in own.files or within == math.inf:
             continue
-        if within == math.inf:
+        if not acts and len(own.files[name]) != len(first.files[name]):
             continue
         lines, one, other = own.files[name], first.files[name], second.files[name]
         for its, line in _other_lines(lines, one, other, within):
@@ -173,7 +176,7 @@ def _other_lines(
                 continue
             return
         numbers = zip(_numbers(its), _numbers(one), _numbers(other), strict=False)
-        if _form(its) != _form(one) or not all(_alike(*each, within) for each in numbers):
+        if _words(its) != _words(one) or not all(_alike(*each, within) for each in numbers):
             yield its, one
 
 
@@ -190,6 +193,11 @@ def _numbers(line: str) -> list[float]:
 
 def _form(line: str) -> str:
     return _NUMBER.sub("#", _PASSING.sub("", line)).strip()
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line in no order, as a set of objects has none."""
+    return sorted(re.findall(r"\w+|#|[^\w\s]", _form(line)))
 
 
 def _same_text(text: str) -> str:
