@@ -386,7 +386,7 @@ made().fit(tf.data.Dataset.from_generator(rows, output_signature=given), epochs=
 
 def test_the_ends_of_epochs_of_unknown_length_count(drive):
     done = drive(HEAD + ROWS.replace("SCALE", "1"), steps=30, variants=[BASELINE])
-    assert 0.04 / 8 < done.metric(BASELINE, BETWEEN_EPOCHS) < 0.12 / 8
+    assert 0.04 / 8 < done.metric(BASELINE, BETWEEN_EPOCHS) < 0.4 / 8
 
 
 def test_an_input_may_read_what_a_callback_sets_up(drive):
