@@ -161,7 +161,7 @@ def _limited_by_waiting(case: Case, variant: str, share: float) -> float:
     from others, a fair scheduler keeps nobody waiting longer than it runs, and what sleeps waits for no CPU.
     """
     waited = (case.host(variant, "cgroup", "cpu_pressure_some_s_per_s"), cpus_used(case, variant))
-    return min(share, *(each for each in waited if each is not None), share)
+    return min([share, *(each for each in waited if each is not None)])
 
 
 def free_cpus(case: Case, variant: str) -> float | None:

@@ -95,25 +95,16 @@ def keeps_state(source: Source) -> bool:
         or _changes_anything([*functions, *between])
         or (
             fits_again(source)
-            and (
-                bool(functions) or bool(_attributes_set(source)) or not _packages(source, step) <= _FRAMEWORKS
-            )
+            and (bool(functions) or _sets_attributes(source) or not _packages(source, step) <= _FRAMEWORKS)
         )
     )
 
 
-def _outside_classes(source: Source) -> set[ast.AST]:
+def _sets_attributes(source: Source) -> bool:
+    """Return whether the script sets an attribute outside of its classes, such as a layer's trainable."""
     classes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
-    return {*ast.walk(source.tree)} - {part for each in classes for part in ast.walk(each)}
-
-
-def _attributes_set(source: Source) -> set[str]:
-    """Return the attributes that the script sets outside of its classes, such as a layer's trainable."""
-    return {
-        node.attr
-        for node in _outside_classes(source)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
+    outside = {*ast.walk(source.tree)} - {part for each in classes for part in ast.walk(each)}
+    return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in outside)
 
 
 def _packages(source: Source, nodes: Iterable[ast.AST]) -> set[str]:

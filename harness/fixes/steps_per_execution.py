@@ -17,10 +17,11 @@ from harness.fixes.rule import Rule, Safety
 from harness.fixes.source import Source, argument
 from workloads.protocol import STEPS_PER_CALL, Aim, Edit
 
-# What Keras makes for its loops, which runs all steps of a call.
+# Steps of pipelines whose length nobody knows.
 _OF_UNKNOWN_LENGTH = (
     "filter", "from_generator", "unbatch", "flat_map", "bucket_by_sequence_length", "take_while", "group_by_window",
 )  # fmt: skip
+# What Keras makes for its loops, which runs all steps of a call.
 _LOOPS = {
     "train_function", "test_function", "predict_function", "make_train_function", "make_test_function",
     "make_predict_function",

@@ -254,11 +254,15 @@ class Call:
         batches = epoch.batches // times if epoch.batches else None
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
 
-    def use_typical_batch(self) -> None:
-        """Take a batch of about the mean size for the first one, where sizes are unknown and it can be read again."""
-        if self.epoch.exact or self._as_given is not None or not (self.is_pipeline or self.is_loader):
-            if self.is_pipeline:
-                _ = self.batch  # in each process, as some need it and what Python gives may go on from there
+    def read_batch(self) -> None:
+        """Read the first batch of a pipeline or loader, in each process alike: what Python gives may go on from there.
+
+        Where sizes are unknown and it can be read again, it is one of about the mean size instead.
+        """
+        if not (self.is_pipeline or self.is_loader):
+            return
+        if self.epoch.exact or self._as_given is not None:
+            _ = self.batch
             return
         ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
         for batch, _ in zip(self.dataset, range(_TRIED), strict=False):

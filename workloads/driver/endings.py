@@ -77,12 +77,12 @@ def difference(
     >>> difference(Ending(printed=["took 3 s"]), Ending(printed=["took 5 s"]), Ending(printed=["took 7 s"]))
     ''
     """
-    exact = exact and own.even
+    compared = within if exact and own.even else math.inf
     return (
         _of_errors(own, first, second)
-        or next(_of_calls(own, first, second, within if exact else math.inf), "")
-        or (next(_of_prints(own, first, second, within, acts=acts), "") if exact else "")
-        or next(_of_files(own, first, second, within if exact else math.inf, acts=acts), "")
+        or next(_of_calls(own, first, second, compared), "")
+        or next(_of_prints(own, first, second, compared, acts=acts), "")
+        or next(_of_files(own, first, second, compared, acts=acts), "")
     )
 
 
@@ -107,8 +107,7 @@ def follows(text: str, line: int) -> bool:
 
 
 def _of_errors(own: Ending, first: Ending, second: Ending) -> str:
-    whole = own.whole and first.whole and second.whole
-    if not whole or _same_text(first.error) != _same_text(second.error):
+    if not _are_whole(own, first, second) or _same_text(first.error) != _same_text(second.error):
         return ""
     if _same_text(own.error) == _same_text(first.error):
         return ""
@@ -130,7 +129,7 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
             found, again = (each.values.get(name, math.nan) for each in (its, other))
             if not _alike(found, value, again, within):
                 yield f"With it, {one.name} at {one.place} ends with {name} {found:.5g}; as written, {value:.5g}."
-    whole = own.whole and first.whole and second.whole and _same_text(first.error) == _same_text(second.error)
+    whole = _are_whole(own, first, second) and _same_text(first.error) == _same_text(second.error)
     if whole and len(first.calls) == len(second.calls) != len(own.calls):
         yield (
             f"With it, the script makes {len(own.calls)} calls of fit, evaluate and predict; as written, "
@@ -139,30 +138,42 @@ def _of_calls(own: Ending, first: Ending, second: Ending, within: float) -> Iter
 
 
 def _of_prints(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
-    if not acts and len(own.printed) != len(first.printed):
-        return
-    for its, one in _other_lines(own.printed, first.printed, second.printed, within):
-        yield f'With it, the script later prints "{_cut(its)}"; as written, "{_cut(one)}".'
-    whole = own.whole and first.whole and second.whole
-    if whole and len(first.printed) == len(second.printed) != len(own.printed):
-        yield f"With it, the script later prints {len(own.printed)} lines; as written, {len(first.printed)}."
+    printed = (own.printed, first.printed, second.printed)
+    counted = acts and _are_whole(own, first, second)
+    if acts or len(own.printed) == len(first.printed):
+        yield from _of_lines(*printed, within, "later prints", "", counted=counted)
 
 
 def _of_files(own: Ending, first: Ending, second: Ending, within: float, *, acts: bool) -> Iterator[str]:
-    if not (own.whole and first.whole and second.whole):
+    if not _are_whole(own, first, second):
         return
     for name in sorted(first.files.keys() & second.files.keys()):
-        if name not in own.files and acts:
-            yield f"With it, the script does not write {name}."
-        if name not in own.files or within == math.inf:
+        if name not in own.files:
+            if acts:
+                yield f"With it, the script does not write {name}."
             continue
-        if not acts and len(own.files[name]) != len(first.files[name]):
-            continue
-        lines, one, other = own.files[name], first.files[name], second.files[name]
-        for its, line in _other_lines(lines, one, other, within):
-            yield f'With it, the script writes "{_cut(its)}" to {name}; as written, "{_cut(line)}".'
-        if len(one) == len(other) != len(lines):
-            yield f"With it, the script writes {len(lines)} lines to {name}; as written, {len(one)}."
+        lines = (own.files[name], first.files[name], second.files[name])
+        if acts or len(lines[0]) == len(lines[1]):
+            yield from _of_lines(*lines, within, "writes", f" to {name}", counted=acts)
+
+
+def _of_lines(
+    own: Sequence[str],
+    first: Sequence[str],
+    second: Sequence[str],
+    within: float,
+    does: str,
+    where: str,
+    *,
+    counted: bool,
+) -> Iterator[str]:
+    """Yield how lines differ from those in both runs as written; nothing if they need not be the same."""
+    if within == math.inf:
+        return
+    for its, one in _other_lines(own, first, second, within):
+        yield f'With it, the script {does} "{_cut(its)}"{where}; as written, "{_cut(one)}".'
+    if counted and len(first) == len(second) != len(own):
+        yield f"With it, the script {does} {len(own)} lines{where}; as written, {len(first)}."
 
 
 def _other_lines(
@@ -198,6 +209,10 @@ def _form(line: str) -> str:
 def _words(line: str) -> list[str]:
     """Return the words of a line in no order, as a set of objects has none."""
     return sorted(re.findall(r"\w+|#|[^\w\s]", _form(line)))
+
+
+def _are_whole(*endings: Ending) -> bool:
+    return all(each.whole for each in endings)
 
 
 def _same_text(text: str) -> str:

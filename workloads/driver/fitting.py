@@ -342,7 +342,7 @@ def _asks_whether_eager(python: Iterable[Any]) -> str:
     """Return what Python code names, also in texts as in hasattr(x, "numpy"), that tells how it runs; "" without."""
     functions = [each for each in reached(*python) if inspect.isfunction(each) and is_own(each.__module__)]
     parts = [part for each in functions for part in codes(each.__code__)]
-    named = _EAGER.intersection(*[{name for part in parts for name in part.co_names}])
+    named = _EAGER.intersection(name for part in parts for name in part.co_names)
     return min(named, default="") or ("numpy" if any("numpy" in part.co_consts for part in parts) else "")
 
 

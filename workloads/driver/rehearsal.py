@@ -82,8 +82,7 @@ class Rehearsal:
         timer.daemon = True
         timer.start()
         method = FIT if call.trains else EVALUATE if call.evaluates else PREDICT
-        result = self._run(method, call.model, call.arguments, call.place)
-        return call.model.history if call.trains else result
+        return self._run(method, call.model, call.arguments, call.place)
 
     def follow(self, method: Callable[..., Any], model: Any, arguments: Mapping[str, Any]) -> Any:
         """Run a later call of Keras, shortened."""
@@ -91,25 +90,28 @@ class Rehearsal:
 
     def ended(self, error: BaseException | None = None) -> None:
         """Write what the script did, once it has ended; end the process."""
-        self._write(Ending(error=script.named(error) if error else ""))
+        self._write(script.named(error) if error else "")
 
     def _exits(self, code: int) -> None:
         if os.getpid() != self._process:
             _EXIT(code)
-        self._write(Ending(error=f"os._exit({code})"))
+        self._write(f"os._exit({code})")
 
     def _late(self) -> None:
-        self._write(Ending(whole=False))
+        self._write(whole=False)
 
-    def _write(self, ending: Ending) -> None:
+    def _write(self, error: str = "", *, whole: bool = True) -> None:
         with self._ended:  # for good: the process ends
-            fields = asdict(ending) | {
-                "calls": [asdict(each) for each in self._calls],
-                "printed": self._printed(),
-                "files": {name: _lines_of(path) for name, path in self._made()},
-                "even": self._even,
-            }
-            self._job.events.write("ending", variant=self._job.variant, **fields)
+            files = {name: _lines_of(path) for name, path in self._made()}
+            ending = Ending(
+                calls=self._calls,
+                printed=self._printed(),
+                files=files,
+                error=error,
+                whole=whole,
+                even=self._even,
+            )
+            self._job.events.write("ending", variant=self._job.variant, **asdict(ending))
             os._exit = _EXIT
             self._end()
 

@@ -304,7 +304,7 @@ class ScriptRun:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
             )
-        call.use_typical_batch()
+        call.read_batch()
         call.as_written = self._results.params
         for fix in self._task.fixes:
             if reason := misfit(FIX.argument(fix), call):
