@@ -124,6 +124,8 @@ class Recipes:
         return f"TFBENCH_BASE={base}\n{''.join(tags)}"
 
     def _lock(self, target: str) -> str:
+        if target not in (*TARGETS, "installer"):  # it may come from a report
+            raise ImageError(f"tfbench has no image {target!r:.40}.", hint=f"It has {', '.join(TARGETS)}.")
         if target != "installer" and not self.supports(target):
             raise ImageError(
                 f"There is no {target} image for {self._machine}: TensorFlow's CUDA wheels are for x86_64 only.",

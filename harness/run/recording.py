@@ -144,7 +144,7 @@ def unpack(text: str, *, max_bytes: int = _MAX_BYTES) -> tuple[Run, Analysis | N
         document = sanitized(msgspec.msgpack.decode(content))
         if document["schema"] != SCHEMA_VERSION:
             raise StoreError(
-                f"The embedded run has schema version {document['schema']!r}; "
+                f"The embedded run has schema version {document['schema']!r:.20}; "
                 f"this tfbench reads {SCHEMA_VERSION}.",
                 hint="Use the tfbench version named at the end of the report.",
             )

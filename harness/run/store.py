@@ -364,7 +364,7 @@ def read_run(path: Path) -> Run:
     version = raw.pop("schema", None)
     if version != SCHEMA_VERSION:
         raise StoreError(
-            f"{path} has schema version {version!r}; this tfbench reads {SCHEMA_VERSION}.",
+            f"{path} has schema version {version!r:.20}; this tfbench reads {SCHEMA_VERSION}.",
             hint="Use the tfbench version named in its manifest.",
         )
     try:

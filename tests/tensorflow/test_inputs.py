@@ -251,8 +251,8 @@ shapes = tf.TensorSpec((None, 4)), tf.TensorSpec((None,), tf.int32)
 """
 MIXED = {
     "a pipeline": "tf.data.Dataset.from_generator(batches, output_signature=shapes)",
-    "a loader": "Loader()",
-    "a loader with threads": "Loader(workers=2)",
+    "a loader": "Loader(), shuffle=False",
+    "a loader with threads": "Loader(workers=2), shuffle=False",
     "a generator": "endless(), steps_per_epoch=12",
 }
 

@@ -162,6 +162,11 @@ class Call:
         return self.arguments.get("validation_data") is not None
 
     @property
+    def callbacks(self) -> list[Any]:
+        """The callbacks that it is given."""
+        return callbacks_in(self.arguments)
+
+    @property
     def is_loader(self) -> bool:
         """Whether the input is a Keras PyDataset."""
         return isinstance(self.arguments["x"], tf.keras.utils.PyDataset)
@@ -217,14 +222,15 @@ class Call:
         return first
 
     def _begin_callbacks(self) -> bool:
-        """Let the callbacks begin, which may set up what the input reads; return whether there are any."""
-        found = tf.nest.flatten(self.arguments.get("callbacks") or ()) if self.trains else []
-        for callback in found:
+        """Let a training's callbacks begin, which may set up what the input reads; return whether there are any."""
+        if not self.trains:
+            return False
+        for callback in self.callbacks:
             with suppress(Exception):  # the input's error is told then
                 callback.set_model(self.model)
                 callback.on_train_begin()
                 callback.on_epoch_begin(self.first_epoch)
-        return bool(found)
+        return bool(self.callbacks)
 
     @cached_property
     def epoch(self) -> Epoch:
@@ -358,6 +364,12 @@ class Call:
     def use_early_weights(self) -> None:
         """Give the model the weights of `keep_early_weights`, if any."""
         self.set_state(self._early)
+
+
+def callbacks_in(arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the callbacks among the arguments of a call, as one of Keras' lists or as the script has them."""
+    given = arguments.get("callbacks") or ()
+    return list(getattr(given, "callbacks", None) or tf.nest.flatten(given))
 
 
 def brief(arguments: Mapping[str, Any], *, epochs: int, steps: int) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _working_beside() -> str:
 
 def _around_batches(call: Call) -> str:
     """Return why callbacks must run around each batch; "" if they need not."""
-    for callback in callbacks_of(call):
+    for callback in call.callbacks:
         often = next((getattr(callback, name) for name in _OFTEN if hasattr(callback, name)), None)
         name = type(callback).__name__
         if getattr(callback, "_should_trace", False):
@@ -161,7 +161,7 @@ def _no_progress_bar(call: Call) -> str:
 
 def _reads_params(call: Call) -> str:
     """Return the name of a callback of the script that reads its params; "" if none does."""
-    own = (type(callback) for callback in callbacks_of(call) if not is_keras(callback))
+    own = (type(callback) for callback in call.callbacks if not is_keras(callback))
     return next((each.__name__ for each in own if "params" in _names(each)), "")
 
 
@@ -179,14 +179,14 @@ def _names(owner: type) -> set[str]:
 
 def acts_every(call: Call) -> int:
     """Return the most batches between two times that a callback of Keras' saves or logs; 0 if that is once an epoch."""
-    given = [getattr(each, name, None) for each in callbacks_of(call) for name in _OFTEN]
+    given = [getattr(each, name, None) for each in call.callbacks for name in _OFTEN]
     return max((each for each in given if isinstance(each, int)), default=0)
 
 
 def _callbacks_per_epoch(call: Call) -> str:
     if call.steps_per_epoch and call.as_written.get("acts_every", 0) > call.steps_per_epoch:
         return "A callback saves or logs less often than once an epoch."
-    for callback in callbacks_of(call):
+    for callback in call.callbacks:
         if "{batch" in str(getattr(callback, "filepath", "")):
             return "A checkpoint's name has the number of a batch, which Keras does not know at the end of an epoch."
     return ""
@@ -308,7 +308,7 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
 
 def _changing(call: Call, what: str) -> str:
     """Return that a callback may change something between epochs; "" if there is none but Keras' own."""
-    for callback in callbacks_of(call):
+    for callback in call.callbacks:
         name = type(callback).__name__
         if not is_keras(callback) or name in _RUNNING:
             return f"The callback {name} may change between epochs {what}."
@@ -604,12 +604,6 @@ def _precision(call: Call) -> str:
     ):
         return "The model's own step is in another file, and may not scale its loss."
     return ""
-
-
-def callbacks_of(call: Call) -> list[Any]:
-    """Return the callbacks that a call is given."""
-    given = call.arguments.get("callbacks") or ()
-    return list(getattr(given, "callbacks", None) or tf.nest.flatten(given))
 
 
 def is_keras(thing: Any) -> bool:

@@ -103,11 +103,11 @@ def may_train() -> bool:
 
 def named(error: BaseException) -> str:
     """Return an error's type and reason in one line; of a ScriptError, its sentence."""
-    return (
-        str(error)
-        if isinstance(error, ScriptError)
-        else f"{type(error).__name__}: {reason_of(text_of(error))}"
-    )
+    if isinstance(error, ScriptError):
+        return str(error)
+    kind = type(error).__name__
+    reason = reason_of(text_of(error))
+    return f"{kind}: {reason}" if reason else kind
 
 
 def explained(error: BaseException, path: Path, place: str = "") -> str:
@@ -126,9 +126,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
-    first = reason_of(text_of(error))
-    text = f"{where}: {type(error).__name__}: {first}" if first else f"{where}: {type(error).__name__}"
-    return f"{text.rstrip('.')}. {advice(error, _folders)}".strip()
+    return f"{where}: {named(error).rstrip('.')}. {advice(error, _folders)}".strip()
 
 
 def _replaced() -> Callable[..., None]:

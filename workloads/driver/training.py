@@ -21,7 +21,6 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call, Epoch, brief, brief_validation, rows, runs_eagerly
 from workloads.driver.counting import Counted
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
-from workloads.driver.fitting import callbacks_of
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.keras_model import loops_of_kernels
@@ -280,7 +279,7 @@ def as_written(job: Job, call: Call) -> Any:
     """Measure a call as the script makes it; return what Keras returns."""
     meter = job.meter
     in_python, in_callbacks = Stopwatch(), Stopwatch()
-    own = callbacks_of(call)
+    own = call.callbacks
     around_epochs: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
     for callback in own:
         around_epochs[type(callback).__name__].epochs_of(callback)
@@ -557,7 +556,7 @@ def ablation(job: Job) -> None:
     call.restore_state()
     settings = {name: getattr(model, name) for name in ("steps_per_execution", "run_eagerly")}
     changes: dict[str, Any] = {}
-    callbacks = callbacks_of(call)
+    callbacks = call.callbacks
     try:
         if job.variant == WITHOUT_LAUNCH:
             model.steps_per_execution = steps_per_call(job)
