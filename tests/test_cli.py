@@ -97,6 +97,7 @@ class TestUsageErrors:
             (f"bench -o {'x' * 300}", 6, "Cannot write xxx", "--out"),
             ("bench none.py", 2, "none.py: No such file", "path"),
             ("bench .", 2, ". is no Python script", ".py"),
+            ("bench -- --lr", 2, "--lr is no workload", "--arg=--lr"),
             ("compare a= b", 2, "a= names no run", "NAME=PATH"),
             ("bench --metrics-file train.py", 2, "train.py", "train.prom"),
             ("fleet -d gpx", 2, "Unknown device 'gpx'", "gpu0"),

@@ -48,6 +48,12 @@ def test_scripts_that_certainly_have_no_call(tmp_path: Path, text: str, refused:
     assert is_refused(tmp_path / "train.py", text) is refused
 
 
+def test_what_keras_no_longer_has_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="fit_generator") as raised:
+        check_trains(tmp_path, tmp_path / "train.py", "model.fit_generator(flow, 9)\n")
+    assert "Call fit," in str(raised.value.hint)
+
+
 def test_neighbours_are_those_that_the_script_imports(tmp_path: Path) -> None:
     write_files(
         tmp_path, {"a.py": "import b\n", "b.py": "import a\n", "c.py": "", "p/__init__.py": "", "p/d.py": ""}

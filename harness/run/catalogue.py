@@ -81,6 +81,8 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
             chosen += (replace(entry, module=module) for entry in _entries(path, plain))
         elif found := [entry for entry in built_in() if name in (entry.workload.name, "all")]:
             chosen += found
+        elif name.startswith("-"):
+            raise UsageError(f"{name} is no workload.", hint=f"Pass arguments of a script with --arg={name}.")
         elif {"/", "."} & set(name):
             raise UsageError(
                 f"{name} is no Python script or notebook.",

@@ -36,6 +36,7 @@ _CALLS = {
 # What runs the script in the container.
 _PACKAGE = "workloads"
 _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
+_FORMER = re.compile(r"\.(fit|evaluate|predict)_generator\(")
 # Files and bytes of neighbours that are read.
 _MOST, _MOST_BYTES = 200, 1 << 20
 
@@ -122,6 +123,11 @@ def check_trains(root: Path, path: Path, text: str) -> None:
     texts = (text, *neighbours(root, path, text).values())
     if _MARK.search(text) or foreign(root, path, text) - _PASSIVE or any(map(_may_train, texts)):
         return
+    for former in filter(None, map(_FORMER.search, texts)):
+        raise UsageError(
+            f"{path.name} calls {former[1]}_generator, which Keras 3 does not have.",
+            hint=f"Call {former[1]}, which takes generators.",
+        )
     raise UsageError(
         f"{path.name} has no call of fit, evaluate or predict, and marks no step.",
         hint="If it trains in a loop of its own, mark the end of each step with a comment line in the loop: "
