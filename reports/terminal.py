@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analysis.extract import machine_name
-from harness.model.analysis import Analysis, Sweep
+from harness.model.analysis import Analysis, CaveatKind, Sweep
 from reports import acceptance, causes, machine, messages, numbers
 from reports.overview import Row, description, rows, verdict
 from reports.speed_charts import sweep_table
@@ -109,7 +109,9 @@ def _lines(analysis: Analysis, overview: Sequence[Row]) -> Iterator[tuple[str, s
         yield "Trust", messages.trust(analysis)[0]
     if command := messages.repeat(analysis):
         yield "More readings", command
-    for text, _ in messages.caveat_lines(analysis.caveats, notes=False):
+    # Failed trials have been told above.
+    caveats = [each for each in analysis.caveats if each.kind is not CaveatKind.FAILED_TRIALS]
+    for text, _ in messages.caveat_lines(caveats, notes=False):
         yield "Caveat", text
 
 

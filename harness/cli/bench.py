@@ -194,7 +194,8 @@ def raise_for_trials(trials: Mapping[str, Trial]) -> None:
         first, message = next(iter(failed.items()))
         raise TrialError(
             f"{len(failed)} of {counted(len(trials), 'trial')} failed, first {first}: {message}",
-            hint="See log.txt in the trial's folder. The report shows the others.",
+            hint="See log.txt in the trial's folder."
+            + (" The report shows the others." if len(failed) < len(trials) else ""),
         )
 
 
