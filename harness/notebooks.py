@@ -17,7 +17,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.untrusted import printable
-from workloads.cells import CELL, LINE, MARKDOWN, PARAMETERS, cells
+from workloads.cells import CELL, LINE, MARKDOWN, TAGS, cells, tags
 
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
@@ -86,9 +86,9 @@ def script_of(content: bytes, path: Path) -> str:
             parts += [MARKDOWN, *(f"# {line}".rstrip() for line in source.split("\n"))]
         elif cell.cell_type == "code" and source:
             number += 1
-            tags = cell.metadata.get("tags")
-            chosen = PARAMETERS if isinstance(tags, list) and PARAMETERS.strip() in tags else ""
-            parts += [f"{CELL}{number}{chosen}", *plain_cell(source)]
+            given = cell.metadata.get("tags")
+            chosen = [tag for tag in TAGS if isinstance(given, list) and tag in given]
+            parts += [" ".join([f"{CELL}{number}", *chosen]), *plain_cell(source)]
     if not number:
         raise UsageError(f"{path} has no code cells.", hint="Give a notebook that trains a model.")
     return "\n".join([*parts, ""])
@@ -168,7 +168,7 @@ def plain_cell(source: str) -> list[str]:
         content = "\n".join(body) + "\n"
         written = f"print({content!r}, file=open({_unquoted(file)!r}, {mode!r}), end='')"
         return [*before, written, *(f"# {line}".rstrip() for line in body)]
-    return [*before, *(_comment(line) if line.strip() else "" for line in lines[first:])]
+    return [*before, *(f"# {line}{_LEFT_OUT}" if line.strip() else "" for line in lines[first:])]
 
 
 def _plain_lines(lines: Sequence[str]) -> Iterator[str]:
@@ -282,12 +282,11 @@ def notebook_of(text: str) -> str:
             made.append({"cell_type": "markdown", "metadata": {}, "source": source})
         elif source:
             source = "\n".join(map(_restored, source.split("\n")))
-            tags = {"tags": [PARAMETERS.strip()]} if mark.endswith(PARAMETERS) else {}
             made.append(
                 {
                     "cell_type": "code",
                     "execution_count": None,
-                    "metadata": tags,
+                    "metadata": {"tags": found} if (found := tags(mark)) else {},
                     "outputs": [],
                     "source": source,
                 }

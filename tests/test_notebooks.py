@@ -11,7 +11,7 @@ from harness.notebooks import left_out, notebook_of, plain_cell, plain_script, s
 from harness.run.catalogue import select, sources
 from harness.run.scripts import read_workloads, script_text
 from tests.errors import user_error
-from workloads.cells import difference, place
+from workloads.cells import difference, place, tolerant
 
 PATH = Path("train.ipynb")
 
@@ -157,6 +157,30 @@ def test_what_a_program_would_have_printed_is_left_out():
     text = script_of(notebook(cell), Path("own.ipynb"))
     assert left_out(text) == ["files = !ls", "n = !nproc"]
     assert json.loads(notebook_of(text))["cells"][0]["source"] == cell
+
+
+def test_lines_of_another_language_may_be_indented():
+    cell = "%%bash\nif true; then\n  echo hi\n\nfi"
+    text = script_of(notebook(cell, "x = 1"), Path("own.ipynb"))
+    assert printed(text.split("\n"))["x"] == 1
+    assert json.loads(notebook_of(text))["cells"][0]["source"] == cell
+
+
+def test_a_notebook_goes_on_after_a_cell_that_may_raise(capsys: pytest.CaptureFixture[str]) -> None:
+    raising = {
+        "cell_type": "code",
+        "metadata": {"tags": ["raises-exception"]},
+        "source": "y = 1\n1 / 0\ny = 2",
+    }
+    text = script_of(notebook("x = 1", raising, "z = 3"), Path("own.ipynb"))
+    names: dict[str, Any] = {}
+    exec(compile(tolerant(ast.parse(text), text), "own.ipynb", "exec"), names)
+    assert [names[each] for each in "xyz"] == [1, 1, 3]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert json.loads(notebook_of(text))["cells"][1]["metadata"] == raising["metadata"]
+    other = text.replace(" raises-exception", "")
+    with pytest.raises(ZeroDivisionError):
+        exec(compile(tolerant(ast.parse(other), other), "own.ipynb", "exec"), {})
 
 
 def test_scripts_of_editors_and_exported_notebooks() -> None:

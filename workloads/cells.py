@@ -6,15 +6,19 @@ A line `# %% line 47` says that line 47 of the user's file follows.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 NOTEBOOK = ".ipynb"
 CELL, LINE, MARKDOWN = "# %% cell ", "# %% line ", "# %% [markdown]"
-# At the end of the mark of a cell with the tag `parameters`.
-PARAMETERS = " parameters"
-_MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?:{PARAMETERS})?")
+# Tags of a cell, which its mark ends with: it has parameters, or the notebook goes on after its error.
+PARAMETERS, RAISES = "parameters", "raises-exception"
+TAGS = (PARAMETERS, RAISES)
+_MARK = re.compile(rf"(?:{CELL}|{LINE})(\d+)(?P<tags>(?: (?:{'|'.join(TAGS)}))*)")
+_TOLERANT = "try:\n    pass\nexcept Exception:\n    __import__('traceback').print_exc()"
 
 
 def place(name: str, text: str, line: int) -> str:
@@ -32,6 +36,30 @@ def place(name: str, text: str, line: int) -> str:
         if mark and name.endswith(NOTEBOOK):
             return f"{name}, cell {mark[1]}, line {max(1, line - index)}"
     return f"{name}:{line}"
+
+
+def tags(line: str) -> list[str]:
+    """Return the tags of the cell that a line marks."""
+    mark = _MARK.fullmatch(line)
+    return mark["tags"].split() if mark else []
+
+
+def tolerant(tree: ast.Module, text: str) -> ast.Module:
+    """Return a script whose cells with the tag for it may raise errors, after which it goes on."""
+    lines, body = text.split("\n"), list[ast.stmt]()
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith(CELL)]
+    by_cell = groupby(tree.body, lambda each: max((s for s in starts if s < each.lineno), default=0))
+    for start, statements in by_cell:
+        found = [*statements]
+        if start and RAISES in tags(lines[start - 1]):
+            (wrapped,) = ast.parse(_TOLERANT).body
+            for node in ast.walk(wrapped):
+                ast.copy_location(node, found[0])
+            wrapped.body = found  # type: ignore[attr-defined]
+            found = [wrapped]
+        body += found
+    tree.body = body
+    return tree
 
 
 def cells(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -405,9 +405,14 @@ class ProtocolError(ValueError):
 def text_of(error: BaseException) -> str:
     """Return the text of an error; "" if its class, which may be a script's, fails to tell it."""
     try:
-        return without_hidden(str(error), private().get("hidden", ()))
+        return visible(str(error))
     except Exception:
         return ""
+
+
+def visible(text: str) -> str:
+    """Return a text, which may be the key of a value, without what must not be recorded."""
+    return without_hidden(text, private().get("hidden", ()))
 
 
 def without_hidden(text: str, hidden: Iterable[str]) -> str:
@@ -439,7 +444,7 @@ def reason_of(message: str) -> str:
 
 def shortened(text: str, most: int) -> str:
     """Return a text of at most `most` characters without its middle: a reason comes first, what to try last."""
-    text, end = without_hidden(text, private().get("hidden", ())), 2 * most // 3
+    text, end = visible(text), 2 * most // 3
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
 

@@ -28,7 +28,7 @@ from harness.errors import StoreError, UsageError, unknown
 from harness.fixes import many_steps
 from harness.model.workload import UNITS, Data, Published, Rung, Suite, Workload
 from harness.untrusted import parse_toml, printable, read_file
-from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place
+from workloads.cells import CELL, NOTEBOOK, PARAMETERS, place, tags
 from workloads.protocol import IMAGES, MACHINE, TENSORFLOW, Requests
 from workloads.variants import OPTIMIZATION, TUNED
 
@@ -329,9 +329,7 @@ def parameters(text: str) -> ast.Module:
     """Return the statements of a script that may assign parameters: of the cell with the tag, else all."""
     tree = ast.parse(text)
     lines = text.split("\n")
-    first = next(
-        (i for i, line in enumerate(lines, 1) if line.startswith(CELL) and line.endswith(PARAMETERS)), 0
-    )
+    first = next((i for i, line in enumerate(lines, 1) if PARAMETERS in tags(line)), 0)
     if first:
         last = next(
             (i for i, line in enumerate(lines, 1) if i > first and line.startswith(CELL)), len(lines) + 1

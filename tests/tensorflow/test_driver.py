@@ -220,6 +220,35 @@ def test_a_non_finite_loss_is_an_error(drive):
     assert "try a smaller learning rate, float32" in error["message"]
 
 
+def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
+    text = (
+        HEAD
+        + "made(loss=lambda y, z: z * float('nan')).fit(x, y, 8, callbacks=keras.callbacks.TerminateOnNaN())"
+    )
+    assert [each["type"] for each in drive(text, variants=[BASELINE], code=1).of("error")] == ["LossError"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import os; os.environ['MY_TOKEN']", "--env MY_TOKEN=VALUE"),
+        ("import sys; sys.argv[1]", "--arg=VALUE"),
+        ("try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)", "use --call 2."),
+        (
+            "def run():\n    made().fit(x, y[:3])\ntry:\n    run()\nexcept Exception:\n    pass",
+            "use --call 2.",
+        ),
+    ],
+)
+def test_what_to_try_after_an_error(drive, line, said):
+    assert said in drive(f"{HEAD}{line}\n", code=1).message
+
+
+def test_an_error_that_nobody_catches_names_no_other_call(drive):
+    text = f"{HEAD}try:\n    made().fit(x, y[:3])\nexcept KeyboardInterrupt:\n    pass\n"
+    assert "--call" not in drive(text, code=1).message
+
+
 def test_a_missing_gpu_is_an_error(drive):
     done = drive(FIT, device="gpu", gpus=1, code=NO_GPU_EXIT)
     (error,) = done.of("error")

@@ -400,4 +400,18 @@ def test_an_input_that_is_read_once_only_is_said_to_be(drive):
         .replace("range(0, 64, 8)", "STARTS")
         .replace("STATE = {}", "STATE, STARTS = {}, iter(range(0, 64, 8))")
     )
-    assert "can be read once only" in drive(HEAD + once, variants=[BASELINE], code=1).message
+    assert "what begins anew each time" in drive(HEAD + once, variants=[BASELINE], code=1).message
+
+
+def test_a_generator_that_runs_out_in_an_epoch_is_said_to(drive):
+    ends = "def ending():\n    for _ in range(24): yield x[:8], y[:8]\n"
+    done = drive(f"{HEAD}{ends}made().fit(ending(), steps_per_epoch=10, epochs=50)", steps=6, code=1)
+    assert "The input ended after 2" in done.message
+    assert "`while True:`" in done.message
+    assert all(each["steps"] < 24 for each in done.of("window"))
+
+
+def test_a_batch_has_no_more_samples_than_there_are(drive):
+    done = drive(f"{HEAD}made().fit(x[:5], y[:5], epochs=9)")
+    assert done.of("variant")[0]["params"]["batch_size"] == 5
+    assert done.per_step() == {BASELINE: 5}

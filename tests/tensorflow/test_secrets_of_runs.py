@@ -49,6 +49,32 @@ def texts(folder: Path) -> dict[str, str]:
     return found
 
 
+# Names that a script gives what is measured and written.
+NAMES = """
+import os, keras, numpy as np
+secret = os.environ["FLAVOUR"]
+x, y = np.random.rand(512, 8).astype("float32"), np.arange(512) % 4
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(4, name=secret)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile("adam", loss, metrics=[keras.metrics.SparseCategoricalAccuracy(name=secret)], run_eagerly=True)
+model.fit(x, y, 16, epochs=9)
+model.evaluate(x, y, return_dict=True)
+open(secret + ".txt", "w").write(secret)
+"""
+
+
+def test_no_name_of_a_run_has_a_secret(tmp_path: Path, tf_python: Path) -> None:
+    path = script(tmp_path / "files", "names", text=NAMES)
+    secret = VALUES["FLAVOUR"]
+    arguments = (path, "--variants", "baseline,fixes", "--trials", "1", "--env", f"FLAVOUR={secret}")
+    with Tfbench(folder=tmp_path, engine="local", arguments=arguments) as bench:
+        code, _, err = bench.finish()
+    assert code == 0, err
+    found = texts(tmp_path / "runs")
+    assert any('"rehearsed"' in text and '"files":{"***.txt"' in text for text in found.values())
+    assert [name for name, text in found.items() if secret in text] == []
+
+
 def test_no_file_of_a_run_has_a_secret(tmp_path: Path, tf_python: Path) -> None:
     arguments: list[str | Path] = ["--variants", "baseline", "--trials", "1"]
     for name, value in VALUES.items():

@@ -75,6 +75,10 @@ def _of_machine(error: BaseException, text: str) -> str:
         )
     if isinstance(error, EOFError) and ("reading a line" in text or "getpass.py" in _raised_in(error)):
         return "A script cannot ask for input here: pass values with --arg or --param."
+    if isinstance(error, KeyError) and _raised_in(error)[-1:] in (["os.py"], ["<frozen os>"]):
+        return f"A script has no variables of this shell: pass it with --env {error.args[0]}=VALUE."
+    if isinstance(error, IndexError) and "sys.argv[" in _line_of(error):
+        return "Pass command-line arguments with --arg: --arg=VALUE, once for each."
     if isinstance(error, OSError) and error.errno == errno.ENOTTY:
         return (
             "A script has no terminal here: shutil.get_terminal_size() has a default, and --arg or --env pass what it "
@@ -163,6 +167,11 @@ def _raised_in(error: BaseException) -> list[str]:
     return [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
 
 
+def _line_of(error: BaseException) -> str:
+    """Return the line that raised an error; "" if it is unknown."""
+    return next((frame.line or "" for frame in traceback.extract_tb(error.__traceback__)[-1:]), "")
+
+
 def _talks_to_children(error: BaseException) -> bool:
     """Return whether an error comes from a connection to a process that the script has started itself."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -193,6 +202,5 @@ def _wants_gpu(error: BaseException) -> bool:
     framework = sys.modules.get("tensorflow")
     if not isinstance(error, (IndexError, AssertionError)) or framework is None:
         return False
-    lines = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__)[-1:]]
-    named = any(re.search(r"gpu|device", line, re.IGNORECASE) for line in lines)
-    return named and not framework.config.list_physical_devices("GPU")
+    named = re.search(r"gpu|device", _line_of(error), re.IGNORECASE)
+    return named is not None and not framework.config.list_physical_devices("GPU")

@@ -21,7 +21,7 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.script import ScriptError
-from workloads.driver.sites import called_in_module, caller, calling, compiling
+from workloads.driver.sites import called_in_module, caller, calling, compiling, is_caught
 
 # To find a batch of a typical size, so many are read, for so many seconds at most.
 _TRIED, _TRIED_S = 16, 1.0
@@ -54,13 +54,14 @@ class Epoch:
 
 
 def epoch_of(samples: int, batch: int) -> Epoch:
-    """Return the epoch of `samples` samples; its last batch may be short.
+    """Return the epoch of `samples` samples in batches of at most `batch`; the last one may be short.
 
     Raises:
         ScriptError: there are no samples.
     """
     if not samples:
         raise ScriptError(EMPTY)
+    batch = min(batch, samples)
     batches = -(-samples // batch)
     return Epoch(batch, batches, batches * batch - samples)
 
@@ -75,6 +76,7 @@ class Call:
     Attributes:
         place: the line of the script, or of a module beside it, that makes this call.
         in_module: whether it is in a module.
+        is_caught: whether the script catches the errors of the call.
         as_written: the parameters of the call in the script as written, by `params`, once it has run.
         sites: where the script makes this call, and where it compiled the model; each innermost first.
     """
@@ -89,7 +91,7 @@ class Call:
         with suppress(FileNotFoundError):  # the script may have removed it
             self.folder = Path.cwd()
         self.sites, self.place = (calling(model), compiling(model)), caller()
-        self.in_module = called_in_module()
+        self.in_module, self.is_caught = called_in_module(), is_caught()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
         if isinstance(

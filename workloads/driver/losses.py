@@ -15,6 +15,7 @@ from workloads.driver import keras_model
 from workloads.driver.call import Call
 from workloads.driver.fitting import PYTHON, draws, has_own_code, kinds_of_pipelines, kinds_of_step, reads_on
 from workloads.driver.script import ScriptError
+from workloads.protocol import visible
 from workloads.variants import FIX
 
 # Remedies after which each step computes what it did. The others round otherwise, or draw in another order.
@@ -103,7 +104,7 @@ class Losses:
         self._epochs += 1
         for name, value in logs.items() if self._epochs <= _EPOCHS else ():
             if isinstance(value, (int, float)) and len(self.values) < 4 * _STEPS:
-                self._take(f"epoch {epoch + 1}: {name}", float(value))
+                self._take(f"epoch {epoch + 1}: {visible(name)}", float(value))
 
     def _take(self, place: str, value: float) -> None:
         if not math.isfinite(value):

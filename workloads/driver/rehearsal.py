@@ -26,7 +26,7 @@ from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
-from workloads.protocol import STEPS_PER_CALL, private, without_hidden
+from workloads.protocol import STEPS_PER_CALL, visible
 from workloads.variants import BASELINE
 
 # A call stops after so many steps, or fewer that take this long at the baseline's speed; a training after so many
@@ -102,7 +102,7 @@ class Rehearsal:
 
     def _write(self, error: str = "", *, whole: bool = True) -> None:
         with self._ended:  # for good: the process ends
-            files = {name: _lines_of(path) for name, path in self._made()}
+            files = {visible(name): _lines_of(path) for name, path in self._made()}
             ending = Ending(
                 calls=self._calls,
                 printed=self._printed(),
@@ -198,7 +198,7 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
     for name, value in values.items():
         with suppress(TypeError, ValueError):
             if math.isfinite(float(value)):
-                found[str(name)] = float(value)
+                found[visible(str(name))] = float(value)
     return found
 
 
@@ -241,8 +241,8 @@ def _numbers_of(array: np.ndarray[Any, Any]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    text = without_hidden(text, private().get("hidden", ()))  # before it is cut
-    return [line[:_CHARACTERS] for line in text.splitlines()[:_LINES] if line.strip()]
+    # What is hidden would not be found once it is cut.
+    return [line[:_CHARACTERS] for line in visible(text).splitlines()[:_LINES] if line.strip()]
 
 
 def _disturb() -> None:

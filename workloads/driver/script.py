@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workloads.cells import NOTEBOOK
+from workloads.cells import NOTEBOOK, tolerant
 from workloads.driver import shell, sites
 from workloads.driver.advice import advice
 from workloads.protocol import OPENED, UNKNOWN, Script, private, reason_of, text_of
@@ -72,7 +72,9 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
     try:
         # As in notebooks, it may await; the future statements of this file are none of it.
-        code = compile(script.text, str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree = compile(script.text, str(path), "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        code = compile(tolerant(tree, script.text), str(path), "exec", flags, dont_inherit=True)
         awaited = eval(code, module.__dict__)  # noqa: S307 - what the user asked to run
         if awaited is not None:
             asyncio.run(awaited)

@@ -9,8 +9,10 @@ import ast
 import inspect
 import linecache
 import os
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -56,6 +58,25 @@ def called_in_module() -> bool:
     """Return whether a module beside the script, which it has called, is being executed."""
     frame = next(_frames(beside=True), None)
     return frame is not None and frame is not next(_frames(), None)
+
+
+def is_caught() -> bool:
+    """Return whether the script catches errors of what is being executed."""
+    return any(
+        _catches("".join(linecache.getlines(frame.f_code.co_filename)), frame.f_lineno)
+        for frame in _frames(beside=True)
+    )
+
+
+def _catches(text: str, line: int) -> bool:
+    """Return whether a line of a script is in the body of a `try` that catches errors."""
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+                kinds = [ast.unparse(each.type) if each.type else "Exception" for each in node.handlers]
+                if any(re.search(r"Exception|Error", kind) for kind in kinds):
+                    return True
+    return False
 
 
 def remember_compile(model: Any) -> None:

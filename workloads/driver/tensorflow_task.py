@@ -133,6 +133,7 @@ class ScriptRun:
         self._text = _script_of(task, spec, results)
         self._began = 0
         self._place = ""
+        self._caught = False
         self._preparation = Preparation()
         self.measured = task.script in task.variants
 
@@ -248,6 +249,7 @@ class ScriptRun:
         call.script = self._text.text
         call.is_broken_down = len(self._task.variants) > 1
         self._place = call.place
+        self._caught = call.is_caught
         if self.measured:
             self._events.write(
                 "call", variant=own, place=call.place, sites=[[*map(list, each)] for each in call.sites]
@@ -372,6 +374,8 @@ class ScriptRun:
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."
                 )
+            if self._caught:
+                explained += f" The script catches it: for a later call, use --call {self._spec.call + 1}."
             return kind(explained)
         return error
 

@@ -152,6 +152,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._starts_epoch = True
         # Of steps inside an epoch.
         self._usual_ns: deque[int] = deque(maxlen=64)
+        self._epoch_loss: float | None = None
         self._pauses_ns: list[int] = []
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -199,6 +200,8 @@ class Boundaries(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Go on after callbacks such as EarlyStopping, until all is measured."""
         self.model.stop_training = not self._meter.going
+        loss = (logs or {}).get("loss")
+        self._epoch_loss = loss if isinstance(loss, float) else None
         if self._losses and not self._meter.written:
             self._losses.epoch(self._epochs_ended, logs or {})
 
@@ -207,6 +210,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         if self._last >= 0:
             self._report(0)
         self._last = -1
+
+    def loss(self) -> float | None:
+        """Return the mean loss of the epoch that runs, or of the last one if it has just begun; None if unknown."""
+        running = keras_model.running_loss(self.model)
+        return self._epoch_loss if running is None else running
 
     @property
     def between_epochs_s(self) -> float | None:
@@ -223,6 +231,8 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
+        if self._counted and batch <= self._last:
+            done = self._counted.steps(self._steps + done) - self._steps
         samples_of = self._counted.samples if self._counted else self._epoch.samples
         samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
@@ -230,8 +240,9 @@ class Boundaries(tf.keras.callbacks.Callback):
         if batch <= self._last:
             if self._steps == self._steps_before:
                 raise ScriptError(
-                    "The input can be read once only, and measuring reads it several times: let it begin anew each "
-                    "time, as a function does that makes a new generator."
+                    f"The input ended after {self._steps} steps, and measuring goes on longer and reads it several "
+                    "times. A generator never ends with `while True:`; what begins anew each time can be read again, "
+                    "as the generators that a function makes."
                 )
             self._steps_before = self._steps
         if not self._meter.tick(done * self._times, samples):
@@ -442,7 +453,7 @@ def _run_with(
         meter, call, ends, epoch=epoch, stride=int(call.model.steps_per_execution), early=early,
         losses=losses, counted=counted,
     )  # fmt: skip
-    meter.loss = lambda: keras_model.running_loss(call.model)
+    meter.loss = boundaries.loss
     _wait_for(job, call, boundaries, losses, early)
     meter.begin()
     try:
