@@ -54,6 +54,14 @@ def test_what_keras_no_longer_has_is_said(tmp_path: Path) -> None:
     assert "Call fit," in str(raised.value.hint)
 
 
+def test_the_script_that_another_one_starts_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        check_trains(
+            tmp_path, tmp_path / "run.py", "import subprocess\nsubprocess.run(['python', 'train.py'])\n"
+        )
+    assert str(raised.value.hint).endswith("If it starts another script, give that one.")
+
+
 def test_neighbours_are_those_that_the_script_imports(tmp_path: Path) -> None:
     write_files(
         tmp_path, {"a.py": "import b\n", "b.py": "import a\n", "c.py": "", "p/__init__.py": "", "p/d.py": ""}

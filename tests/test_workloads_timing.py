@@ -136,6 +136,13 @@ def test_a_non_finite_loss_ends_the_variant(tmp_path):
     losses = iter([2.3, 2.2, float("nan")])
     with pytest.raises(LossError, match="loss is nan after"):
         measure(tmp_path, Machine(MS), spec_of(steps=10, windows=5), loss=lambda: next(losses))
+    # Where the script itself would have ended before.
+    losses = iter([2.3, float("nan")])
+    meters = {"loss": lambda: next(losses), "whole_samples": 9}
+    done = measure(tmp_path, Machine(MS), spec_of(steps=10, windows=5), **meters)
+    (warning,) = done.of("warning")
+    assert "longer here than in the script" in warning["message"]
+    assert len(done.windows) == 5
     readings = iter([2.5, 1.5, None])  # a window that ends with an epoch has no loss
     spec = spec_of(steps=2, warmup_s=0.1, windows=2)
     measure(tmp_path, Machine(100 * MS), spec, loss=lambda: next(readings))

@@ -37,6 +37,7 @@ _CALLS = {
 _PACKAGE = "workloads"
 _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
 _FORMER = re.compile(r"\.(fit|evaluate|predict)_generator\(")
+_STARTS = re.compile(r"\b(subprocess|runpy|os\.(system|exec|spawn|popen)\w*)\b")
 # Files and bytes of neighbours that are read.
 _MOST, _MOST_BYTES = 200, 1 << 20
 
@@ -131,7 +132,8 @@ def check_trains(root: Path, path: Path, text: str) -> None:
     raise UsageError(
         f"{path.name} has no call of fit, evaluate or predict, and marks no step.",
         hint="If it trains in a loop of its own, mark the end of each step with a comment line in the loop: "
-        "`# tfbench: step BATCH_SIZE`, with the number of samples.",
+        "`# tfbench: step BATCH_SIZE`, with the number of samples."
+        + (" If it starts another script, give that one." if any(map(_STARTS.search, texts)) else ""),
     )
 
 

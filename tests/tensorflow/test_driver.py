@@ -233,6 +233,7 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
     [
         ("import os; os.environ['MY_TOKEN']", "--env MY_TOKEN=VALUE"),
         ("import sys; sys.argv[1]", "--arg=VALUE"),
+        ("open('../data/none.txt')", "an absolute path, with --mount"),
         ("try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)", "use --call 2."),
         (
             "def run():\n    made().fit(x, y[:3])\ntry:\n    run()\nexcept Exception:\n    pass",

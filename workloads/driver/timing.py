@@ -87,6 +87,7 @@ class Meter:
     _compiled: int = 0
     _steady: int = 0
     _checked: int = 0
+    _finite: int = 0  # samples after which the loss was a number
     _first: tuple[int, int] = (0, 0)
     _paused: int = 0
 
@@ -281,11 +282,18 @@ class Meter:
         loss = self.loss()
         if loss is None:
             return
-        if not math.isfinite(loss):
-            raise LossError(
-                f"The loss is {loss} after {self.steps} step{'' if self.steps == 1 else 's'} of variant "
-                f"{self.variant}; try a smaller learning rate, float32 instead of half precision, or data without NaN."
-            )
+        if math.isfinite(loss):
+            self._finite = self.samples
+            return
+        after = f"The loss is {loss} after {self.steps} step{'' if self.steps == 1 else 's'} of variant {self.variant}"
+        if 0 < self.whole_samples <= self._finite:
+            # Measuring goes on longer, and what the script's callbacks change may add up.
+            self.events.warning(f"{after}, which trains longer here than in the script.")
+            self.loss = None
+            return
+        raise LossError(
+            f"{after}; try a smaller learning rate, float32 instead of half precision, or data without NaN."
+        )
 
 
 def drive(meter: Meter, call: Callable[[], Any], *, steps: int, samples: int) -> None:
