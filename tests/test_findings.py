@@ -1,5 +1,6 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
@@ -208,6 +209,23 @@ def test_callbacks_that_take_the_time_between_epochs_are_named_and_left_out_as_a
     if named:
         assert finding.ablation.variant == WITHOUT_FRAMEWORK
         assert finding.ablation.predicted.median == pytest.approx(3, rel=0.05)
+
+
+def test_ends_of_epochs_that_differ_have_a_wide_share() -> None:
+    """Of a step of 20 ms, they take 10 ms in the median, as trials differ by a tenth or by half."""
+
+    def width(times_s: Sequence[float]) -> float:
+        played = run({"cpu": {BASELINE: taking(10), MODEL_ONLY: taking(10)}}, noise=0.001, min_accuracy=0)
+        times = dict(zip((trial.id for trial in played.trials), cycle(times_s), strict=False))
+        told = (
+            replace(each, metrics=(Metric(variant=BASELINE, name=BETWEEN_EPOCHS, value=times[each.id]),))
+            for each in played.trials
+        )
+        finding = first(replace(played, trials=tuple(told)))
+        assert finding.share.median == pytest.approx(0.5, abs=0.02)
+        return finding.share.high - finding.share.low
+
+    assert 0.01 < width([0.009, 0.01, 0.011]) < 0.5 * width([0.005, 0.01, 0.015])
 
 
 def test_one_long_epoch_shows_what_epochs_add_to_their_steps() -> None:

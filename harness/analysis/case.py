@@ -109,8 +109,12 @@ class Case:
 
     def metric(self, variant: str, name: str) -> float | None:
         """Return the median over trials of a metric reported for a variant."""
-        values = self._metrics(variant, name).get("")
+        values = self.values(variant, name)
         return median(values) if values else None
+
+    def values(self, variant: str, name: str) -> list[float]:
+        """Return all values of a metric reported for a variant."""
+        return self._metrics(variant, name).get("", [])
 
     def _metrics(self, variant: str, prefix: str) -> Mapping[str, list[float]]:
         """Return the values of a variant's metrics whose names begin with `prefix`, by what follows it."""

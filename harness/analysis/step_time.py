@@ -59,7 +59,7 @@ from harness.analysis.telemetry_means import Floats
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread
 from harness.model.analysis import Estimate, StepTime
-from workloads.protocol import PYTHON_IN_STEP, RETRACING
+from workloads.protocol import BETWEEN_EPOCHS, PYTHON_IN_STEP, RETRACING
 from workloads.variants import (
     BASELINE,
     BATCH,
@@ -241,8 +241,7 @@ def baseline_time(case: Case, single_gpu: Case | None) -> StepTime | None:
     )
     model = np.minimum(model, loop - wait) if loop is not None and wait is not None else model
     # Measured in place, and as what one long epoch saves: its other costs fall into steps.
-    in_place, long = case.between_epochs_s(BASELINE), draws.step(WITHOUT_EPOCHS)
-    between = np.minimum(np.zeros_like(baseline) + in_place, baseline)
+    between, long = np.minimum(draws.between_epochs(), baseline), draws.step(WITHOUT_EPOCHS)
     if long is not None:
         between = np.maximum(between, baseline - long)
     model = np.minimum(model, baseline - between)
@@ -422,6 +421,15 @@ class _Draws:
         noise = self._noise(spread.times(1 / math.sqrt(len(speeds))), variant)
         point = self._batch / float(np.median(units(group)))
         return np.asarray(point * np.exp(noise))
+
+    def between_epochs(self) -> Floats:
+        """Return the seconds per step that ends of epochs take in the baseline."""
+        values = self._case.values(BASELINE, BETWEEN_EPOCHS)
+        spread = self._case.spreads.of(self._case.device, BASELINE)
+        if len(values) > 1 and min(values) > 0:
+            spread = own_spread(np.log(values))
+        noise = self._noise(spread.times(1 / math.sqrt(max(1, len(values)))), "between epochs")
+        return np.asarray(self._case.between_epochs_s(BASELINE) * np.exp(noise))
 
     def wait_share(self, variant: str) -> Floats | None:
         """Return the share of a variant's time spent waiting for input; None if not observable."""
