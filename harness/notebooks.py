@@ -24,6 +24,8 @@ MAX_BYTES = 256 << 20
 _LEFT_OUT = "  # left out"
 _WAS_LEFT_OUT = re.compile(rf"^(?P<indent>[ \t]*)(?:pass  )?# (?P<line>.*){_LEFT_OUT}$")
 _EMPTY = re.compile(rf"^(?P<indent>\s*)(?P<target>.+) = \[\]{_LEFT_OUT}: (?P<magic>.*)$")
+# The tag of a cell that is not run.
+_SKIPS = "skip-execution"
 # Magics whose cell runs as it is.
 _BODIES = ("time", "timeit", "capture", "prun", "memit")
 # Options of %timeit and %time before their statement.
@@ -88,7 +90,9 @@ def script_of(content: bytes, path: Path) -> str:
             number += 1
             given = cell.metadata.get("tags")
             chosen = [tag for tag in TAGS if isinstance(given, list) and tag in given]
-            parts += [" ".join([f"{CELL}{number}", *chosen]), *plain_cell(source)]
+            skips = isinstance(given, list) and _SKIPS in given
+            lines = _not_run(source.split("\n")) if skips else plain_cell(source)
+            parts += [" ".join([f"{CELL}{number}", *chosen]), *lines]
     if not number:
         raise UsageError(f"{path} has no code cells.", hint="Give a notebook that trains a model.")
     return "\n".join([*parts, ""])
@@ -168,7 +172,11 @@ def plain_cell(source: str) -> list[str]:
         content = "\n".join(body) + "\n"
         written = f"print({content!r}, file=open({_unquoted(file)!r}, {mode!r}), end='')"
         return [*before, written, *(f"# {line}".rstrip() for line in body)]
-    return [*before, *(f"# {line}{_LEFT_OUT}" if line.strip() else "" for line in lines[first:])]
+    return [*before, *_not_run(lines[first:])]
+
+
+def _not_run(lines: Sequence[str]) -> list[str]:
+    return [f"# {line}{_LEFT_OUT}" if line.strip() else "" for line in lines]
 
 
 def _plain_lines(lines: Sequence[str]) -> Iterator[str]:

@@ -86,6 +86,13 @@ def test_what_a_remedy_may_change_by_its_own_text_is_not_compared():
         Ending(calls=[did(loss=0.7)], printed=["b"]),
     )
     assert difference(own, written, written, exact=False) == ""
+    rounded = difference(
+        printed("right 98 of 100", "right 98"), *[printed("right 97 of 100", "right 97")] * 2, exact=False
+    )
+    assert rounded == ""
+    assert "errors 0" in difference(printed("errors 0"), *[printed("errors 7")] * 2, exact=False)
+    assert difference(printed("loss 0.0"), *[printed("loss 0.1")] * 2, exact=False) == ""
+    written = Ending(calls=[did(loss=0.7)], printed=["b"])
     files = replace(written, files={"b": ["1"]}, printed=["b", "b"])
     assert difference(written, files, files, acts=False) == ""
     assert 'prints "a"' in difference(replace(own, calls=written.calls), written, written, acts=False)

@@ -308,9 +308,11 @@ def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
     text = changed(f"{plain()}import matplotlib\n", "many-steps")
     assert text.index("import shuffled") < text.index("\ntrain_many_steps(") < text.index("import matplotlib")
     loader = HEAD + LOADER.format(body="pass").replace("model.fit", "if x: model.fit")
-    assert changed(loader, "loader-threads") == loader
-    one_line = plain().replace(")\nmodel.fit", "); model.fit")
-    assert "; model.fit" in changed(one_line, "many-steps") == one_line
+    assert "if x: loader = Own(); loader.workers, loader.max_queue_size = 4, 20; model.fit(loader" in changed(
+        loader, "loader-threads"
+    )
+    one_line = changed(plain().replace(")\nmodel.fit", "); model.fit"), "many-steps")
+    assert "y, 32); model.fit(" in one_line and ast.parse(one_line)
 
 
 @pytest.mark.parametrize(

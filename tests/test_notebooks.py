@@ -166,6 +166,13 @@ def test_lines_of_another_language_may_be_indented():
     assert json.loads(notebook_of(text))["cells"][0]["source"] == cell
 
 
+def test_a_cell_that_is_to_be_skipped_is_left_out():
+    skipped = {"cell_type": "code", "metadata": {"tags": ["skip-execution"]}, "source": "if x:\n    1 / 0"}
+    text = script_of(notebook("x = 1", skipped), Path("own.ipynb"))
+    assert printed(text.split("\n"))["x"] == 1
+    assert left_out(text) == ["if x:", "    1 / 0"]
+
+
 def test_a_notebook_goes_on_after_a_cell_that_may_raise(capsys: pytest.CaptureFixture[str]) -> None:
     raising = {
         "cell_type": "code",

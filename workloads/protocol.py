@@ -66,6 +66,9 @@ DEVICE_MEMORY, HOST_MEMORY = "device_memory_bytes", "host_memory_bytes"
 # Seconds per step that the ends of epochs take, from variants that train: validation, callbacks, a new iterator.
 # Windows are without them; the time of a step is with them.
 BETWEEN_EPOCHS = "between_epochs_s"
+# 1 if a script has caches, which its first epoch fills. If the baseline's has none, what filling takes longer than a
+# later epoch is spread over the ends of epochs.
+FILLS_CACHES = "fills_caches"
 
 # How many seeded results were compared bit for bit, and the seconds that took; see the event "answer".
 ANSWERS_CHECKED, ANSWERS_S = "answers_checked", "answers_s"

@@ -284,9 +284,10 @@ class Source:
         return [replace(edit, site=(call.end_lineno or 0, call.end_col_offset or 0)) for edit in edits]
 
     def statements_before(self, node: ast.AST, statements: Sequence[str]) -> Edit | None:
-        """Return the edit that puts statements on lines of their own before that of a node.
+        """Return the edit that puts simple statements before that of a node.
 
-        None if the node has variables of its own there, as in a comprehension.
+        They get lines of their own, unless something else begins the node's line. None if the node has variables of
+        its own there, as in a comprehension.
         """
         start, end = self._span(node)
         inner = (each for each in ast.walk(self.tree) if isinstance(each, _SCOPES))
@@ -303,10 +304,12 @@ class Source:
         if owner is None:
             return None
         start = self._starts[owner.lineno - 1]
-        if self._bytes[start : start + owner.col_offset].strip():
-            return None  # behind a colon or a semicolon
-        indent = self._bytes[start : start + owner.col_offset].decode()
-        return Edit(start=start, end=start, text="".join(f"{indent}{each}\n" for each in statements))
+        before = self._bytes[start : start + owner.col_offset].decode()
+        if before.strip():  # behind a colon or a semicolon
+            start += owner.col_offset
+            plain = (each.partition("  #")[0] for each in statements)
+            return Edit(start=start, end=start, text="".join(f"{each}; " for each in plain))
+        return Edit(start=start, end=start, text="".join(f"{before}{each}\n" for each in statements))
 
     def after_imports(self, text: str) -> Edit:
         """Return the edit that puts a statement behind the imports at the top, before the first training."""

@@ -233,6 +233,9 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
     [
         ("import os; os.environ['MY_TOKEN']", "--env MY_TOKEN=VALUE"),
         ("import sys; sys.argv[1]", "--arg=VALUE"),
+        ("import os, sys; os.getenv('WANDB_KEY') or sys.exit('no key')", "pass them: --env WANDB_KEY=VALUE."),
+        ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
+        ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
         ("open('../data/none.txt')", "an absolute path, with --mount"),
         ("try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)", "use --call 2."),
         (

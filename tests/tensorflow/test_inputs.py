@@ -1,14 +1,16 @@
 """What fit accepts is measured as it is: every kind of input, counted exactly."""
 
 import re
+from dataclasses import asdict
 
 import pytest
 
 from tests.tensorflow.texts import HEAD, piped
-from workloads.protocol import BETWEEN_EPOCHS, SAMPLES_TRAINED
+from workloads.protocol import BETWEEN_EPOCHS, SAMPLES_TRAINED, Aim, Edit, Fix
 from workloads.variants import (
     BASELINE,
     CUSTOM_LOOP,
+    FIXES,
     INPUT_ONLY,
     MODEL_ONLY,
     STAGE,
@@ -389,6 +391,38 @@ def test_the_ends_of_epochs_of_unknown_length_count(drive):
     assert 0.04 / 8 < done.metric(BASELINE, BETWEEN_EPOCHS) < 0.4 / 8
 
 
+def test_prefetch_may_read_what_callbacks_change_between_epochs_that_begin_anew(drive):
+    text = (
+        "strength = tf.Variable(1.0)\n"
+        "class Stronger(keras.callbacks.Callback):\n"
+        "    def on_epoch_begin(self, epoch, logs=None): strength.assign(2.0)\n"
+        "data = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda a, b: (a * strength, b)).batch(8)\n"
+        "made().fit(data{}, callbacks=[Stronger()], epochs=9{})\n"
+    )
+    for more, refused in ((("", ""), False), ((".repeat()", ", steps_per_epoch=9"), True)):
+        fixes = {"fix:prefetch": asdict(Fix(edits=(Edit(start=0, end=0, text=""),), aim=Aim.INPUT))}
+        done = drive(HEAD + text.format(*more), variants=[BASELINE, FIXES], fixes=fixes)
+        reasons = [each["reason"] for each in done.of("left-out", variant="fix:prefetch")]
+        assert ["may change between epochs" in each for each in reasons] == [True] * refused
+
+
+@pytest.mark.parametrize(("more", "cached"), [(".cache()", ".batch(8)"), ("", ".cache().batch(8)")])
+def test_what_fills_a_cache_counts_where_the_baseline_has_none(drive, more, cached):
+    text = (
+        f"{HEAD}\nimport time\nslow = lambda i: time.sleep(0.005) or i\n"
+        "read = lambda i: (tf.ensure_shape(tf.numpy_function(slow, [x], x.dtype), (4,)) for x in (i,))\n"
+        "def both(a, b): return tuple(read(a))[0], b\n"
+        f"data = tf.data.Dataset.from_tensor_slices((x[:80], y[:80])).map(both){more}.batch(8)\n"
+        "made().fit(data, epochs=2)\n"
+    )
+    start = text.index(".batch(8)")
+    change = Fix(edits=(Edit(start=start, end=start + 9, text=cached),), aim=Aim.CACHEABLE_INPUT)
+    done = drive(text, variants=[BASELINE, FIXES], fixes={"fix:cache": asdict(change)}, steps=0, window_s=0.1)
+    per_step = [each["value"] for each in done.of("metric", variant="fix:cache", name=BETWEEN_EPOCHS)]
+    # 0.4 s in two epochs of ten steps.
+    assert per_step and all((each > 0.018) == (not more) for each in per_step)
+
+
 def test_an_input_may_read_what_a_callback_sets_up(drive):
     done = drive(HEAD + ROWS.replace('STATE.get("scale", SCALE)', 'STATE["scale"]'), variants=[BASELINE])
     assert len(done.of("window", variant=BASELINE)) == 2
@@ -400,15 +434,45 @@ def test_an_input_that_is_read_once_only_is_said_to_be(drive):
         .replace("range(0, 64, 8)", "STARTS")
         .replace("STATE = {}", "STATE, STARTS = {}, iter(range(0, 64, 8))")
     )
-    assert "what begins anew each time" in drive(HEAD + once, variants=[BASELINE], code=1).message
+    assert "The input has ended" in drive(HEAD + once, variants=[BASELINE], code=1).message
 
 
-def test_a_generator_that_runs_out_in_an_epoch_is_said_to(drive):
-    ends = "def ending():\n    for _ in range(24): yield x[:8], y[:8]\n"
-    done = drive(f"{HEAD}{ends}made().fit(ending(), steps_per_epoch=10, epochs=50)", steps=6, code=1)
-    assert "The input ended after 2" in done.message
-    assert "`while True:`" in done.message
-    assert all(each["steps"] < 24 for each in done.of("window"))
+ENDING = """
+def ending(batches, *, size=8):
+    for _ in batches: yield x[:size], y[:size]
+def again():
+    yield from ending(range(5), size=size)
+size = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "size"),
+    [
+        ("ending(range(24)), steps_per_epoch=10, epochs=2", 8),
+        ("ending(range(24), size=4)", 4),
+        ("again(), steps_per_epoch=5", 4),
+    ],
+)
+def test_a_generator_of_a_function_begins_anew(drive, call, size):
+    variants = [BASELINE, MODEL_ONLY, CUSTOM_LOOP]
+    done = drive(f"{HEAD}{ENDING}made().fit({call})", variants=variants, steps=30)
+    assert done.per_step() == dict.fromkeys(variants, size)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "((x[:8], y[:8]) for _ in range(24))",
+        "ending(iter(range(24)))",
+        "tf.data.Dataset.from_generator(lambda: once, output_signature=(tf.TensorSpec((8, 4)), tf.TensorSpec((8,))))",
+    ],
+)
+def test_an_input_that_runs_out_in_an_epoch_is_said_to(drive, given):
+    text = f"{HEAD}{ENDING}once = ending(range(24))\nmade().fit({given}, steps_per_epoch=10, epochs=50)"
+    done = drive(text, steps=6, windows=20, variants=[BASELINE], code=1)
+    assert "The input has ended" in done.message
+    assert sum(each["steps"] for each in done.of("window")) < 36
 
 
 def test_a_batch_has_no_more_samples_than_there_are(drive):

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
+from workloads.driver.generators import renewed
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling, is_caught
 
@@ -127,6 +128,8 @@ class Call:
         self.compiled: Any = None
         # Samples trained when the accuracy that `use_early_weights` restores was reached; 0 without.
         self.early_samples = 0
+        # Seconds by which the first epoch takes longer than later ones, for a cache that the baseline has not.
+        self.fill_s = 0.0
 
     def _enlarge(self, times: int) -> None:
         x = self.arguments["x"]
@@ -261,6 +264,11 @@ class Call:
         times = self._replicas
         batches = epoch.batches // times if epoch.batches else None
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
+
+    def renew(self) -> None:
+        """Let a generator begin anew when it has ended."""
+        if isinstance(self.arguments["x"], types.GeneratorType):
+            self.arguments["x"] = renewed(self.arguments["x"])
 
     def read_batch(self) -> None:
         """Read the first batch of a pipeline or loader, in each process alike: what Python gives may go on from there.

@@ -29,17 +29,13 @@ class Counted:
         """Count a batch."""
         self._until.append(self._until[-1] + size)
 
-    def steps(self, most: int) -> int:
-        """Return how many of `most` batches have been read: fewer if the input has ended."""
-        known = len(self._until) - 1
-        if most > known and self._more:
-            for size in self._more(known):
-                self.add(size)
-        return min(most, len(self._until) - 1)
-
     def samples(self, steps: int) -> int:
         """Return the samples of the first `steps` batches."""
-        known = self.steps(steps)
+        known = len(self._until) - 1
+        if steps > known and self._more:
+            for size in self._more(known):
+                self.add(size)
+        known = min(steps, len(self._until) - 1)
         return self._until[known] + round((steps - known) * self.mean)
 
     @property

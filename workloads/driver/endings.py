@@ -167,12 +167,10 @@ def _of_lines(
     *,
     counted: bool,
 ) -> Iterator[str]:
-    """Yield how lines differ from those in both runs as written; nothing if they need not be the same."""
-    if within == math.inf:
-        return
+    """Yield how lines differ from those in both runs as written."""
     for its, one in _other_lines(own, first, second, within):
         yield f'With it, the script {does} "{_cut(its)}"{where}; as written, "{_cut(one)}".'
-    if counted and len(first) == len(second) != len(own):
+    if counted and within < math.inf and len(first) == len(second) != len(own):
         yield f"With it, the script {does} {len(own)} lines{where}; as written, {len(first)}."
 
 
@@ -186,8 +184,12 @@ def _other_lines(
             if aligned:
                 continue
             return
-        numbers = zip(_numbers(its), _numbers(one), _numbers(other), strict=False)
-        if _words(its) != _words(one) or not all(_alike(*each, within) for each in numbers):
+        numbers = [*zip(_numbers(its), _numbers(one), _numbers(other), strict=False)]
+        if within == math.inf:
+            # What is computed may differ, but a count of errors does not come or go.
+            if _words(its) == _words(one) and len(numbers) == 1 and _comes_or_goes(*numbers[0]):
+                yield its, one
+        elif _words(its) != _words(one) or not all(_alike(*each, within) for each in numbers):
             yield its, one
 
 
@@ -196,6 +198,11 @@ def _alike(own: float, one: float, other: float, within: float) -> bool:
     if not math.isclose(one, other, rel_tol=_REPEATED_WITHIN):
         return True
     return abs(own - one) <= max(within * abs(one), _LEAST)
+
+
+def _comes_or_goes(own: float, one: float, other: float) -> bool:
+    """Return whether a whole number is zero with a remedy only, or only in both runs as written."""
+    return one == other and all(each.is_integer() for each in (own, one)) and (own == 0) != (one == 0)
 
 
 def _numbers(line: str) -> list[float]:

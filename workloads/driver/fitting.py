@@ -233,7 +233,12 @@ def _prefetch(call: Call) -> str:
     reads = kinds_of_pipelines(call) & PYTHON or any(
         not _is_seed(each) for function in _functions(_datasets(call)) for each in _captured(function)
     )
-    return _changing(call, "what the pipeline reads") if reads else ""
+    if not reads:
+        return ""
+    if call.epoch.ends and not call.arguments.get("steps_per_epoch"):
+        # Each epoch begins the pipeline, which reads ahead within the epoch only.
+        return _around_batches(call)
+    return _changing(call, "what the pipeline reads")
 
 
 def reads_on(call: Call) -> str:

@@ -7,6 +7,7 @@ The step is the model's own `train_step`, with the same loss, metrics and optimi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import tensorflow as tf
@@ -91,6 +92,13 @@ def running_loss(model: Any) -> float | None:
     if count is not None and float(tf.convert_to_tensor(count)) == 0:
         return None
     return float(metric.result())
+
+
+def iterations(model: Any) -> int:
+    """Return the steps that a model's optimizer has made; 0 if it does not tell."""
+    with suppress(Exception):  # the script's own optimizer
+        return int(model.optimizer.iterations)
+    return 0
 
 
 def take_loss(model: Any) -> float | None:

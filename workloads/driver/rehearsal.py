@@ -24,6 +24,7 @@ from workloads.driver.call import Call
 from workloads.driver.endings import Did, Ending
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
+from workloads.driver.keras_model import iterations
 from workloads.driver.processes import End
 from workloads.driver.sites import caller
 from workloads.protocol import STEPS_PER_CALL, visible
@@ -124,11 +125,11 @@ class Rehearsal:
         else:
             given["callbacks"] = [*tf.nest.flatten(callbacks), shortened]
         self._even &= self._steps % int(getattr(model, "steps_per_execution", 1)) == 0
-        before = _iterations(model)
+        before = iterations(model)
         result = method(model, **given)
         values, form = _values(method, model, result)
         if method is FIT:
-            values = {"steps": _iterations(model) - before} | values
+            values = {"steps": iterations(model) - before} | values
         self._calls.append(Did(name=_METHODS[method], place=place, form=form, values=values))
         return result
 
@@ -200,12 +201,6 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
             if math.isfinite(float(value)):
                 found[visible(str(name))] = float(value)
     return found
-
-
-def _iterations(model: Any) -> int:
-    with suppress(Exception):  # the script's own optimizer
-        return int(model.optimizer.iterations)
-    return 0
 
 
 def _files() -> dict[str, Path]:

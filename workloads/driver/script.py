@@ -49,6 +49,8 @@ _AT_START = {
 }  # fmt: skip
 # Scratch folders; see _scratch.
 _folders: set[Path] = set()
+# Variables that the script has asked for and not found.
+_missed: dict[str, None] = {}
 _TRAINS = re.compile(rb"\b(fit|train_on_batch|GradientTape|apply_gradients)\b")
 
 
@@ -70,6 +72,7 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     module.__dict__.update({**shell.NAMES, **names})
     os.execv = os.execve = _replaced()  # type: ignore[assignment]
     ArgumentParser.error = _refused(path.name)  # type: ignore[assignment, method-assign]
+    _note_variables()
     try:
         # As in notebooks, it may await; the future statements of this file are none of it.
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -81,7 +84,9 @@ def run(script: Script, arguments: Sequence[str], names: Mapping[str, Any]) -> N
     except SystemExit as error:
         if error.code:
             text = f"{path.name} ended by itself: sys.exit({error.code!r})"
-            raise ScriptError(f"{text}. Pass command-line arguments with --arg.") from error
+            raise ScriptError(
+                f"{text}. {_of_variables() or 'Pass command-line arguments with --arg.'}"
+            ) from error
     except (Exception, KeyboardInterrupt, GeneratorExit) as error:  # scripts can raise anything
         raise ScriptError(explained(error, path)) from error
     finally:
@@ -128,7 +133,33 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
-    return f"{where}: {named(error).rstrip('.')}. {advice(error, _folders)}".strip()
+    to_try = advice(error, _folders) or ("" if place else _of_variables())
+    return f"{where}: {named(error).rstrip('.')}. {to_try}".strip()
+
+
+def _note_variables() -> None:
+    """Note which variables the script asks the environment for without a default, and does not find."""
+    found = type(os.environ).get
+
+    def get(environment: Any, name: str, default: Any = None) -> Any:
+        value = found(environment, name, default)
+        if value is None:
+            asking: Any = sys._getframe(1)
+            asking = asking.f_back if asking.f_code.co_name == "getenv" else asking
+            if asking and any(
+                asking.f_code.co_filename.startswith(f"{folder}{os.sep}") for folder in _folders
+            ):
+                _missed[str(name)] = None
+        return value
+
+    type(os.environ).get = get  # type: ignore[method-assign, assignment]
+
+
+def _of_variables() -> str:
+    """Return how to pass the variables that the script has not found; "" if it has found all."""
+    missing = [name for name in _missed if name not in os.environ]
+    given = " ".join(f"--env {name}=VALUE" for name in missing)
+    return f"If it needs variables of this shell, pass them: {given}." if given else ""
 
 
 def _replaced() -> Callable[..., None]:

@@ -306,6 +306,8 @@ class ScriptRun:
             raise NoGpuError(
                 f"{len(self._names)} GPUs were requested, but inference uses one device. Try --device gpu0."
             )
+        if not job.meter.full:
+            call.renew()
         call.read_batch()
         call.as_written = self._results.params
         for fix in self._task.fixes:

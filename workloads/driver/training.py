@@ -36,6 +36,7 @@ from workloads.protocol import (
     COMPUTE_BITS,
     DATA,
     EPOCH_CALLBACK_PREFIX,
+    FILLS_CACHES,
     PYTHON_IN_STEP,
     RARE_CALLBACKS,
     RECURRENT_PREFIX,
@@ -153,6 +154,9 @@ class Boundaries(tf.keras.callbacks.Callback):
         # Of steps inside an epoch.
         self._usual_ns: deque[int] = deque(maxlen=64)
         self._epoch_loss: float | None = None
+        self._trained = keras_model.iterations(call.model)
+        self._first_steps = 0  # of the first epoch
+        self._has_ended = False
         self._pauses_ns: list[int] = []
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -202,6 +206,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         self.model.stop_training = not self._meter.going
         loss = (logs or {}).get("loss")
         self._epoch_loss = loss if isinstance(loss, float) else None
+        # Keras goes on without an input that has ended, in epochs of a step or none.
+        trained = keras_model.iterations(self.model)
+        steps, self._trained = trained - self._trained, trained
+        self._first_steps = self._first_steps or steps
+        self._has_ended = 2 * steps < self._first_steps
         if self._losses and not self._meter.written:
             self._losses.epoch(self._epochs_ended, logs or {})
 
@@ -231,18 +240,15 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
-        if self._counted and batch <= self._last:
-            done = self._counted.steps(self._steps + done) - self._steps
         samples_of = self._counted.samples if self._counted else self._epoch.samples
         samples = samples_of(self._steps + done) - samples_of(self._steps)
         first = not self._steps
         self._steps += done
         if batch <= self._last:
-            if self._steps == self._steps_before:
+            if self._steps == self._steps_before or self._has_ended:
                 raise ScriptError(
-                    f"The input ended after {self._steps} steps, and measuring goes on longer and reads it several "
-                    "times. A generator never ends with `while True:`; what begins anew each time can be read again, "
-                    "as the generators that a function makes."
+                    "The input has ended, and measuring goes on longer and reads it several times: let it never end, "
+                    "or let it begin anew each time, as a function does that makes a new generator."
                 )
             self._steps_before = self._steps
         if not self._meter.tick(done * self._times, samples):
@@ -329,7 +335,11 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
     if took_s == 0.0:
         return
     job.meter.phase(DATA, began)
-    if job.variant != BASELINE or job.results.begun_count(BASELINE) > 1:
+    if job.variant != BASELINE:
+        call.fill_s = 0.0 if job.results.has(BASELINE, FILLS_CACHES) else took_s or 0.0
+        return
+    job.metric(FILLS_CACHES, 1.0)
+    if job.results.begun_count(BASELINE) > 1:
         return
     if took_s is None:
         job.events.warning(
@@ -353,6 +363,8 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
     """
     batches = _validation_batches(call)
     if not steps or not (own or batches):
+        if steps and call.fill_s:
+            _report_between(job, call, steps, 0.0)
         return
     ends = EpochEnds(job.meter.synchronise)
     given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
@@ -364,7 +376,7 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
         end_ns: float = time.monotonic_ns() - ends.ended_ns
         if few:
             end_ns += ends.validation_ns * (batches / few / validated_every(call) - 1)
-        job.metric(BETWEEN_EPOCHS, end_ns / 1e9 / (steps * call.steps_per_batch))
+        _report_between(job, call, steps, end_ns / 1e9)
 
 
 def validated_every(call: Call) -> float:
@@ -477,8 +489,14 @@ def _run_with(
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
     if seconds is not None and (steps := call.steps_per_epoch or boundaries.steps_per_epoch):
-        job.metric(BETWEEN_EPOCHS, seconds / (steps * call.steps_per_batch))
+        _report_between(job, call, steps, seconds)
     return result, boundaries
+
+
+def _report_between(job: Job, call: Call, steps: float, seconds: float) -> None:
+    """Report the end of an epoch of so many steps, with its part of what fills a cache in the first epoch."""
+    seconds += call.fill_s / call.epochs
+    job.metric(BETWEEN_EPOCHS, seconds / (steps * call.steps_per_batch))
 
 
 def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | None, early: int) -> None:
@@ -486,7 +504,8 @@ def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | Non
     meter = job.meter
     if meter.full:
         return
-    rare = validated_every(call) > 1 and measures_speed(job.variant)
+    # Those with the baseline's losses validate as it does, which may draw from what shuffles the training too.
+    rare = validated_every(call) > 1 and (losses is not None or measures_speed(job.variant))
     if rare:
         # The first validation traces, and the second tells what one takes: rare ones might fall into no window.
         call.model.__dict__["_should_eval"] = lambda *given: (
