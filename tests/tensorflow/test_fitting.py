@@ -121,7 +121,7 @@ INNER = (
 HELD_OUT = "fit(x, y, validation_data=data.batch(8)"
 SCALED = "scaled = keras.layers.Normalization()\nscaled.adapt(x)\n"
 NOISE = "noise = keras.layers.GaussianNoise(1.0)\n"
-HOOK = "def on_train_batch_begin(self, batch, logs=None): pass"
+HOOK = "def on_train_batch_begin(self, batch, logs=None): self.batch = batch"
 ENDLESS = ".map(lambda a, b: (a * level, b)).repeat()"
 LINES = (
     f"{HEAD}{PLAIN}{OWN.format('def on_epoch_end(self, *of): pass')}open('/tmp/lines.csv', 'w').write('1\\n' * 64)\n"
@@ -201,7 +201,8 @@ CASES = [
     ("steps-per-execution", callbacks("", "") + "model.predict(x)\n", True),
     ("steps-per-execution", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
-    ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): pass"), "own"), False),
+    ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): self.batch = batch"), "own"), False),
+    ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): 'Nothing.'"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),
     ("steps-per-execution", callbacks(OWN.format("def on_test_batch_end(self, batch, logs=None): pass"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['steps']"), "own"), False),
