@@ -460,6 +460,13 @@ def test_a_generator_of_a_function_begins_anew(drive, call, size):
     assert done.per_step() == dict.fromkeys(variants, size)
 
 
+def test_so_does_that_of_a_validation(drive):
+    held = "def held(): print('held out'); yield from ending(range(4))\n"
+    given = "again(), steps_per_epoch=5, validation_data=held(), validation_steps=2"
+    done = drive(f"{HEAD}{ENDING}{held}made().fit({given})", steps=30)
+    assert done.log.count("held out") > 2
+
+
 @pytest.mark.parametrize(
     "given",
     [

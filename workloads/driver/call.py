@@ -266,9 +266,10 @@ class Call:
         return Epoch(epoch.batch * times, batches, ends=epoch.ends, exact=epoch.exact)
 
     def renew(self) -> None:
-        """Let a generator begin anew when it has ended."""
-        if isinstance(self.arguments["x"], types.GeneratorType):
-            self.arguments["x"] = renewed(self.arguments["x"])
+        """Let generators begin anew when they have ended: that of the input, and of validations of so many steps."""
+        for name in ("x", "validation_data") if self.arguments.get("validation_steps") else ("x",):
+            if isinstance(self.arguments[name], types.GeneratorType):
+                self.arguments[name] = renewed(self.arguments[name])
 
     def read_batch(self) -> None:
         """Read the first batch of a pipeline or loader, in each process alike: what Python gives may go on from there.
