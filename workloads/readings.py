@@ -10,7 +10,7 @@ import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 
 from workloads.variants import BASELINE, changes_baseline
 
@@ -102,13 +102,14 @@ def seconds(windows: Iterable[Window], between_s: float = 0.0) -> float:
 def between_epochs_s(values: Mapping[str, Sequence[float]], variant: str) -> float:
     """Return the seconds per step that ends of epochs take.
 
-    Not every reading has an end of an epoch; changes of the baseline without any have the baseline's.
+    The mean, as some ends take much longer than most. Not every reading has one; changes of the baseline without any
+    have the baseline's.
 
     Args:
         values: variant -> what its readings have reported.
     """
     found = values.get(variant) or (values.get(BASELINE) if changes_baseline(variant) else None)
-    return median(found) if found else 0.0
+    return fmean(found) if found else 0.0
 
 
 def gains(readings: Iterable[tuple[float, float]], references: Iterable[tuple[float, float]]) -> list[float]:
