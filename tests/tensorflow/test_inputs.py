@@ -460,6 +460,12 @@ def test_a_generator_of_a_function_begins_anew(drive, call, size):
     assert done.per_step() == dict.fromkeys(variants, size)
 
 
+def test_so_does_a_pipeline_of_more_than_an_epoch(drive):
+    data = "tf.data.Dataset.from_tensor_slices((x, y)).batch(8)"
+    done = drive(f"{HEAD}made().fit({data}, steps_per_epoch=9, epochs=2)", steps=40)
+    assert len(done.of("window")) == 2
+
+
 def test_so_does_that_of_a_validation(drive):
     held = "def held(): print('held out'); yield from ending(range(4))\n"
     given = "again(), steps_per_epoch=5, validation_data=held(), validation_steps=2"

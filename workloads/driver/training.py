@@ -156,7 +156,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._epoch_loss: float | None = None
         self._trained = keras_model.iterations(call.model)
         self._first_steps = 0  # of the first epoch
-        self._has_ended = False
+        self._short_epochs = 0  # one after another
         self._pauses_ns: list[int] = []
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -206,11 +206,12 @@ class Boundaries(tf.keras.callbacks.Callback):
         self.model.stop_training = not self._meter.going
         loss = (logs or {}).get("loss")
         self._epoch_loss = loss if isinstance(loss, float) else None
-        # Keras goes on without an input that has ended, in epochs of a step or none.
+        # Keras goes on without an input that has ended, in epochs of a step or none. Where one begins anew, the epoch
+        # before is short.
         trained = keras_model.iterations(self.model)
         steps, self._trained = trained - self._trained, trained
         self._first_steps = self._first_steps or steps
-        self._has_ended = 2 * steps < self._first_steps
+        self._short_epochs = self._short_epochs + 1 if 2 * steps < self._first_steps else 0
         if self._losses and not self._meter.written:
             self._losses.epoch(self._epochs_ended, logs or {})
 
@@ -245,7 +246,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         first = not self._steps
         self._steps += done
         if batch <= self._last:
-            if self._steps == self._steps_before or self._has_ended:
+            if self._steps == self._steps_before or self._short_epochs > 1:
                 raise ScriptError(
                     "The input has ended, and measuring goes on longer and reads it several times: let it never end, "
                     "or let it begin anew each time, as a function does that makes a new generator."
