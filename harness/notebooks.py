@@ -89,9 +89,9 @@ def script_of(content: bytes, path: Path) -> str:
         elif cell.cell_type == "code" and source:
             number += 1
             given = cell.metadata.get("tags")
-            chosen = [tag for tag in TAGS if isinstance(given, list) and tag in given]
-            skips = isinstance(given, list) and _SKIPS in given
-            lines = _not_run(source.split("\n")) if skips else plain_cell(source)
+            given = given if isinstance(given, list) else []
+            chosen = [tag for tag in TAGS if tag in given]
+            lines = _not_run(source.split("\n")) if _SKIPS in given else plain_cell(source)
             parts += [" ".join([f"{CELL}{number}", *chosen]), *lines]
     if not number:
         raise UsageError(f"{path} has no code cells.", hint="Give a notebook that trains a model.")

@@ -36,6 +36,7 @@ _CALLS = {
 # What runs the script in the container.
 _PACKAGE = "workloads"
 _MARK = re.compile(r"#[ \t]*tfbench:[ \t]*step ")
+# Methods of Keras 2, and what starts other programs.
 _FORMER = re.compile(r"\.(fit|evaluate|predict)_generator\(")
 _STARTS = re.compile(r"\b(subprocess|runpy|os\.(system|exec|spawn|popen)\w*)\b")
 # Files and bytes of neighbours that are read.

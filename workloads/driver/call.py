@@ -22,7 +22,7 @@ from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
 from workloads.driver.generators import renewed
 from workloads.driver.script import ScriptError
-from workloads.driver.sites import called_in_module, caller, calling, compiling, is_caught
+from workloads.driver.sites import called_in_module, caller, calling, compiling
 
 # To find a batch of a typical size, so many are read, for so many seconds at most.
 _TRIED, _TRIED_S = 16, 1.0
@@ -77,7 +77,6 @@ class Call:
     Attributes:
         place: the line of the script, or of a module beside it, that makes this call.
         in_module: whether it is in a module.
-        is_caught: whether the script catches the errors of the call.
         as_written: the parameters of the call in the script as written, by `params`, once it has run.
         sites: where the script makes this call, and where it compiled the model; each innermost first.
     """
@@ -92,7 +91,7 @@ class Call:
         with suppress(FileNotFoundError):  # the script may have removed it
             self.folder = Path.cwd()
         self.sites, self.place = (calling(model), compiling(model)), caller()
-        self.in_module, self.is_caught = called_in_module(), is_caught()
+        self.in_module = called_in_module()
         if self.arguments.get("x") is None:
             raise ScriptError("The call has no input: its x is None.")
         if isinstance(

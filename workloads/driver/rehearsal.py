@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from workloads.driver import script
-from workloads.driver.call import Call
+from workloads.driver.call import Call, callbacks_in
 from workloads.driver.endings import Did, Ending
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -119,11 +119,7 @@ class Rehearsal:
     def _run(self, method: Any, model: Any, arguments: Mapping[str, Any], place: str) -> Any:
         given = {**arguments, "verbose": 0}
         shortened = _Shortened(self._steps)
-        callbacks = given.get("callbacks") or []
-        if isinstance(callbacks, tf.keras.callbacks.CallbackList):
-            callbacks.append(shortened)
-        else:
-            given["callbacks"] = [*tf.nest.flatten(callbacks), shortened]
+        given["callbacks"] = [*callbacks_in(given), shortened]
         self._even &= self._steps % int(getattr(model, "steps_per_execution", 1)) == 0
         before = iterations(model)
         result = method(model, **given)

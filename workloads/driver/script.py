@@ -146,9 +146,8 @@ def _note_variables() -> None:
         if value is None:
             asking: Any = sys._getframe(1)
             asking = asking.f_back if asking.f_code.co_name == "getenv" else asking
-            if asking and any(
-                asking.f_code.co_filename.startswith(f"{folder}{os.sep}") for folder in _folders
-            ):
+            folders = tuple(f"{folder}{os.sep}" for folder in _folders)
+            if asking and asking.f_code.co_filename.startswith(folders):
                 _missed[str(name)] = None
         return value
 

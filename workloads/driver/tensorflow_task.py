@@ -48,6 +48,7 @@ from workloads.driver.reached import is_own
 from workloads.driver.rehearsal import Rehearsal
 from workloads.driver.results import Results
 from workloads.driver.script import ScriptError
+from workloads.driver.sites import is_caught
 from workloads.driver.stand_ins import mounted, plotting
 from workloads.driver.timing import LossError, Meter
 from workloads.driver.trial import Task
@@ -132,8 +133,6 @@ class ScriptRun:
         self._strategy: tf.distribute.Strategy | None = None
         self._text = _script_of(task, spec, results)
         self._began = 0
-        self._place = ""
-        self._caught = False
         self._preparation = Preparation()
         self.measured = task.script in task.variants
 
@@ -248,8 +247,6 @@ class ScriptRun:
         own, result = self._task.script, None
         call.script = self._text.text
         call.is_broken_down = len(self._task.variants) > 1
-        self._place = call.place
-        self._caught = call.is_caught
         if self.measured:
             self._events.write(
                 "call", variant=own, place=call.place, sites=[[*map(list, each)] for each in call.sites]
@@ -262,7 +259,7 @@ class ScriptRun:
             self.failed(error)
             self._end()
         except BaseException as error:  # callbacks and inputs can raise anything
-            self._fail_own(self._explained(error))
+            self._fail_own(self._explained(error, call))
         others = [each for each in self._task.variants if each != own]
         continues = self.measured and self._results.read(own) > 0 and own not in self._results.left_out
         state = call.state() if others and continues else ()
@@ -359,8 +356,8 @@ class ScriptRun:
         finally:
             tf.config.run_functions_eagerly(eager)
 
-    def _explained(self, error: BaseException) -> BaseException:
-        """Return an error of the script's code while it is measured with what the user can do."""
+    def _explained(self, error: BaseException, call: Call) -> BaseException:
+        """Return an error of the script's code while its call is measured with what the user can do."""
         path = Path(self._text.path)
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
             return ScriptError(
@@ -370,13 +367,13 @@ class ScriptRun:
         typed = isinstance(error, _TYPED) or _OUT_OF_MEMORY.search(text_of(error))
         if isinstance(error, Exception) and not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
-            explained = script.explained(error, path, self._place)
+            explained = script.explained(error, path, call.place)
             if is_own(type(error).__module__):
                 explained += (
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."
                 )
-            if self._caught:
+            if is_caught():
                 explained += f" The script catches it: for a later call, use --call {self._spec.call + 1}."
             return kind(explained)
         return error
