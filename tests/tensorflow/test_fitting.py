@@ -203,6 +203,8 @@ CASES = [
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): self.batch = batch"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): 'Nothing.'"), "own"), True),
+    ("many-steps", callbacks(OWN.format("def on_batch_end(self, *given): super().on_batch_end(*given)"), "own"), True),
+    ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): logs['a'] = 1"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),
     ("steps-per-execution", callbacks(OWN.format("def on_test_batch_end(self, batch, logs=None): pass"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, *of): self.params['steps']"), "own"), False),

@@ -57,6 +57,16 @@ _WRITING = re.compile("^(Print|Write|Save)")
 _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
+# Instructions that act without a name.
+_ACTING = {
+    "STORE_SUBSCR",
+    "DELETE_SUBSCR",
+    "STORE_ATTR",
+    "BINARY_OP",
+    "RAISE_VARARGS",
+    "STORE_GLOBAL",
+    "CALL_INTRINSIC_1",
+}
 # Objects that training may change.
 _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
@@ -128,18 +138,22 @@ def _around_batches(call: Call) -> str:
         if is_keras(callback) and (name in _SHOWING or often == "epoch"):
             continue
         for hook in _batch_hooks(call):
-            own = getattr(callback, hook)
-            own = getattr(own, "__func__", own)
-            if own is not getattr(tf.keras.callbacks.Callback, hook) and not _does_nothing(own):
+            owners = [vars(callback), *(vars(each) for each in type(callback).__mro__)]
+            plain = getattr(tf.keras.callbacks.Callback, hook)
+            if any(
+                hook in owner and owner[hook] is not plain and not _does_nothing(owner[hook], hook)
+                for owner in owners
+            ):
                 return f"The callback {name} acts around each batch."
     return ""
 
 
-def _does_nothing(function: Any) -> bool:
-    """Return whether a function only returns, as one whose body is `pass`."""
+def _does_nothing(function: Any, name: str) -> bool:
+    """Return whether a method only returns, as one whose body is `pass`, or calls what it overrides."""
     code = getattr(function, "__code__", None)
-    names = {each.opname for each in dis.get_instructions(code)} if code else {""}
-    return names <= {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+    if code is None or not {*code.co_names, *code.co_freevars} <= {"super", "__class__", name}:
+        return False
+    return _ACTING.isdisjoint(each.opname for each in dis.get_instructions(code))
 
 
 def _batch_hooks(call: Call) -> Iterator[str]:
