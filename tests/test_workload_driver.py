@@ -38,6 +38,7 @@ from workloads.protocol import (
     Script,
     Spec,
     read_events,
+    reason_of,
 )
 from workloads.variants import (
     BASELINE,
@@ -536,6 +537,23 @@ def test_remedies_are_applied_alone_and_together():
     step_ms = {BASELINE: 100.0, "fix:a": 80.0, "fix:b": 50.0, "fix:c": 99.0, "fix:batch": 10.0}
     assert candidates(fixes, job(step_ms=step_ms).results) == ["fix:b", "fix:a"]
     assert together(["fix:b", "fix:a"]) == "fix:b+a"
+
+
+HEAD = "Graph execution error:\n\nDetected at node a defined at (most recent call last):\n  File b, line 2\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (HEAD + "2 root error(s) found.\n  (0) INTERNAL:  No rank\n\t [[{{node a}}]]\n\t [[b]]\n  (1) CANCELLED: No\n"
+         "0 derived errors ignored. [Op:__inference_1]", "INTERNAL:  No rank"),
+        (HEAD + "Out of memory.\n\t [[{{node a}}]]\nHint: Add an option.\n [Op:__inference_1]", "Out of memory."),
+        ("{{function_node f}} No rank [Op:Sum] name: ", "{{function_node f}} No rank [Op:Sum] name:"),
+        ("[Op:Sum]", ""),
+    ],
+)  # fmt: skip
+def test_the_reason_of_an_error_is_found_in_what_tensorflow_writes_around_it(message, reason):
+    assert reason_of(message) == reason
 
 
 @pytest.mark.parametrize(("planned", "errors"), [((BASELINE, "bad"), 0), (("bad", "worse"), 2)])

@@ -431,17 +431,20 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]{4,}(?=>)")
 _STYLE = re.compile("\x1b\\[[0-9;]*m")
 
 
+# What TensorFlow writes around a reason: nodes, a hint that fit offers no way to follow, and the operation's name.
+_AROUND = re.compile(r"(?m)^\s*\[\[.*$|^\s*Hint: .*$| ?\[Op:\w*\]\s*$")
+
+
 def reason_of(message: str) -> str:
     """Return the line of an error message that tells the reason, without addresses, which differ each time."""
-    message = _ADDRESS.sub("", _STYLE.sub("", message))
-    lines = [
-        text for line in message.splitlines() if (text := line.strip()) and not text.startswith("[[")
-    ] or [""]
+    message = _AROUND.sub("", _ADDRESS.sub("", _STYLE.sub("", message)))
+    lines = [text for line in message.splitlines() if (text := line.strip())] or [""]
     if "'x' sizes: " in lines[0]:  # Keras compares sizes of arrays line by line
         return ", ".join(lines)
-    # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason.
+    # TensorFlow's errors begin with "Graph execution error:" or "in user code:", and end with the reason, or several.
     if lines[0].endswith(":"):
-        return lines[-1]
+        several = (line.removeprefix("(0) ") for line in lines if line.startswith("(0) "))
+        return next(several, lines[-1])
     return lines[1] if lines[0].startswith("Exception encountered when calling") and lines[1:] else lines[0]
 
 

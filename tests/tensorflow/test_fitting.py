@@ -221,6 +221,7 @@ CASES = [
         False,
     ),
     ("callbacks-per-epoch", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/{batch}.keras')"), False),
+    ("callbacks-per-epoch", callbacks("", "keras.callbacks.ModelCheckpoint('/tmp/{batch}.keras', save_freq=9)"), True),
     ("compiled", eager("scale = drawn.normal()"), False),
     ("compiled", eager("scale = random.random()"), False),
     ("compiled", eager("scale = time.monotonic()"), False),

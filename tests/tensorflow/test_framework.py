@@ -130,6 +130,45 @@ def test_calls_that_save_now_and_then_are_told_from_equal_ones(execute):
     assert timed == [True, False, True, False], "callbacks made of functions are timed"
 
 
+PROFILE = """
+import json, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from workloads.driver.python_calls import profile
+def idle():
+    while True:
+        time.sleep(0.01)
+threading.Thread(target=idle, daemon=True).start()
+executor = ThreadPoolExecutor(1)
+def waited():
+    return executor.submit(time.sleep, 0.02).result()
+def computed():
+    until = time.perf_counter() + 0.04
+    while time.perf_counter() < until:
+        pass
+def batches():
+    for _ in range(5):
+        waited()
+        computed()
+        yield 1
+def alone():
+    return executor.submit(time.sleep, 0.02).result() or 1
+made = [batches(), iter(alone, None), iter([1] * 9), iter([])]
+print(json.dumps([profile(each, 2, 0.2) for each in made]))
+"""
+
+
+def test_functions_of_a_loader_have_the_times_of_its_own_thread(execute):
+    split, waiting, ready, ended = execute(PROFILE)
+    (first, computed), (second, waited) = split.items()
+    assert first.startswith("computed, ") and 0.019 < computed < 0.04
+    assert second.startswith("waited, ") and 0.009 < waited < 0.03
+    (name,) = waiting
+    assert name.startswith("result, _base.py:"), (
+        "waiting inside the standard library has the name of what was called"
+    )
+    assert list(ready) == ["iteration"] and ended == {}
+
+
 HOST_FED_STEPS = """
 import json
 from types import SimpleNamespace

@@ -206,10 +206,14 @@ def acts_every(call: Call) -> int:
 
 
 def _callbacks_per_epoch(call: Call) -> str:
-    if call.steps_per_epoch and call.as_written.get("acts_every", 0) > call.steps_per_epoch:
+    rarest = call.as_written.get("acts_every", 0)
+    if call.steps_per_epoch and rarest > max(call.steps_per_epoch, acts_every(call)):
         return "A callback saves or logs less often than once an epoch."
     for callback in call.callbacks:
-        if "{batch" in str(getattr(callback, "filepath", "")):
+        if (
+            "{batch" in str(getattr(callback, "filepath", ""))
+            and getattr(callback, "save_freq", "") == "epoch"
+        ):
             return "A checkpoint's name has the number of a batch, which Keras does not know at the end of an epoch."
     return ""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import cProfile
-import pstats
+import sys
+import sysconfig
 import time
+import types
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,8 @@ _EPOCH_HOOKS = ("on_epoch_begin", "on_epoch_end", "on_test_begin", "on_test_end"
 LISTED = 0.05
 
 _Function = tuple[str, int, str]
+_THREAD: _Function = ("", 0, "iteration")
+_STANDARD = sysconfig.get_path("stdlib")
 
 
 class Stopwatch:
@@ -157,51 +160,87 @@ def profile(batches: Iterator[Any], rows: int, seconds: float) -> dict[str, floa
         rows: samples per batch.
         seconds: how long to measure; at least one batch is made.
     """
-    profiler = cProfile.Profile()
-    made, until = 0, time.monotonic() + seconds
+    profiler, made, until = _Profiler(), 0, time.monotonic() + seconds
     while not made or time.monotonic() < until:
-        profiler.enable()
-        batch = next(batches, None)
-        profiler.disable()
+        batch = profiler.next_of(batches)
         if batch is None:
             break
         made += 1
-    stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
-    callees: dict[_Function, dict[_Function, float]] = {}
-    for function, entry in stats.items():
-        for caller, (_, _, _, seconds_there) in entry[4].items():
-            callees.setdefault(caller, {})[function] = seconds_there
-    total = {function: entry[3] for function, entry in stats.items()}
-    if not made or not total:
+    if not made:
         return {}
-    return {
-        name: each / made / rows
-        for name, each in _split(max(total, key=lambda key: total[key]), total, callees)
-    }
+    return {name: each / made / rows for name, each in _split(profiler.seconds)}
 
 
-def _split(
-    root: _Function, total: Mapping[_Function, float], callees: Mapping[_Function, Mapping[_Function, float]]
-) -> list[tuple[str, float]]:
+class _Profiler:
+    """Time the Python functions that this thread calls.
+
+    cProfile of Python 3.12 and later takes calls in other threads, such as those that wait for workers, for this one's.
+    """
+
+    def __init__(self) -> None:
+        # Seconds by caller and function; the first caller stands for the thread.
+        self.seconds: defaultdict[_Function, defaultdict[_Function, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+        self._active: list[tuple[_Function, float]] = []
+
+    def next_of(self, batches: Iterator[Any]) -> Any:
+        """Return the next batch, made in this thread, or None after the last."""
+        self._active = [(_THREAD, time.perf_counter())]
+        sys.setprofile(self._profile)
+        try:
+            return next(batches, None)
+        finally:
+            sys.setprofile(None)
+            while self._active:
+                self._end()
+
+    def _profile(self, frame: types.FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            function = (code.co_filename, code.co_firstlineno, code.co_name)
+            self._active.append((function, time.perf_counter()))
+        elif event == "return" and len(self._active) > 1:
+            self._end()
+
+    def _end(self) -> None:
+        function, began = self._active.pop()
+        functions = [each for each, _ in self._active]
+        # Time in a function that is called by itself counts once.
+        if function not in functions:
+            self.seconds[functions[-1] if functions else _THREAD][function] += time.perf_counter() - began
+
+
+def _split(seconds: Mapping[_Function, Mapping[_Function, float]]) -> list[tuple[str, float]]:
     """Return the times of the functions in which the work divides, and of what is left."""
-    node, whole, seen = root, total[root], {root}
-    while others := {key: value for key, value in callees.get(node, {}).items() if key not in seen}:
-        largest = max(others, key=lambda key: others[key])
+    node, seen = _THREAD, {_THREAD}
+    total = whole = seconds[_THREAD][_THREAD]
+    while True:
+        # What a function of the standard library calls tells a user nothing.
+        called = {} if _is_standard(node) else seconds.get(node, {})
+        others = {key: value for key, value in called.items() if key not in seen}
+        largest = max(others, key=lambda key: others[key], default=node)
         # A function that spends this share of its time in one other function is replaced by that one.
-        if others[largest] < 0.7 * whole or not callees.get(largest):
+        if others.get(largest, 0.0) < 0.7 * whole:
             break
         node, whole = largest, others[largest]
         seen.add(node)
-    parts = {key: value for key, value in callees.get(node, {}).items() if value >= LISTED * total[root]}
-    # What a method spends in built-in functions is its own: nobody wrote those.
-    named: defaultdict[str, float] = defaultdict(float)
-    for key, value in parts.items():
-        named[_label(node if key[0] == "~" and node[0] != "~" else key)] += value
-    listed = sorted(named.items(), key=lambda each: -each[1])
-    rest = total[root] - sum(parts.values())
-    return [*listed, *([(f"rest of {_label(node)}", rest)] if rest >= LISTED * total[root] else [])]
+    parts: defaultdict[str, float] = defaultdict(float)
+    for key, value in others.items():
+        if value >= LISTED * total:
+            parts[_label(key)] += value
+    listed = sorted(parts.items(), key=lambda each: -each[1])
+    rest = total - sum(parts.values())
+    if rest >= LISTED * total:
+        listed.append((f"rest of {_label(node)}" if listed else _label(node), rest))
+    return listed
+
+
+def _is_standard(function: _Function) -> bool:
+    file = function[0]
+    return file.startswith(_STANDARD) and "-packages" not in file
 
 
 def _label(function: _Function) -> str:
     file, line, name = function
-    return name.strip("<>") if file == "~" else f"{name}, {Path(file).name}:{line}"
+    return f"{name}, {Path(file).name}:{line}" if file else name
