@@ -42,6 +42,9 @@ PLACES = {
         "model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))\nmodel.fit(x, y, 8)\n"
         "raise RuntimeError('no display')"),
     "EarlyStopping": "made().fit(x, y, 8, callbacks=[keras.callbacks.EarlyStopping('loss', patience=0)])",
+    "callback that ends each epoch": (
+        "class Budget(keras.callbacks.Callback):\n    def on_train_batch_end(self, batch, logs=None):\n"
+        "        self.model.stop_training = batch > 1\nmade().fit(x, y, 8, callbacks=[Budget()])"),
     "ModelCheckpoint": f"import os\nos.makedirs('saved')\nmade().fit(x, y, 8, callbacks={CHECKPOINT})",
     "folder that is gone": (
         "import os, tempfile\nwith tempfile.TemporaryDirectory() as folder:\n    os.chdir(folder)\n"

@@ -121,6 +121,11 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "The size of files is limited: run `ulimit -f unlimited` first."
     named = str(error.filename or "") if isinstance(error, OSError) else ""
+    if isinstance(error, FileNotFoundError) and ".." in Path(named).parts:
+        return (
+            "Containers see the script's folder only. Give an absolute path, with --mount, or run the script as a "
+            "module, -m FOLDER.NAME, from the folder that has both."
+        )
     if named.startswith(("/tmp/", "/tfbench/")):  # noqa: S108
         missing = isinstance(error, FileNotFoundError)
         return (
@@ -141,11 +146,6 @@ def _of_file(error: BaseException, text: str, folders: Collection[Path]) -> str:
         return (
             f"{link.name} is a link to {link.readlink()}, which is not there, or which containers cannot read. "
             "Let it lead to a folder that others may read."
-        )
-    if isinstance(error, FileNotFoundError) and str(error.filename).startswith(".."):
-        return (
-            "Containers see the script's folder only. Give an absolute path, with --mount, or run the script as a "
-            "module, -m FOLDER.NAME, from the folder that has both."
         )
     if isinstance(error, FileNotFoundError):
         return "Give its path from the script's folder, or an absolute one with --mount."

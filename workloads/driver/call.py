@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
+from workloads.driver.first_epoch import variables_kept
 from workloads.driver.generators import renewed
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling
@@ -215,12 +216,13 @@ class Call:
         return self._first_of(self.dataset)
 
     def _first_of(self, dataset: tf.data.Dataset) -> Any:
-        try:
-            first = next(iter(dataset), None)
-        except Exception:
-            if not self._begin_callbacks():
-                raise
-            first = next(iter(dataset), None)
+        with variables_kept(dataset):
+            try:
+                first = next(iter(dataset), None)
+            except Exception:
+                if not self._begin_callbacks():
+                    raise
+                first = next(iter(dataset), None)
         if first is None:
             raise ScriptError(EMPTY)
         return first
@@ -281,10 +283,11 @@ class Call:
             _ = self.batch
             return
         ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
-        for batch, _ in zip(self.dataset, range(_TRIED), strict=False):
-            found.append(batch)
-            if time.monotonic() > ends_s:
-                break
+        with variables_kept(self.dataset):
+            for batch, _ in zip(self.dataset, range(_TRIED), strict=False):
+                found.append(batch)
+                if time.monotonic() > ends_s:
+                    break
         mean = sum(map(rows, found)) / len(found)
         self.__dict__["batch"] = min(found, key=lambda batch: abs(rows(batch) - mean))
         self.__dict__["epoch"] = replace(self.epoch, batch=rows(self.batch))

@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,24 @@ def pipelines(dataset: Any) -> Iterator[Any]:
     for source in dataset._inputs():
         yield from pipelines(source)
     yield dataset
+
+
+@contextmanager
+def variables_kept(dataset: Any) -> Iterator[None]:
+    """Restore what functions of a pipeline assign while it is read in the block, such as the states of generators.
+
+    How far a pipeline reads ahead differs from time to time.
+    """
+    variables: dict[int, Any] = {}
+    for function in (each.function for one in pipelines(dataset) for each in one._functions()):
+        with suppress(AssertionError):  # one is gone
+            variables |= {id(each): each for each in function.variables}
+    before = [(each, tf.identity(each.read_value())) for each in variables.values()]
+    try:
+        yield
+    finally:
+        for variable, value in before:
+            variable.assign(value)
 
 
 def caches(dataset: Any) -> Iterator[Any]:

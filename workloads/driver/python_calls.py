@@ -112,12 +112,13 @@ def _own_hooks(callback: Any, names: Sequence[str] = _HOOKS) -> Iterator[tuple[s
 
 
 def repeat_epochs(
-    callbacks: Iterable[Any], first: int, count: int, batches: int, warn: Callable[[str], None]
+    callbacks: Iterable[Any], first: int, count: int, batches: int, model: Any, warn: Callable[[str], None]
 ) -> None:
     """Let callbacks see only the `count` epochs from `first` on, again and again.
 
     Measuring may take more epochs than a script trains, and its schedules may know no others. A hook that fails after
-    as many batches as the script trains is left out from there on.
+    as many batches as the script trains is left out from there on, and none ends an epoch of `model` before its last
+    batch, as one does that limits the time of a training.
     """
 
     def repeating(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,6 +135,7 @@ def repeat_epochs(
             if calls < 0:
                 return None
             calls += 1
+            stops = model.stop_training
             try:
                 return hook(*args, **named)
             except Exception:
@@ -141,6 +143,8 @@ def repeat_epochs(
                     raise
                 calls = -1
                 warn(f"{name} knows {batches} batches; measuring takes more, and goes on without it.")
+            finally:
+                model.stop_training = stops
 
         return call
 

@@ -154,7 +154,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         # Of steps inside an epoch.
         self._usual_ns: deque[int] = deque(maxlen=64)
         self._epoch_loss: float | None = None
-        self._trained = keras_model.iterations(call.model)
+        self._trained = self._trained_before = keras_model.iterations(call.model)
         self._first_steps = 0  # of the first epoch
         self._short_epochs = 0  # one after another
         self._pauses_ns: list[int] = []
@@ -225,6 +225,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         """Return the mean loss of the epoch that runs, or of the last one if it has just begun; None if unknown."""
         running = keras_model.running_loss(self.model)
         return self._epoch_loss if running is None else running
+
+    @property
+    def steps_trained(self) -> int:
+        """Steps that the model has trained since the call began; those that were seen if it does not count them."""
+        return max(self._steps, keras_model.iterations(self.model) - self._trained_before)
 
     @property
     def between_epochs_s(self) -> float | None:
@@ -448,7 +453,7 @@ def _run_with(
         raise ScriptError(f"The pipeline of the call never ends. Give {wanted}.")
     if call.trains and not meter.full:
         batches = call.epochs * -(-(call.steps_per_epoch or ENDLESS) // int(call.model.steps_per_execution))
-        repeat_epochs(callbacks, call.first_epoch, call.epochs, batches, job.events.warning)
+        repeat_epochs(callbacks, call.first_epoch, call.epochs, batches, call.model, job.events.warning)
         given["epochs"] = call.first_epoch + ENDLESS
     ends = EpochEnds(meter.synchronise)
     observer = Boundaries if call.trains else Passes
@@ -471,8 +476,20 @@ def _run_with(
     meter.begin()
     try:
         if call.trains:
-            with _all_measured(meter):
-                FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+            try:
+                with _all_measured(meter):
+                    FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
+            except Exception as error:
+                planned = call.epochs * (call.steps_per_epoch or boundaries.steps_per_epoch or ENDLESS)
+                # The call that failed may have been the last one.
+                trained = boundaries.steps_trained
+                last = trained and trained + int(call.model.steps_per_execution) >= planned
+                if meter.full or not last or isinstance(error, ScriptError):
+                    raise
+                raise ScriptError(
+                    f"After {trained} steps, and the script trains {planned:.0f}: {named(error).rstrip('.')}. "
+                    "Measuring takes longer than the script: let it train more epochs or allow more steps."
+                ) from error
             result = call.model.history
         else:
             given["callbacks"] = [*callbacks, boundaries]
