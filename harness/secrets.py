@@ -53,6 +53,8 @@ _FORMATS = re.compile(
 # The user of an address ends at its last @, because a password may contain one.
 _USER = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s'\"]*@", re.IGNORECASE)
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
+# What stands for a password in the text of an address: %s, {}, <password>, $PASSWORD, ***.
+_PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*+|\.{3}")
 _PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>=)(?P<value>[^\s&'\"]+)")
 # Values that are shorter also stand for other things in a text.
 _SHORTEST, _SHORTEST_OTHER = 4, 8
@@ -124,7 +126,7 @@ def secrets_in(script: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             text = node.value if isinstance(node.value, str) else node.value.decode("utf-8", "replace")
-            password = (found := _PASSWORD.search(text)) and found[1]
+            password = (found := _PASSWORD.search(text)) and not _PLACEHOLDER.fullmatch(found[1])
             named = node in names and _is_mixed(text) and names_secret(names[node], text)
             if named or password or _FORMATS.search(text):
                 yield node.lineno, names.get(node, "") or "a text"

@@ -116,7 +116,8 @@ def _prediction(ablation: Ablation) -> str:
         return ""
     if gain.low <= predicted.high and predicted.low <= gain.high:
         return f" ({numbers.factor(predicted.median)} predicted)"
-    return f" ({numbers.factor(predicted.low)} to {numbers.factor(predicted.high)} predicted: missed)"
+    ends = dict.fromkeys((numbers.factor(predicted.low), numbers.factor(predicted.high)))
+    return f" ({' to '.join(ends)} predicted: missed)"
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:

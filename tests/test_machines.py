@@ -11,6 +11,7 @@ from benchmarks import reference
 from harness.analysis import analyse, judged
 from harness.analysis.known import known_machine
 from harness.analysis.quantities import quantity_of
+from harness.cli.rendering import Standards, without_effect
 from harness.errors import StoreError
 from harness.model.analysis import Analysis, Condition, Standing
 from harness.model.comparison import KnownDevice, KnownMachine
@@ -169,6 +170,14 @@ def test_only_the_same_kind_is_compared_and_drawn() -> None:
     assert "reading the data" not in {row[1] for row in rows}, "which is not of the kind"
     foreign = others(4, kind="another")
     assert judged(analyse(special_runs.measured_machine_run()), foreign).standings == ()
+    assert (
+        without_effect(analysis, Standards(machines=tuple(others(4))))
+        == without_effect(analysis, Standards())
+        == ""
+    )
+    assert "this run has none of them" in without_effect(analysis, Standards(machines=tuple(foreign)))
+    alone = replace(analysis, standings=())
+    assert "has measured none" in without_effect(alone, Standards(machines=tuple(others(4))))
     assert "figure-kind" not in figures_of(judged(analyse(special_runs.measured_machine_run()), foreign))
 
 

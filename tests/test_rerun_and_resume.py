@@ -92,7 +92,7 @@ def test_rerun_keeps_plan_parameters_and_seed(tmp_path):
 def test_scripts_of_the_run_are_found_by_name(tmp_path):
     here = write_files(tmp_path, {"mine.py": "A = 1"}) / "mine.py"
     run = with_options(replace(OPTIONS, workloads=("cifar100-mlp", "/gone/mine.py"), params={}))
-    with user_error(UsageError, "of the run does not exist here", hint="rerun REPORT mine.py"):
+    with user_error(UsageError, "does not exist here", hint="rerun REPORT mine.py"):
         rerun_options(run, Options())
     options = rerun_options(run, Options(workloads=(str(here),)))
     assert options.workloads == ("cifar100-mlp", str(here))

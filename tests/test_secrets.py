@@ -128,11 +128,13 @@ def test_secrets_in_a_script_are_found_with_their_lines() -> None:
     found = (
         f"API_KEY = '{BODY}'\nself.token = '{BODY}'\nos.environ['WANDB_API_KEY'] = '{BODY}'\n"
         f"login(key='{BODY}')\nsettings = {{'password': 'hunter22'}}\nname: str = '{FORMATS['GitHub']}'\n"
+        "'https://a:hunter22@host/'\n"
     )
-    assert sorted(line for line, _ in secrets_in(found)) == [1, 2, 3, 4, 5, 6]
+    assert sorted(line for line, _ in secrets_in(found)) == [1, 2, 3, 4, 5, 6, 7]
     harmless = (
         "token = '[START]'\nkey = 'image/encoded'\npad_token = '<pad>'\nsession = 'first run of 2026'\nKEYS = 7\n"
         "sort(key='accuracy')\npassword = os.environ['PASSWORD1']\nname = 'resnet50v2'\n"
+        "'https://a:%s@host/' % b\n'https://a:{b}@host/'.format(b=c)\n'https://<user>:<password>@host/'\n"
     )
     assert list(secrets_in(harmless)) == []
 

@@ -23,6 +23,7 @@ from harness.cli.rendering import (
     raise_for_limits,
     read_standards,
     report_renderers,
+    without_effect,
     write_outputs,
 )
 from harness.cli.shared_options import Accept, References, Resume, Yes, takes_options
@@ -179,6 +180,8 @@ def _write_report(folder: RunFolder, standards: Standards) -> Analysis:
         analysis, renderers = report_renderers(folder.path, standards=standards)
         write_outputs(renderers, {form: folder.path / REPORT_FILES[form] for form in ("json", "html")})
         best_effort().print(summary(analysis))
+        if reason := without_effect(analysis, standards):
+            best_effort().print(reason)
     except KeyboardInterrupt as error:
         raise Interrupted(
             "Interrupted while writing the report; the trials are kept.",

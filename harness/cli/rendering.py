@@ -302,6 +302,19 @@ def read_analysis(
     return judged(analysis, machines, standards.limits), embedded is None
 
 
+def without_effect(analysis: Analysis, standards: Standards) -> str:
+    """Return why the files of --reference say nothing about a run; "" if they do, or there are none."""
+    from harness.analysis.capabilities import kind_of  # noqa: PLC0415
+
+    kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
+    if not kinds or kinds & {standing.kind for standing in analysis.standings}:
+        return ""
+    devices = {planned.device for planned in analysis.run.planned}
+    if kinds & {kind_of(analysis.run.manifest, device) for device in devices}:
+        return "--reference has no effect: this run has measured none of its quantities."
+    return f"--reference has no effect: its devices are {', '.join(sorted(kinds))}, and this run has none of them."
+
+
 def report_renderers(
     run: Path, price: str = "", standards: Standards = NO_STANDARDS
 ) -> tuple[Analysis, Mapping[str, Callable[[], str]]]:
@@ -309,7 +322,7 @@ def report_renderers(
 
     Raises:
         StoreError: not a run folder or report file.
-        UsageError: the price is not valid, or for no device of the run, or references have no effect.
+        UsageError: the price is not valid, or for no device of the run.
     """
     from harness.analysis.known import known_machine  # noqa: PLC0415
     from reports import exports  # noqa: PLC0415
@@ -322,12 +335,6 @@ def report_renderers(
         raise UsageError(
             f"--price {price} is for no device of the run.",
             hint=f"It used {', '.join(sorted({case.device for case in analysis.cases}))}; see docs/cost.md.",
-        )
-    kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
-    if kinds and not kinds & {standing.kind for standing in analysis.standings}:
-        raise UsageError(
-            f"--reference would have no effect: its devices are {', '.join(sorted(kinds))}, and this run has none.",
-            hint="Leave it out; `tfbench compare` compares runs of different machines.",
         )
 
     def html() -> str:

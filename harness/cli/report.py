@@ -16,6 +16,7 @@ from harness.cli.rendering import (
     raise_for_limits,
     read_standards,
     report_renderers,
+    without_effect,
     write_outputs,
 )
 from harness.cli.shared_options import Accept, Formats, Price, References, Target
@@ -58,6 +59,8 @@ def command(
         files = {name: f"{run.stem}.{name}".removesuffix(end) + end for name, end in suffixes.items()}
         folder = run.parent
     analysis, renderers = report_renderers(run, price, standards)
+    if reason := without_effect(analysis, standards):
+        raise UsageError(reason, hint="Leave it out; `tfbench compare` compares runs of different machines.")
     paths = output_paths(formats, target, folder, files, inputs=[run], default="html,json")
     if "junit" in paths and accept is None:
         raise UsageError(

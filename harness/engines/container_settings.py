@@ -120,6 +120,8 @@ def container_options(
         "entrypoint": ["python3", "-I", "-S", "-c", init_source(), "", *spec.command],
         "user": identity.user,
         "environment": environment(spec, image_environment),
+        # Without a network, no other name of this host is found.
+        "hostname": None if spec.network else "localhost",
         "working_dir": "/tmp",  # noqa: S108 - a private tmpfs
         "stdin_open": True,
         "labels": {OWNER: str(owner), RUN: spec.run_id, TRIAL: spec.trial_id},

@@ -67,7 +67,7 @@ def _located(name: str, here: Mapping[str, str]) -> str:
     path = here.get(Path(name).name, name)
     if not Path(path).is_file():
         raise UsageError(
-            f"The script {name} of the run does not exist here.",
+            f"The script {path} does not exist here.",
             hint=f"Name its place, under the same name: tfbench rerun REPORT {Path(name).name}",
         )
     return path

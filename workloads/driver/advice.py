@@ -55,7 +55,7 @@ def _of_import(error: BaseException, text: str) -> str:
     if isinstance(error, ImportError) and "attempted relative import" in text:
         return "Run it as a module of its package: -m PACKAGE.MODULE, from the folder that has the package."
     if "TensorBoard is not installed" in text:
-        return f"Leave its callback out, or {_WITH.format('tensorboard')}"
+        return f"Leave its callback and tf.summary out, or {_WITH.format('tensorboard')}"
     return ""
 
 

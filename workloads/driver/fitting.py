@@ -42,6 +42,8 @@ _OFTEN = ("save_freq", "update_freq")
 # Callbacks of Keras that run functions of the script.
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+# Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
+UNORDERED = PYTHON | {"RngReadAndSkip"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
     "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"

@@ -13,7 +13,14 @@ from typing import Any
 
 from workloads.driver import keras_model
 from workloads.driver.call import Call
-from workloads.driver.fitting import PYTHON, draws, has_own_code, kinds_of_pipelines, kinds_of_step, reads_on
+from workloads.driver.fitting import (
+    UNORDERED,
+    draws,
+    has_own_code,
+    kinds_of_pipelines,
+    kinds_of_step,
+    reads_on,
+)
 from workloads.driver.script import ScriptError
 from workloads.protocol import visible
 from workloads.variants import FIX
@@ -144,7 +151,7 @@ def _draws_the_same(names: Collection[str], call: Call) -> bool:
     """Return whether a script with these remedies draws the same random numbers, in the same order."""
     if reads_on(call):
         return False  # where the pipeline goes on from is another place in each reading
-    if "parallel-map" in names and ((kinds := kinds_of_pipelines(call)) & PYTHON or draws(kinds)):
+    if "parallel-map" in names and ((kinds := kinds_of_pipelines(call)) & UNORDERED or draws(kinds)):
         return False
     if _COMPILING.intersection(names) and has_own_code(call) and draws(kinds_of_step(call)):
         return False
