@@ -210,6 +210,13 @@ def test_a_failed_variant_does_not_stop_the_others(drive, failing):
     assert len(done.of("error")) == code
 
 
+# A step that only measuring makes fails.
+BEYOND = (
+    "def given():\n    for each in range(6):\n        yield x[:8], y[:8]\n    raise RuntimeError\n"
+    "made().fit(given(), steps_per_epoch=3, epochs=2)"
+)
+
+
 def test_a_non_finite_loss_is_an_error(drive):
     text = HEAD + (
         "model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])\n"
@@ -237,6 +244,11 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
         ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
         ("open('../data/none.txt')", "an absolute path, with --mount"),
+        (
+            "import os; open(os.path.join(os.path.dirname(__file__), '..', 'none.txt'))",
+            "an absolute path, with --mount",
+        ),
+        (BEYOND, " steps, where the script trains 6: measuring takes longer"),
         ("try:\n    made().fit(x, y[:3])\nexcept ValueError:\n    made().fit(x, y)", "use --call 2."),
         (
             "def run():\n    made().fit(x, y[:3])\ntry:\n    run()\nexcept Exception:\n    pass",

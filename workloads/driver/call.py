@@ -128,6 +128,8 @@ class Call:
         self.compiled: Any = None
         # Samples trained when the accuracy that `use_early_weights` restores was reached; 0 without.
         self.early_samples = 0
+        # How many steps came before an error, if the script itself would have ended by then.
+        self.steps_before_error = ""
         # Seconds by which the first epoch takes longer than later ones, for a cache that the baseline has not.
         self.fill_s = 0.0
 

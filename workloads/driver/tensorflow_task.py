@@ -368,7 +368,12 @@ class ScriptRun:
         if isinstance(error, Exception) and not typed:
             kind = type(error) if isinstance(error, ScriptError) else ScriptError
             explained = script.explained(error, path, call.place)
-            if is_own(type(error).__module__):
+            if call.steps_before_error and not isinstance(error, ScriptError):
+                explained += (
+                    f" It came after {call.steps_before_error}: measuring takes longer than the script. Let it train "
+                    "more epochs, or allow more steps."
+                )
+            elif is_own(type(error).__module__):
                 explained += (
                     " A training is measured for as long as it takes, whatever its epochs: if this error is how the "
                     "script ends it, leave that out."

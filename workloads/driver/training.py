@@ -476,20 +476,8 @@ def _run_with(
     meter.begin()
     try:
         if call.trains:
-            try:
-                with _all_measured(meter):
-                    FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
-            except Exception as error:
-                planned = call.epochs * (call.steps_per_epoch or boundaries.steps_per_epoch or ENDLESS)
-                # The call that failed may have been the last one.
-                trained = boundaries.steps_trained
-                last = trained and trained + int(call.model.steps_per_execution) >= planned
-                if meter.full or not last or isinstance(error, ScriptError):
-                    raise
-                raise ScriptError(
-                    f"After {trained} steps, and the script trains {planned:.0f}: {named(error).rstrip('.')}. "
-                    "Measuring takes longer than the script: let it train more epochs or allow more steps."
-                ) from error
+            with _all_measured(meter), _counting_steps(call, boundaries):
+                FIT(call.model, **{**given, "callbacks": [ends, *callbacks, boundaries]})
             result = call.model.history
         else:
             given["callbacks"] = [*callbacks, boundaries]
@@ -548,6 +536,20 @@ def _all_measured(meter: Meter) -> Iterator[None]:
         if meter.going or not meter.written:
             raise
         sys.stderr.write(f"After the measured steps: {named(error)}\n")
+
+
+@contextmanager
+def _counting_steps(call: Call, boundaries: Boundaries) -> Iterator[None]:
+    """Note whether an error came after as many steps as the script trains."""
+    try:
+        yield
+    except Exception:
+        planned = call.epochs * (call.steps_per_epoch or boundaries.steps_per_epoch or ENDLESS)
+        trained = boundaries.steps_trained
+        # The call that failed may have been the last one.
+        if trained and trained + int(call.model.steps_per_execution) >= planned:
+            call.steps_before_error = f"{trained} steps, where the script trains {planned:.0f}"
+        raise
 
 
 def _repeat(run: Callable[[], Any], meter: Meter) -> Any:
