@@ -292,6 +292,12 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
         ("raise Exception('TensorBoard is not installed, missing')", "TensorBoard", "--with tensorboard"),
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
+        (
+            "raise ValueError('{{node a_device_/job:b/device:CPU:0}} /data/a.rec; No such file or directory')",
+            "No such file", "add --mount /data/a.rec.@",
+        ),
+        ("raise ValueError('No files matched pattern: /data/mine/*.jpg')", "No files", "add --mount /data/mine.@"),
+        ("raise ValueError('In:\\n/b.py\\nNo files match `a*.csv`.')", "No files", "path from the script's"),
         ("import os\nos.symlink('/gone/x', 'logs')\nopen('logs/a', 'w')", "No such file", "logs is a link to /gone/x"),
         ("import errno\nraise OSError(errno.ENOSPC, 'No space left on device')", "No space", "is full"),
         ("raise OSError(27, 'File too large', '/tmp/weights.h5')", "File too large", "ulimit -f"),

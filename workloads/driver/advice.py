@@ -24,6 +24,13 @@ _NO_NETWORK = (
 )
 
 
+# What libraries write that have not found a file, and the path in it, up to what may be many files.
+_MISSING = re.compile(
+    "no such file or directory|no files match|file not found|does not exist at|could not find directory|"
+    "find any matching files|could not find (the )?file|unable to (synchronously )?open file",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"(?<![\w.}/])/[^\s;:,'\"{}*?\[\]]*")
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 
@@ -35,7 +42,21 @@ def advice(error: BaseException, folders: Collection[Path] = ()) -> str:
         folders: the script's folders.
     """
     text = text_of(error)
+    told = next((line for line in text.splitlines() if _MISSING.search(line)), "")
+    if told and not getattr(error, "filename", ""):
+        error = _not_found(told)
     return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
+
+
+def _not_found(line: str) -> FileNotFoundError:
+    """Return the error that Python has for a missing file for a library's words."""
+    # TensorFlow's begin with the function that failed, with the paths of devices.
+    line = re.sub(r"\{\{.*?\}\}", "", line)
+    found = _PATH.search(line)
+    named = found[0] if found else ""
+    folder = found and line[found.end() : found.end() + 1] in ("*", "?", "[", "{")
+    path = named.rpartition("/")[0] if folder else named.rstrip("./")
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path or None)
 
 
 def _of_import(error: BaseException, text: str) -> str:
