@@ -333,12 +333,13 @@ def test_what_is_added_behind_imports_breaks_no_statement(head: str) -> None:
 def test_a_model_class_of_the_script_is_not_plain() -> None:
     own = "class Model(keras.Model):\n    def train_step(self, data): return {}\nmodel = Model()"
     assert "many_steps" not in changed(plain(made=own), "many-steps")
+    assert "many_steps" not in changed(plain() + "\nprint(model.optimizer.iterations)\n", "many-steps")
 
 
 @pytest.mark.parametrize(
     ("samples", "most", "chosen"),
     [(19 * 32, 10, 1), (93 * 32, 10, 4), (1562 * 32 + 9, 10, 10), (1562 * 32, 50, 50), (4, 10, 0), (40, 50, 0),
-     (5 * 32, 50, 5), (32, 10, 1)],
+     (5 * 32, 50, 5), (32, 10, 1), (64 * 32, 10, 8), (65 * 32, 10, 8), (19 * 30 * 32, 50, 38)],
 )  # fmt: skip
 def test_few_samples_of_an_epoch_are_left_out(samples: int, most: int, chosen: int) -> None:
     source = (ROOT / "workloads/components/many_steps.py").read_text(encoding="utf-8")

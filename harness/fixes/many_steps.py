@@ -20,6 +20,8 @@ COMPONENT = "many_steps.py"
 # What fit may be given, the first of them by position. Weights and splits would have to be cut like the samples.
 _ORDER = ("x", "y", "batch_size")
 _KEPT = {*_ORDER, "epochs", "verbose", "callbacks", "validation_data"}
+# Attributes by which a script knows how many steps Keras counts.
+_COUNTED = {"params", "iterations"}
 # Models whose train_step is Keras' own.
 _PLAIN = {"Sequential", "Model"}
 
@@ -29,9 +31,9 @@ def edits(source: Source) -> Sequence[Edit]:
 
     [] if another training may have other numbers of samples, or the script reads how many steps Keras counts.
     """
-    counted = any(isinstance(node, ast.Attribute) and node.attr == "params" for node in ast.walk(source.tree))
+    used = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
     if (
-        counted
+        used & _COUNTED
         or fits_again(source)
         or source.binds("per_call", "shuffled", "steps_per_call", "train_many_steps")
     ):
@@ -107,7 +109,8 @@ def _is_plain(source: Source, node: ast.expr | None, depth: int = 3) -> bool:
 
 RULE = Rule(
     name="many-steps",
-    summary="Train many steps per call, and run callbacks on batches as often, on samples in the device's memory",
+    summary="Train many steps per call, and run callbacks on batches as often, on samples in the device's memory, "
+    "of which an epoch may leave out up to 2 %",
     aim=Aim.LAUNCH,
     safety=Safety.ALIKE,
     edits=edits,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
-from workloads.driver.first_epoch import variables_kept
+from workloads.driver.first_epoch import variables_kept, without_reading_ahead
 from workloads.driver.generators import renewed
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling
@@ -218,6 +219,7 @@ class Call:
         return self._first_of(self.dataset)
 
     def _first_of(self, dataset: tf.data.Dataset) -> Any:
+        dataset = without_reading_ahead(dataset)
         with variables_kept(dataset):
             try:
                 first = next(iter(dataset), None)
@@ -285,8 +287,9 @@ class Call:
             _ = self.batch
             return
         ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
-        with variables_kept(self.dataset):
-            for batch, _ in zip(self.dataset, range(_TRIED), strict=False):
+        dataset = without_reading_ahead(self.dataset)
+        with variables_kept(dataset):
+            for batch in islice(dataset, _TRIED):
                 found.append(batch)
                 if time.monotonic() > ends_s:
                     break

@@ -56,9 +56,7 @@ def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
     if job.call.in_python:
         loader = job.call.arguments["x"]
         # Of an endless loader, some batches are profiled.
-        made = (
-            (loader[index] for index in range(loader.num_batches or 1000)) if job.call.is_loader else loader
-        )
+        made = map(loader.__getitem__, range(loader.num_batches or 1000)) if job.call.is_loader else loader
         costs = profile(iter(made), rows(job.call.batch), job.meter.spec.window_s)
         if not costs:
             raise ScriptError("The generator has ended: no batch is left to profile.")

@@ -175,12 +175,22 @@ def _many_steps(call: Call) -> str:
         return "The script trains several steps per call by itself."
     if name := _reads_params(call):
         return f"The callback {name} counts on the number of steps in its params."
-    return _around_batches(call)
+    return _read_output(call) or _around_batches(call)
 
 
 def _no_progress_bar(call: Call) -> str:
     name = _reads_params(call)
-    return f"The callback {name} may read verbose from its params." if name else ""
+    return f"The callback {name} may read verbose from its params." if name else _read_output(call)
+
+
+def _read_output(call: Call) -> str:
+    """Return why what fit prints must stay as it is; "" if only people read it."""
+    kept = sys.stdout is sys.__stdout__ or not call.arguments.get("verbose")
+    return (
+        ""
+        if kept
+        else f"sys.stdout is a {type(sys.stdout).__name__} of the script, which may read what fit prints."
+    )
 
 
 def _reads_params(call: Call) -> str:
@@ -396,8 +406,11 @@ def _methods(kind: type) -> dict[str, list[types.FunctionType]]:
 def kinds_of_step(call: Call, *, tested: bool = False) -> set[str]:
     """Return the kinds of operations in the step that a call makes; `tested`: also in that of evaluate, if any."""
     found = {kind for kind, _ in _traced(call)}
-    tested = tested and (call.validates or call.script_names("evaluate"))
-    return found | {kind for kind, _ in _traced(call, call.model.test_step)} if tested else found
+    if tested and (call.validates or call.script_names("evaluate")):
+        # Another step may take other inputs.
+        with suppress(TypeError, ValueError):
+            found |= {kind for kind, _ in _traced(call, call.model.test_step)}
+    return found
 
 
 def _traced(call: Call, step: Callable[[Any], Any] | None = None) -> Counter[tuple[str, bytes]]:
