@@ -525,6 +525,18 @@ def test_what_keras_does_not_compile_has_no_speed_with_xla(drive):
     assert "fix:xla" not in {each["variant"] for each in done.of("window")}
 
 
+def test_what_fit_prints_stays_as_it_is_where_the_script_reads_it(drive):
+    text = HEAD + (
+        "import contextlib, io\nmodel = made()\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as said:\n    model.fit(x, y, 8)\nprint(said.tell())\n"
+    )
+    fixes = {
+        name: asdict(fix) for name, fix in fixes_for(text, "cpu").items() if name == "fix:no-progress-bar"
+    }
+    (left_out,) = drive(text, variants=[BASELINE, FIXES], fixes=fixes).of("left-out")
+    assert "StringIO of the script, which may read what fit prints" in left_out["reason"]
+
+
 def test_remedies_change_the_calls_that_the_script_made(drive):
     text = HEAD + OWN
     chosen = ("fix:xla", "fix:steps-per-execution")

@@ -212,3 +212,29 @@ def test_recurrent_layers_without_cudnns_kernel_are_named(execute):
     lstm, gru, both, old = execute(LAYERS)
     assert lstm == [] and gru == ["recurrent_dropout=0.2, unroll=True"] and old == ["reset_after=False"]
     assert both == ["activation=relu"] * 2
+
+
+READ_AHEAD = """
+import json, time
+from workloads.driver.first_epoch import variables_kept, without_reading_ahead
+made, count, drawn = [], tf.Variable(0), tf.random.Generator.from_seed(1)
+def given():
+    while True:
+        made.append(1)
+        yield 1
+def counted(each):
+    count.assign_add(1)
+    return each, drawn.uniform([])
+one = tf.data.Dataset.from_generator(given, output_signature=tf.TensorSpec([], tf.int32)).batch(2).prefetch(9)
+seeds = tf.data.Dataset.range(99).interleave(lambda each: tf.data.Dataset.range(3).map(counted)).prefetch(9)
+state = drawn.state.numpy().tolist()
+for each in (one, seeds):
+    with variables_kept(each):
+        first = next(iter(without_reading_ahead(each)))
+        time.sleep(0.2)
+print(json.dumps([len(made), int(count), drawn.state.numpy().tolist() == state]))
+"""
+
+
+def test_a_first_batch_takes_nothing_else_and_leaves_variables_as_they_were(execute):
+    assert execute(READ_AHEAD) == [2, 0, True]
