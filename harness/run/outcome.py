@@ -18,7 +18,7 @@ from harness.wording import some
 from workloads.protocol import DIED, NO_GPU_EXIT, OUT_OF_MEMORY, STALLED, reason_of, shortened
 from workloads.variants import standing_for
 
-MAX_MESSAGE = 300  # TensorFlow errors can have hundreds of lines; log.txt has them in full
+MAX_MESSAGE = 400  # TensorFlow errors can have hundreds of lines; log.txt has them in full
 # Shells and engines add this to the number of a signal that ended a process; the local engine negates the number.
 FIRST_SIGNAL = 128
 # Lines of TensorFlow that are neither warnings nor errors, such as how to turn oneDNN off.

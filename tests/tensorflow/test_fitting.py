@@ -46,6 +46,9 @@ class Own(keras.callbacks.Callback):
 own = Own()
 """
 BATCHES = "one = keras.callbacks.LambdaCallback(on_train_batch_end=print)\n"
+OVERRIDING = "class Base(keras.callbacks.Callback):\n    on_batch_end = print\n" + OWN.replace(
+    "keras.callbacks.Callback", "Base"
+).format("def on_batch_end(self, *given): pass")
 FITS = "model.fit(x, y, callbacks=[{}], verbose=0)\n"
 
 
@@ -203,6 +206,7 @@ CASES = [
     ("many-steps", callbacks(OWN.format(HOOK), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): self.batch = batch"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): 'Nothing.'"), "own"), True),
+    ("many-steps", callbacks(OVERRIDING, "own"), True),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, *given): super().on_batch_end(*given)"), "own"), True),
     ("many-steps", callbacks(OWN.format("def on_batch_end(self, batch, logs=None): logs['a'] = 1"), "own"), False),
     ("many-steps", callbacks(OWN.format("def on_epoch_end(self, epoch, logs=None): pass"), "own"), True),

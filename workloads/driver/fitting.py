@@ -60,15 +60,7 @@ _CHECKING = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 # Operations that draw numbers, with seeds that depend on what else is in their graph.
 _DRAWING = re.compile("^(Random|Multinomial|TruncatedNormal|ParameterizedTruncated|StatefulRandom)")
 # Instructions that act without a name.
-_ACTING = {
-    "STORE_SUBSCR",
-    "DELETE_SUBSCR",
-    "STORE_ATTR",
-    "BINARY_OP",
-    "RAISE_VARARGS",
-    "STORE_GLOBAL",
-    "CALL_INTRINSIC_1",
-}
+_ACTING = {"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "BINARY_OP", "RAISE_VARARGS", "STORE_GLOBAL"}
 # Objects that training may change.
 _OF_TRAINING = (
     tf.keras.Model, tf.keras.optimizers.Optimizer, tf.keras.callbacks.Callback, tf.keras.callbacks.CallbackList,
@@ -139,23 +131,25 @@ def _around_batches(call: Call) -> str:
             return f"The callback {name} counts batches to profile some of them."
         if is_keras(callback) and (name in _SHOWING or often == "epoch"):
             continue
-        for hook in _batch_hooks(call):
-            owners = [vars(callback), *(vars(each) for each in type(callback).__mro__)]
-            plain = getattr(tf.keras.callbacks.Callback, hook)
-            if any(
-                hook in owner and owner[hook] is not plain and not _does_nothing(owner[hook], hook)
-                for owner in owners
-            ):
-                return f"The callback {name} acts around each batch."
+        if any(_acts(callback, hook) for hook in _batch_hooks(call)):
+            return f"The callback {name} acts around each batch."
     return ""
 
 
-def _does_nothing(function: Any, name: str) -> bool:
-    """Return whether a method only returns, as one whose body is `pass`, or calls what it overrides."""
-    code = getattr(function, "__code__", None)
-    if code is None or not {*code.co_names, *code.co_freevars} <= {"super", "__class__", name}:
-        return False
-    return _ACTING.isdisjoint(each.opname for each in dis.get_instructions(code))
+def _acts(callback: Any, hook: str) -> bool:
+    """Return whether a method of a callback does more than return, or call what it overrides, which does no more."""
+    owners = [vars(callback), *map(vars, type(callback).__mro__)]
+    for function in (owner[hook] for owner in owners if hook in owner):
+        if function is getattr(tf.keras.callbacks.Callback, hook):
+            return False
+        code = getattr(function, "__code__", None)
+        if code is None or not {*code.co_names, *code.co_freevars} <= {"super", "__class__", hook}:
+            return True
+        if not _ACTING.isdisjoint(each.opname for each in dis.get_instructions(code)):
+            return True
+        if "super" not in code.co_names:
+            return False
+    return False
 
 
 def _batch_hooks(call: Call) -> Iterator[str]:
@@ -185,12 +179,9 @@ def _no_progress_bar(call: Call) -> str:
 
 def _read_output(call: Call) -> str:
     """Return why what fit prints must stay as it is; "" if only people read it."""
-    kept = sys.stdout is sys.__stdout__ or not call.arguments.get("verbose")
-    return (
-        ""
-        if kept
-        else f"sys.stdout is a {type(sys.stdout).__name__} of the script, which may read what fit prints."
-    )
+    if sys.stdout is sys.__stdout__ or not call.arguments.get("verbose"):
+        return ""
+    return f"sys.stdout is a {type(sys.stdout).__name__} of the script, which may read what fit prints."
 
 
 def _reads_params(call: Call) -> str:
