@@ -571,6 +571,11 @@ def test_remedies_change_the_calls_that_the_script_made(drive):
         ),
         (
             "import multiprocessing as m\n"
+            "p = m.get_context('forkserver').Process(target=print)\np.start()\np.join()",
+            "trains in processes that it starts",
+        ),
+        (
+            "import multiprocessing as m\n"
             "p = m.get_context('fork').Process(target=lambda: made().predict(x[:0]))\np.start()\np.join(20)\np.kill()",
             "trains in processes that it starts",
         ),

@@ -188,7 +188,7 @@ class ScriptRun:
                     os.chdir(other.folder)
                 self._take(job, other)
             elif not found:
-                elsewhere = interception.forked or _children_s() > _BUSY_S
+                elsewhere = interception.forked or _has_fork_server() or _children_s() > _BUSY_S
                 raise ScriptError(
                     _no_call(Path(text.path).name, spec.call, trained=trained, elsewhere=elsewhere)
                 )
@@ -469,6 +469,12 @@ def _children_s() -> float:
     """Return the seconds of CPU that processes took which the script has started and which have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def _has_fork_server() -> bool:
+    """Return whether multiprocessing's fork server runs, whose processes are not the script's children."""
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    return getattr(server, "_forkserver_pid", None) is not None
 
 
 def _no_call(name: str, number: int, *, trained: bool, elsewhere: bool) -> str:
