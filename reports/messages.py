@@ -23,7 +23,7 @@ from harness.wording import counted, point_words, some
 from reports import numbers
 from reports.causes import fix
 from reports.text import SHORT_PARTS, device_name, device_names
-from workloads.variants import BASELINE, TUNED, Part, variant_name
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED, Part, variant_name
 
 PART_TEXTS: Mapping[Part, str] = {
     Part.COMPUTE: "the device is computing",
@@ -208,6 +208,13 @@ def banners(run: Run) -> Iterator[str]:
                 f"{variant_name(name)}: {reason.rstrip('.')}" for name, reason in trial.left_out.items()
             )
             yield f"Skipped: {trial.workload} on {device_name(trial.device)} ({reasons})."
+    parts = {
+        trial.workload: trial.left_out[MODEL_ONLY]
+        for trial in run.trials
+        if MODEL_ONLY in trial.left_out and not (trial.failed or trial.skipped)
+    }
+    for name, reason in parts.items():
+        yield f"{name} is not analysed, because its step cannot be run alone: {reason.rstrip('.')}."
     failed = [
         trial
         for trial in run.trials

@@ -34,7 +34,7 @@ from reports.messages import (
 from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
-from workloads.variants import BASELINE, TUNED, Part, measures_speed
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED, Part, measures_speed
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,
@@ -216,6 +216,10 @@ def test_what_did_not_apply_is_skipped_and_what_ended_early_counts() -> None:
     parts = tuple(window for window in early.windows if not measures_speed(window.variant))
     assert parts and not replace(early, windows=parts).partial
     assert any("counts" in each and "tuned" in each for each in banners(replace(whole, trials=(early,))))
+    alone = replace(builders.cpu_run().trials[0], left_out={MODEL_ONLY: "TypeError: float()."})
+    assert any(
+        "is not analysed" in each and "float()" in each for each in banners(replace(whole, trials=(alone,)))
+    )
 
 
 def test_explanations_have_the_variants_and_numbers() -> None:
