@@ -216,7 +216,7 @@ def test_recurrent_layers_without_cudnns_kernel_are_named(execute):
 
 READ_AHEAD = """
 import json, time
-from workloads.driver.first_epoch import variables_kept, without_reading_ahead
+from workloads.driver.pipelines import read_alone
 made, count, drawn = [], tf.Variable(0), tf.random.Generator.from_seed(1)
 def given():
     while True:
@@ -229,8 +229,8 @@ one = tf.data.Dataset.from_generator(given, output_signature=tf.TensorSpec([], t
 seeds = tf.data.Dataset.range(99).interleave(lambda each: tf.data.Dataset.range(3).map(counted)).prefetch(9)
 state = drawn.state.numpy().tolist()
 for each in (one, seeds):
-    with variables_kept(each):
-        first = next(iter(without_reading_ahead(each)))
+    with read_alone(each) as alone:
+        first = next(iter(alone))
         time.sleep(0.2)
 print(json.dumps([len(made), int(count), drawn.state.numpy().tolist() == state]))
 """

@@ -21,8 +21,8 @@ import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, get_data_adapter
 
-from workloads.driver.first_epoch import variables_kept, without_reading_ahead
 from workloads.driver.generators import renewed
+from workloads.driver.pipelines import read_alone
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import called_in_module, caller, calling, compiling
 
@@ -219,14 +219,13 @@ class Call:
         return self._first_of(self.dataset)
 
     def _first_of(self, dataset: tf.data.Dataset) -> Any:
-        dataset = without_reading_ahead(dataset)
-        with variables_kept(dataset):
+        with read_alone(dataset) as alone:
             try:
-                first = next(iter(dataset), None)
+                first = next(iter(alone), None)
             except Exception:
                 if not self._begin_callbacks():
                     raise
-                first = next(iter(dataset), None)
+                first = next(iter(alone), None)
         if first is None:
             raise ScriptError(EMPTY)
         return first
@@ -287,9 +286,8 @@ class Call:
             _ = self.batch
             return
         ends_s, found = time.monotonic() + _TRIED_S, list[Any]()
-        dataset = without_reading_ahead(self.dataset)
-        with variables_kept(dataset):
-            for batch in islice(dataset, _TRIED):
+        with read_alone(self.dataset) as alone:
+            for batch in islice(alone, _TRIED):
                 found.append(batch)
                 if time.monotonic() > ends_s:
                     break

@@ -19,6 +19,7 @@ import tensorflow as tf
 from workloads.driver.call import rows, rows_in_graph
 from workloads.driver.devices import touch
 from workloads.driver.job import Job
+from workloads.driver.pipelines import class_of
 from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import where
@@ -197,9 +198,7 @@ def _line(dataset: Any) -> list[Any]:
 def _name(dataset: Any, *, first: bool) -> str:
     function = _function(dataset)
     code = getattr(function, "__code__", None)
-    kind = (
-        type(dataset).__name__.strip("_").removesuffix("Dataset").removesuffix("V2").removeprefix("Parallel")
-    )
+    kind = class_of(dataset).removesuffix("Dataset").removesuffix("V2").removeprefix("Parallel")
     plain = "cache" if "Cache" in kind else "read" if first else _WORDS.sub(" ", kind).lower()
     if code is None or _inside_tensorflow(dataset):
         return plain

@@ -6,13 +6,13 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from workloads.driver.lasting import Watch
+from workloads.driver.pipelines import class_of, pipelines
 
 # Caches that take longer to fill are left to the first epoch.
 LONGEST_FILL_S = 40.0
@@ -78,48 +78,11 @@ def digest(element: Any) -> bytes:
     return result.digest()
 
 
-def pipelines(dataset: Any) -> Iterator[Any]:
-    """Yield a pipeline and all that lie before it, those nearest to the sources first."""
-    for source in dataset._inputs():
-        yield from pipelines(source)
-    yield dataset
-
-
-def without_reading_ahead(dataset: Any) -> Any:
-    """Return a pipeline that makes no elements before they are asked for, as far as what prefetches is its last part.
-
-    What Python gives it goes on from there, in each process from the same place.
-    """
-    while type(dataset).__name__.strip("_") == "PrefetchDataset":
-        (dataset,) = dataset._inputs()
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
-    return dataset.with_options(options)
-
-
-@contextmanager
-def variables_kept(dataset: Any) -> Iterator[None]:
-    """Restore what functions of a pipeline assign while it is read in the block, such as the states of generators.
-
-    How far a pipeline reads ahead differs from time to time.
-    """
-    variables: dict[int, Any] = {}
-    for function in (each.function for one in pipelines(dataset) for each in one._functions()):
-        with suppress(AssertionError):  # one is gone
-            variables |= {id(each): each for each in function.variables}
-    before = [(each, tf.identity(each.read_value())) for each in variables.values()]
-    try:
-        yield
-    finally:
-        for variable, value in before:
-            variable.assign(value)
-
-
 def caches(dataset: Any) -> Iterator[Any]:
     """Yield the caches of a pipeline that end, first the one nearest to the source."""
     for each in pipelines(dataset):
         ends = int(each.cardinality()) != tf.data.INFINITE_CARDINALITY
-        if ends and type(each).__name__.strip("_") == "CacheDataset":
+        if ends and class_of(each) == "CacheDataset":
             yield each
 
 

@@ -27,8 +27,9 @@ import tensorflow as tf
 from tensorflow.python.ops import script_ops
 
 from workloads.driver.call import Call
-from workloads.driver.first_epoch import caches, digest, pipelines, repeats
+from workloads.driver.first_epoch import caches, digest, repeats
 from workloads.driver.lasting import Watch
+from workloads.driver.pipelines import class_of, functions_of, pipelines
 from workloads.driver.reached import codes, is_own, reached
 
 _BATCH_HOOKS = (
@@ -231,7 +232,7 @@ def _cache(call: Call) -> str:
     before = [each for cache in caches(given) for each in pipelines(cache)]
     if any(getattr(each, "_reshuffle_each_iteration", False) for each in before):
         return "What lies before the cache is shuffled anew in each pass, and would stay as in the first."
-    watch = Watch([each for function in _functions(before) for each in _python_functions(function)])
+    watch = Watch([each for function in functions_of(before) for each in _python_functions(function)])
     if not repeats(given, watch):
         return "What lies before the cache differs from pass to pass, and would stay as in the first."
     if watch.found:
@@ -252,7 +253,7 @@ def _prefetch(call: Call) -> str:
             f"Python in the pipeline reads on from a {kind} that outlives it, and would leave it further on."
         )
     reads = kinds_of_pipelines(call) & PYTHON or any(
-        not _is_seed(each) for function in _functions(_datasets(call)) for each in _captured(function)
+        not _is_seed(each) for function in functions_of(_datasets(call)) for each in _captured(function)
     )
     if not reads:
         return ""
@@ -264,7 +265,7 @@ def _prefetch(call: Call) -> str:
 
 def reads_on(call: Call) -> str:
     """Return the class of an iterator that a pipeline's Python reads on from, in each pass; "" without one."""
-    python = [each for function in _functions(_datasets(call)) for each in _python_functions(function)]
+    python = [each for function in functions_of(_datasets(call)) for each in _python_functions(function)]
     found = next((each for each in reached(*python) if isinstance(each, Iterator)), None)
     return "" if found is None else type(found).__name__
 
@@ -278,7 +279,7 @@ def _reads_training(call: Call) -> str:
         if hasattr(each.value, "handle")
     }
     own_step = type(model).train_step is not tf.keras.Model.train_step
-    for function in _functions(_datasets(call)):
+    for function in functions_of(_datasets(call)):
         read = _captured(function)
         if any(id(each) in changing for each in read) or (own_step and read):
             return "The pipeline reads variables that training changes, and would read them at another time."
@@ -331,7 +332,7 @@ def _is_variable(resource: Any) -> bool:
 def _reads_once(call: Call, given: tf.data.Dataset) -> str:
     """Return why a cache is never read, or never whole; "" if it is."""
     after = [dataset for dataset in pipelines(given) if any(caches(dataset))]
-    kinds = [type(dataset).__name__.strip("_") for dataset in after]
+    kinds = [*map(class_of, after)]
     if call.epochs == 1 and "RepeatDataset" not in kinds:
         return "The measured call trains for one epoch, which fills a cache and does not read it."
     for dataset, kind in zip(after, kinds, strict=True):
@@ -451,12 +452,7 @@ def _datasets(call: Call) -> Iterator[Any]:
 
 
 def _kinds_in(datasets: Iterable[Any]) -> set[str]:
-    return set[str]().union(*map(_kinds, _functions(datasets)))
-
-
-def _functions(datasets: Iterable[Any]) -> Iterator[Any]:
-    """Yield the functions of datasets, as TensorFlow has traced them."""
-    return (function for dataset in datasets for function in dataset._functions())
+    return set[str]().union(*map(_kinds, functions_of(datasets)))
 
 
 def _kinds(function: Any) -> set[str]:

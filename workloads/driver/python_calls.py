@@ -208,11 +208,12 @@ class _Profiler:
             self._end()
 
     def _end(self) -> None:
+        now = time.perf_counter()
         function, began = self._active.pop()
-        functions = [each for each, _ in self._active]
         # Time in a function that is called by itself counts once.
-        if function not in functions:
-            self.seconds[functions[-1] if functions else _THREAD][function] += time.perf_counter() - began
+        if all(each != function for each, _ in self._active):
+            caller = self._active[-1][0] if self._active else _THREAD
+            self.seconds[caller][function] += now - began
 
 
 def _split(seconds: Mapping[_Function, Mapping[_Function, float]]) -> list[tuple[str, float]]:

@@ -1,0 +1,49 @@
+"""The parts of a tf.data pipeline, their functions, and how to read one without leaving a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import tensorflow as tf
+
+
+def pipelines(dataset: Any) -> Iterator[Any]:
+    """Yield a pipeline and all that lie before it, those nearest to the sources first."""
+    for source in dataset._inputs():
+        yield from pipelines(source)
+    yield dataset
+
+
+def class_of(dataset: Any) -> str:
+    """Return TensorFlow's name of a kind of dataset, such as "CacheDataset"."""
+    return type(dataset).__name__.strip("_")
+
+
+def functions_of(datasets: Iterable[Any]) -> Iterator[Any]:
+    """Yield the functions of datasets, as TensorFlow has traced them."""
+    return (function for dataset in datasets for function in dataset._functions())
+
+
+@contextmanager
+def read_alone(dataset: Any) -> Iterator[Any]:
+    """Give a pipeline to read that reads nothing ahead if only its end does, and restore variables that it assigns.
+
+    How far a pipeline reads ahead differs from time to time: what Python gives it, or a generator's state, would go on
+    from another place in each process.
+    """
+    while class_of(dataset) == "PrefetchDataset":
+        (dataset,) = dataset._inputs()
+    variables: dict[int, Any] = {}
+    for function in functions_of(pipelines(dataset)):
+        with suppress(AssertionError):  # one is gone
+            variables |= {id(each): each for each in function.function.variables}
+    before = [(each, tf.identity(each.read_value())) for each in variables.values()]
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    try:
+        yield dataset.with_options(options)
+    finally:
+        for variable, value in before:
+            variable.assign(value)
