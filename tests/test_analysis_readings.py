@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from harness.analysis import analyse
-from harness.analysis.ratios import Spreads, speed_ratio, units
-from harness.analysis.trial_measures import Measure, measures
+from harness.analysis.ratios import Spreads, speed_ratio
+from harness.analysis.trial_measures import Measure, measures, units
 from harness.intervals import Spread
-from harness.model.analysis import Key
+from harness.model.analysis import Key, RatioKind
 from harness.model.run import Run, Status, Trial, VariantScript, Window
 from tests.builders import cpu_run
 from workloads.variants import BASELINE, MODEL_ONLY, TUNED, together
@@ -79,6 +79,14 @@ def test_a_remedy_has_its_gain_times_the_speed_of_the_baseline_in_the_run():
     run = run_of(slow, *(trial_of(index, (BASELINE, 100)) for index in (1, 2, 3)))
     assert speeds(run, COMBINED) == [150]
     assert speeds(run, BASELINE) == [50, 50, 100, 100, 100]
+
+
+def test_a_gain_does_not_depend_on_how_often_trials_read_the_baseline():
+    slow = trial_of(0, *((BASELINE, 50),) * 4, (COMBINED, 43), (BASELINE, 50))
+    run = run_of(slow, trial_of(1, (BASELINE, 100), (BASELINE, 100)))
+    variants = analyse(run).cases[0].variants
+    assert variants[COMBINED].ratios[RatioKind.OVER_BASELINE].median == pytest.approx(0.86)
+    assert variants[COMBINED].throughput.median == pytest.approx(0.86 * variants[BASELINE].throughput.median)
 
 
 def test_what_a_trial_read_before_it_failed_counts():

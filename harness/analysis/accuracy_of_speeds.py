@@ -9,8 +9,7 @@ from statistics import median
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.ratios import units
-from harness.analysis.trial_measures import host_speeds
+from harness.analysis.trial_measures import host_speeds, units
 from harness.analysis.utilisation import host_shares
 from harness.intervals import own_spread
 from harness.model.analysis import RELIABLE_WIDTH, Precision

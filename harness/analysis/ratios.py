@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.analysis.trial_measures import Measure, Measures, by_trial
+from harness.analysis.trial_measures import Measure, Measures, by_trial, units
 from harness.intervals import UNKNOWN, Spread, estimate, own_spread, t_quantile, usual_by_kind
 from harness.model.analysis import Estimate, Key, RatioKind
 from harness.model.device import CPU, device_kind, gpu_names, is_gpu
@@ -47,12 +47,6 @@ class Spreads:
     def of(self, device: str, variant: str) -> Spread:
         """Return the usual spread of a variant's units on a device."""
         return self._usual[runs_script(variant)][device_kind(device)]
-
-
-def units(group: Sequence[Measure]) -> list[float]:
-    """Return the independent speeds of a variant: of trials if there are several, else of readings."""
-    trials = by_trial(group)
-    return list(trials.values()) if len(trials) > 1 else [each.throughput for each in group]
 
 
 ADAPTIVE_WIDENING = 1.35

@@ -54,8 +54,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.case import Case
-from harness.analysis.ratios import units
 from harness.analysis.telemetry_means import Floats
+from harness.analysis.trial_measures import units
 from harness.analysis.utilisation import cpus_used, device_activity, free_cpus, host_shares, slowest_stages
 from harness.intervals import Spread, own_spread
 from harness.model.analysis import Estimate, StepTime

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis.ratios import Spreads, speed_ratios, units
+from harness.analysis.ratios import Spreads, speed_ratios
 from harness.analysis.requests import capacities, latencies, request_ratios
 from harness.analysis.telemetry_means import steady_means
-from harness.analysis.trial_measures import Measure, Measures, by_trial
+from harness.analysis.trial_measures import Measure, Measures, by_trial, units
 from harness.analysis.trust import learned, required_accuracy
 from harness.intervals import Spread, estimate
 from harness.model.analysis import CaseResult, Cost, Estimate, Key, Reading, VariantResult

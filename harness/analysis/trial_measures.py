@@ -127,7 +127,7 @@ def _at_usual_speed(
     """
     if not of_speed:
         return list(found)
-    usual_s = 1 / median(each.throughput for each in of_speed)
+    usual_s = 1 / median(units(of_speed))
     result = []
     for each in found:
         own = beside.get(each.trial.id, ())
@@ -157,6 +157,12 @@ def by_trial(values: Iterable[Measure]) -> dict[int, float]:
     for each in values:
         speeds[each.trial.index].append(each.throughput)
     return {index: geometric_mean(found) for index, found in speeds.items()}
+
+
+def units(group: Sequence[Measure]) -> list[float]:
+    """Return the independent speeds of a variant: of trials if there are several, else of readings."""
+    trials = by_trial(group)
+    return list(trials.values()) if len(trials) > 1 else [each.throughput for each in group]
 
 
 def _ranks(names: Iterable[str]) -> dict[str, int]:
