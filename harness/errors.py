@@ -136,7 +136,7 @@ def on_disk(path: Path) -> Iterator[None]:
         reasons = {FileExistsError: "exists already", IsADirectoryError: "is a folder"}
         raise StoreError(
             f"{error.filename2 or error.filename or path} {reasons.get(type(error), 'is not in a folder')}.",
-            hint="Choose another folder with --out.",
+            hint="Choose another path: --out for runs, TFBENCH_CACHE for the cache.",
         ) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -7,6 +7,7 @@ of the script that are named like secrets. What is not recorded is also replaced
 from __future__ import annotations
 
 import ast
+import base64
 import html
 import json
 import re
@@ -107,9 +108,22 @@ def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
             urllib.parse.quote(line),
             urllib.parse.quote(line, safe=""),
             urllib.parse.quote_plus(line),
+            repr(line.encode())[2:-1],
+            *_in_base64(line.encode()),
         )
     )
     return tuple(sorted({*quoted}, key=len, reverse=True))
+
+
+def _in_base64(content: bytes) -> Iterator[str]:
+    """Yield what content is in the base64 of any text that has it, as in an Authorization header; none if short."""
+    for before in range(3):
+        bits = 8 * (before + len(content))
+        for encoded in (base64.b64encode, base64.urlsafe_b64encode):
+            # Characters that are of the content alone.
+            form = encoded(bytes(before) + content).decode()[-(-8 * before // 6) : bits // 6]
+            if len(form) >= _SHORTEST_OTHER:
+                yield form
 
 
 def secrets_in(script: str) -> Iterator[tuple[int, str]]:

@@ -87,6 +87,8 @@ def _input(finding: Finding) -> str:
         return "The loader is serial: it prepares one sample at a time."
     if used and cpus and used >= 0.85 * cpus:
         return f"The pipeline keeps all {cpus:.0f} CPUs busy and is still too slow."
+    if facts.get("one_cpu"):
+        return "The loader uses at most one CPU: it loads in one thread, or waits."
     return "The input pipeline is slower than the model."
 
 

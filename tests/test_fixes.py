@@ -311,6 +311,8 @@ def test_what_remedies_add_stands_where_the_script_can_use_it() -> None:
     assert "if x: loader = Own(); loader.workers, loader.max_queue_size = 4, 20; model.fit(loader" in changed(
         loader, "loader-threads"
     )
+    more = changed(loader.replace("Own()", "Own(workers=4)"), "loader-threads")
+    assert "= max(4, 2 * loader.workers), max(20, loader.max_queue_size); model.fit(loader" in more
     one_line = changed(plain().replace(")\nmodel.fit", "); model.fit"), "many-steps")
     assert "y, 32); model.fit(" in one_line and ast.parse(one_line)
 

@@ -248,6 +248,11 @@ def test_a_limits_file_may_have_a_byte_order_mark(tmp_path: Path) -> None:
     assert len(read_limits(path, ())) == 1
 
 
+@pytest.mark.parametrize("value", ["6.4 ksamples/s", "6400", "6400 samples/s", "0.0064 Msamples/s"])
+def test_speeds_take_prefixes_too(value: str) -> None:
+    assert parse_limit(f"resnet50.tuned >= {value}", []).bound == pytest.approx(6400)
+
+
 def test_limits_may_be_relative_to_a_machine_or_to_all_of_a_kind() -> None:
     known = {each.name: each for each in shipped_machines()}
     (two, one) = known["two-h100"], known["h100"]
@@ -384,7 +389,7 @@ class TestCommands:
         assert "Accepted: 2 of 2 limits." in printed.out
         document = json.loads((good / "results.json").read_text(encoding="utf-8"))
         assert [each["checks"][0]["outcome"] for each in document["acceptance"]] == ["met", "met"]
-        (tmp_path / "strict.toml").write_text('limits = ["cifar100-mlp.tuned >= 1 Gsamples/s"]')
+        (tmp_path / "strict.toml").write_text('limits = ["cifar100-mlp.tuned >= 1 GB/s"]')
         assert tfbench("report", good, "--accept", "strict.toml").code == 2
         (tmp_path / "strict.toml").write_text('limits = ["cifar100-mlp.tuned >= 1e9", "health = ok"]')
         printed = tfbench("report", good, "--accept", "strict.toml", "-f", "json")

@@ -178,6 +178,8 @@ def test_only_the_same_kind_is_compared_and_drawn() -> None:
     assert "this run has none of them" in without_effect(analysis, Standards(machines=tuple(foreign)))
     alone = replace(analysis, standings=())
     assert "has measured none" in without_effect(alone, Standards(machines=tuple(others(4))))
+    own = replace(known_machine(analysis), name="own")
+    assert "this run's own file" in without_effect(alone, Standards(machines=(own,)))
     assert "figure-kind" not in figures_of(judged(analyse(special_runs.measured_machine_run()), foreign))
 
 

@@ -65,6 +65,12 @@ def test_every_cause_has_an_explanation_a_limit_and_a_fix(cause: Cause) -> None:
         assert fix(each)
 
 
+def test_a_loader_that_uses_one_cpu_is_serial_only_if_one_thread_was_as_fast() -> None:
+    facts = {"cpus": 4.0, "cpus_used": 0.2, "one_cpu": 1.0}
+    assert "in one thread, or waits" in explanation(finding(Cause.INPUT, **facts))
+    assert "is serial" in explanation(finding(Cause.INPUT, **facts, serial=1.0))
+
+
 @pytest.mark.parametrize("kind", CaveatKind)
 def test_every_caveat_has_a_sentence(kind: CaveatKind) -> None:
     caveat = Caveat(kind=kind, workload="w", device="gpu1", variant=TUNED, value=0.2, text="its text")

@@ -1,7 +1,9 @@
 """What is not recorded: by the names and formats that secret scanners look for (gitleaks, detect-secrets)."""
 
+import base64
 import json
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 
@@ -120,8 +122,21 @@ def test_hidden_values_are_found_however_they_are_quoted() -> None:
     ):  # fmt: skip
         assert "second" not in without(text, [secret])
     assert without(f"{secret!a}", [secret]) == "'***'"
+    assert without(f"{'Grüße2026'.encode()!r}", ["Grüße2026"]) == "b'***'"
     cut = b"a" * 10 + secret.encode() + b"\n" + b"b" * (65_536 - 8)
     assert "line" not in shown(cut, [secret]), "also where the log begins within it"
+
+
+@pytest.mark.parametrize("user", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("end", ["", "x", "xy", "?>"])
+@pytest.mark.parametrize("encoding", [base64.b64encode, base64.urlsafe_b64encode])
+def test_hidden_values_are_found_in_base64(user: str, end: str, encoding: Callable[[bytes], bytes]) -> None:
+    header = encoding(f"{user}correct~?horse{end}".encode()).decode()
+    before, hidden, after = without(header, ["correct~?horse"]).partition("***")
+    assert hidden and header.startswith(before) and header.endswith(after)
+    assert 6 * len(before) < 8 * len(user) + 6, "only what other bytes are in too"
+    assert 6 * len(after.rstrip("=")) < 8 * len(end) + 12
+    assert without("c2hvcnQ=", ["short"]) == "c2hvcnQ=", "which other texts may have"
 
 
 def test_secrets_in_a_script_are_found_with_their_lines() -> None:

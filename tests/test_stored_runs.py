@@ -152,7 +152,7 @@ def test_links_in_a_folder_of_others_lead_to_no_file_of_the_user(tmp_path):
 def test_run_folder_that_cannot_be_created(tmp_path, path, message):
     (tmp_path / "there").mkdir()
     (tmp_path / "file").touch()
-    with user_error(StoreError, message, hint="--out"):
+    with user_error(StoreError, message, hint="TFBENCH_CACHE"):
         RunFolder(tmp_path / path).create(RUN)
 
 

@@ -8,7 +8,14 @@ from dataclasses import replace
 from harness.analysis.case import Case
 from harness.analysis.step_time import batch_independent_share
 from harness.analysis.trust import excess_over, impossible, not_learning
-from harness.analysis.utilisation import clock_findings, cpus_used, host_shares, is_serial, slowest_stages
+from harness.analysis.utilisation import (
+    clock_findings,
+    cpus_used,
+    host_shares,
+    is_serial,
+    slowest_stages,
+    uses_one_cpu,
+)
 from harness.fixes import precision, rule_of
 from harness.fixes.rule import Safety
 from harness.model.analysis import (
@@ -224,11 +231,12 @@ def _later_input(case: Case, time: StepTime) -> Finding | None:
 
 def _use(case: Case) -> _Facts:
     """Return how many CPUs the input pipeline uses."""
-    serial = is_serial(case)
+    serial, one_cpu = is_serial(case), uses_one_cpu(case)
     return {
         "cpus_used": cpus_used(case, INPUT_ONLY),
         "cpus": case.cpus,
         "serial": None if serial is None else float(serial),
+        "one_cpu": None if one_cpu is None else float(one_cpu),
     }
 
 

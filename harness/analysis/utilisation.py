@@ -229,8 +229,13 @@ def slowest_stages(case: Case) -> tuple[str, ...]:
 
 def is_serial(case: Case) -> bool | None:
     """Return whether the pipeline prepares one sample at a time; None if unknown."""
-    used, feed = cpus_used(case, INPUT_ONLY), case.speed(INPUT_ONLY)
-    if used is None or feed is None:
+    feed, single = case.speed(INPUT_ONLY), case.speed(THREADS.in_breakdown)
+    if feed is None or single is None or (one := uses_one_cpu(case)) is None:
         return None
-    single = case.speed(THREADS.in_breakdown)
-    return used <= SERIAL_CPUS and (single is None or feed <= SERIAL_SPEEDUP * single)
+    return one and feed <= SERIAL_SPEEDUP * single
+
+
+def uses_one_cpu(case: Case) -> bool | None:
+    """Return whether the pipeline uses at most one CPU; None if unknown. One that waits may still be parallel."""
+    used = cpus_used(case, INPUT_ONLY)
+    return None if used is None else used <= SERIAL_CPUS

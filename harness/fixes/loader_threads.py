@@ -1,6 +1,7 @@
 """The remedy `loader-threads`.
 
-Keras calls a loader in one thread by default; reading and decoding release Python's lock.
+Keras calls a loader in one thread by default; reading and decoding release Python's lock. A loader that has workers
+gets twice as many.
 
 Safety: the same batches; random changes of samples are drawn in another order. Not offered where functions share an
 open file or a cursor, whose position they would move under each other. The container loads some batches in two
@@ -10,6 +11,7 @@ orders and at once, and refuses the remedy if they differ.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from harness.fixes.changes import callbacks_are_of_keras, fits_again, keeps_own_state, shares_position
@@ -38,6 +40,7 @@ def edits(source: Source) -> Sequence[Edit]:
         and not keeps_own_state([each for each in node.body if getattr(each, "name", "") not in _BETWEEN])
         and any(source.words(base).endswith(("PyDataset", "Sequence")) for base in node.bases)
     }
+    has_workers = re.search(r"\bworkers\b", source.text) is not None
     result: list[Edit] = []
     for call in source.measured():
         given = input_of(call)
@@ -46,7 +49,10 @@ def edits(source: Source) -> Sequence[Edit]:
             continue
         name = given.id if isinstance(given, ast.Name) else fresh
         assigned = [] if isinstance(given, ast.Name) else [f"{fresh} = {source.words(given)}"]
-        edit = source.statements_before(call, [*assigned, f"{name}.workers, {name}.max_queue_size = 4, 20"])
+        values = f"max(4, 2 * {name}.workers), max(20, {name}.max_queue_size)" if has_workers else "4, 20"
+        edit = source.statements_before(
+            call, [*assigned, f"{name}.workers, {name}.max_queue_size = {values}"]
+        )
         if edit is not None:
             used = [] if isinstance(given, ast.Name) else [source.replace(given, name)]
             result += source.at(call, [edit, *used])

@@ -46,7 +46,7 @@ _LIMIT = re.compile(
 _NUMBER = re.compile(r"(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?)\s*(?P<percent>%)?\s*(?P<unit>.*)", re.IGNORECASE)
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SMALL = {"m": 1e-3, "µ": 1e-6, "\N{GREEK SMALL LETTER MU}": 1e-6, "n": 1e-9}
-_PREFIXED = ("FLOP/s", "B/s", "B")
+_PREFIXED = ("samples/s", "FLOP/s", "B/s", "B")
 
 
 def read_limits(path: Path, known: Sequence[KnownMachine]) -> tuple[Limit, ...]:

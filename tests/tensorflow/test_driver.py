@@ -244,6 +244,7 @@ def test_so_it_is_if_a_callback_ends_each_epoch_for_it(drive):
         ("import os; int(os.environ.get('N_EPOCHS'))", "pass them: --env N_EPOCHS=VALUE."),
         ("import os, sys; os.getenv('HOME', 1); os.getenv('NONE', 1); sys.exit(2)", "with --arg."),
         ("open('../data/none.txt')", "an absolute path, with --mount"),
+        ("raise FileNotFoundError('../data/none.txt not found.')", "an absolute path, with --mount"),
         (
             "import os; open(os.path.join(os.path.dirname(__file__), '..', 'none.txt'))",
             "an absolute path, with --mount",

@@ -14,6 +14,7 @@ from contextlib import suppress
 from workloads.driver import script
 from workloads.driver.fitting import misfit
 from workloads.driver.interception import Interception
+from workloads.driver.losses import comparable
 from workloads.driver.script import Script
 class End(BaseException):
     pass
@@ -27,7 +28,7 @@ def why(remedy, text):
     with suppress(End), took.active():
         script.run(Script(path=tempfile.mkdtemp() + "/own.py", text=text), (), {})
     took.call.script = text
-    return misfit(remedy, took.call)
+    return JUDGED
 found = [why(*each) for each in GIVEN]
 print()
 print(json.dumps(found))
@@ -300,6 +301,26 @@ CASES = [
 
 def test_a_remedy_that_would_change_training_is_refused_at_the_call(execute):
     given = [(remedy, text) for remedy, text, _ in CASES]
-    found = execute(TAKE.replace("GIVEN", repr(given)))
+    found = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", "misfit(remedy, took.call)"))
     wrong = [(each, why) for each, why in zip(CASES, found, strict=True) if (why == "") is not each[2]]
     assert wrong == []
+
+
+AUGMENT = "draw = tf.random.Generator.from_seed(1)\nflip = keras.layers.RandomFlip(seed=1)\n"
+LEVEL = "level = tf.Variable(1.0, trainable=False)\n"
+LOSSES = [
+    (pipeline(".map(lambda a, b: (a + draw.normal([4]), b), 8)", AUGMENT), "epochs"),
+    (pipeline(".map(lambda a, b: (a + draw.normal([4]), b))", AUGMENT), "steps"),
+    (pipeline(".map(lambda a, b: (a + tf.random.normal([4]), b), 8)"), "epochs"),
+    (pipeline(".map(lambda a, b: (flip(tf.reshape(a, (1, 2, 2)))[0, 0, 0] + a, b), 8)", AUGMENT), "epochs"),
+    (pipeline(".map(lambda a, b: (a * 2, b), 8)"), "steps"),
+    (pipeline(".map(lambda a, b: (a * level, b))", LEVEL), "steps"),
+    (pipeline(".map(lambda a, b: (a * level, b)).repeat()", LEVEL).replace("epochs=2", "steps_per_epoch=4"), "epochs"),
+]  # fmt: skip
+
+
+def test_losses_of_each_step_are_compared_where_the_input_is_always_the_same(execute):
+    given = [("no-progress-bar", text) for text, _ in LOSSES]
+    judged = "comparable({'fix:' + remedy}, took.call)"
+    found = execute(TAKE.replace("GIVEN", repr(given)).replace("JUDGED", judged))
+    assert found == [expected for _, expected in LOSSES]

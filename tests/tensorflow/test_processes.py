@@ -101,6 +101,10 @@ def test_a_baseline_that_dies_fails_the_trial_and_keeps_its_windows(drive):
     (error,) = done.of("error")
     assert error["type"] == "ProcessDied"
     assert "train.py:" in error["message"]
+    done = drive(
+        HEAD + "import os\nif os.fork():\n    os._exit(0)\nmade().fit(x, y)\n", variants=[BASELINE], code=1
+    )
+    assert "parent of os.fork, leave that out" in done.of("error")[0]["message"]
 
 
 def test_what_was_measured_while_all_stood_still_does_not_count(drive, tmp_path):

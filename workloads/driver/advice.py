@@ -30,7 +30,7 @@ _MISSING = re.compile(
     "find any matching files|could not find (the )?file|unable to (synchronously )?open file",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"(?<![\w.}/])/[^\s;:,'\"{}*?\[\]]*")
+_PATH = re.compile(r"(?<![\w.}/])(?:\.\./|/)[^\s;:,'\"{}*?\[\]]*")
 # Bytes below which a file system is full.
 _FULL = 1 << 20
 
@@ -43,8 +43,8 @@ def advice(error: BaseException, folders: Collection[Path] = ()) -> str:
     """
     text = text_of(error)
     told = next((line for line in text.splitlines() if _MISSING.search(line)), "")
-    if told and not getattr(error, "filename", ""):
-        error = _not_found(told)
+    if (told or isinstance(error, FileNotFoundError)) and not getattr(error, "filename", ""):
+        error = _not_found(told or text)
     return _of_import(error, text) or _of_machine(error, text) or _of_file(error, text, folders)
 
 

@@ -44,7 +44,7 @@ _OFTEN = ("save_freq", "update_freq")
 _RUNNING = ("LambdaCallback", "LearningRateScheduler")
 PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 # Operations of which calls at once take what comes next in any order: Python, and the state of a tf.random.Generator.
-UNORDERED = PYTHON | {"RngReadAndSkip"}
+_UNORDERED = PYTHON | {"RngReadAndSkip"}
 # Operations that change what other calls of a function read.
 _CHANGING = re.compile(
     "Assign|ResourceScatter|LookupTable(Insert|Import|Remove)|Queue|Stack(Push|Pop)|IteratorGetNext"
@@ -252,7 +252,7 @@ def _prefetch(call: Call) -> str:
         return (
             f"Python in the pipeline reads on from a {kind} that outlives it, and would leave it further on."
         )
-    reads = kinds_of_pipelines(call) & PYTHON or any(
+    reads = _kinds_in(_datasets(call)) & PYTHON or any(
         not _is_seed(each) for function in functions_of(_datasets(call)) for each in _captured(function)
     )
     if not reads:
@@ -440,9 +440,19 @@ def draws(kinds: Iterable[str], *, stateless: bool = False) -> bool:
     return any(_DRAWING.match(each.removeprefix("Stateless") if stateless else each) for each in kinds)
 
 
-def kinds_of_pipelines(call: Call) -> set[str]:
-    """Return the kinds of operations in the functions of a call's pipelines."""
-    return _kinds_in(_datasets(call))
+def depends_on_time(call: Call) -> bool:
+    """Return whether what a call's pipelines give depends on when they compute it.
+
+    Calls at once draw in any order, and a pipeline that goes on reads variables before an epoch ends.
+    """
+    for dataset in _datasets(call):
+        kinds = _kinds_in([dataset])
+        if "Parallel" in class_of(dataset) and (
+            kinds & _UNORDERED or draws(kinds) or any(map(_CHANGING.search, kinds))
+        ):
+            return True
+    goes_on = call.arguments.get("steps_per_epoch") or not call.epoch.ends
+    return bool(goes_on) and "ReadVariableOp" in _kinds_in(_datasets(call))
 
 
 def _datasets(call: Call) -> Iterator[Any]:

@@ -14,10 +14,9 @@ from typing import Any
 from workloads.driver import keras_model
 from workloads.driver.call import Call
 from workloads.driver.fitting import (
-    UNORDERED,
+    depends_on_time,
     draws,
     has_own_code,
-    kinds_of_pipelines,
     kinds_of_step,
     reads_on,
 )
@@ -151,7 +150,7 @@ def _draws_the_same(names: Collection[str], call: Call) -> bool:
     """Return whether a script with these remedies draws the same random numbers, in the same order."""
     if reads_on(call):
         return False  # where the pipeline goes on from is another place in each reading
-    if "parallel-map" in names and ((kinds := kinds_of_pipelines(call)) & UNORDERED or draws(kinds)):
+    if depends_on_time(call):
         return False
     if _COMPILING.intersection(names) and has_own_code(call) and draws(kinds_of_step(call)):
         return False

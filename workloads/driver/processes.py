@@ -47,6 +47,7 @@ _FINISHED = "finished"
 _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
 
 
+_EXITED = "the process exited with code"
 # Ends a process whose work is done.
 End = Callable[[], NoReturn]
 
@@ -69,7 +70,7 @@ class Death:
 
     def sentence(self, variant: str, place: str) -> str:
         """Return what happened while `variant` was measured ("" for before) at a place, with what to try."""
-        while_ = f" while measuring {variant}" if variant else " before it was measured"
+        reading = f" in a reading of {variant}" if variant else " before it was measured"
         where = f", at {place}" if place else ""
         advice = {
             OUT_OF_MEMORY: "Raise --memory or lower the batch size.",
@@ -77,11 +78,16 @@ class Death:
         }.get(self.kind, "See log.txt for its last output.")
         if "RLIMIT_FSIZE" in self.how:
             advice = "Leave that out of the script."
+        if _EXITED in self.how:
+            advice = (
+                "If the script ends its own process, by os._exit or as the parent of os.fork, leave that out; else see "
+                "log.txt for its last output."
+            )
         if signal.SIGBUS.name in self.how:
             advice = (
                 "Shared memory (/dev/shm) may be full: use threads instead of processes, or fewer of them."
             )
-        return f"{self.how[0].upper()}{self.how[1:]}{while_}{where}. {advice}"
+        return f"{self.how[0].upper()}{self.how[1:]}{reading}{where}. {advice}"
 
 
 class Processes:
@@ -153,7 +159,7 @@ class Processes:
         if not how and code < 0:
             how = f"the process was killed by {_signal_name(-code)}"
         if not how:
-            how = f"the process exited with code {code}, for example through os._exit or after it closed all files,"
+            how = f"{_EXITED} {code}"
         return Death(kind=kind, how=how, at=at, began=began)
 
     def _wait(self, pid: int, before: int) -> tuple[int, str]:
