@@ -110,14 +110,15 @@ def further(finding: Finding) -> str:
 
 
 def _prediction(ablation: Ablation) -> str:
-    """Return a predicted gain in parentheses, its interval if the measured gain lies outside; "" without one."""
+    """Return a predicted gain in parentheses, its interval if it is another than the measured one; "" without one."""
     predicted, gain = ablation.predicted, ablation.gain
     if predicted is None:
         return ""
-    if gain.low <= predicted.high and predicted.low <= gain.high:
+    if gain.low <= predicted.median <= gain.high:
         return f" ({numbers.factor(predicted.median)} predicted)"
+    missed = "" if gain.low <= predicted.high and predicted.low <= gain.high else ": missed"
     ends = dict.fromkeys((numbers.factor(predicted.low), numbers.factor(predicted.high)))
-    return f" ({' to '.join(ends)} predicted: missed)"
+    return f" ({' to '.join(ends)} predicted{missed})"
 
 
 def trust(analysis: Analysis) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.analysis import analyse
 from harness.model.analysis import (
+    Ablation,
     Cause,
     Caveat,
     CaveatKind,
@@ -28,13 +29,14 @@ from reports.messages import (
     banners,
     caveat_lines,
     limit,
+    removed,
     repeat,
     trust,
 )
 from reports.overview import Row, Step, operating_point, rows, verdict
 from tests import builders, special_runs
 from tests.report_pages import analysis
-from workloads.variants import BASELINE, MODEL_ONLY, TUNED, Part, measures_speed
+from workloads.variants import BASELINE, MODEL_ONLY, TUNED, WITHOUT_INPUT, Part, measures_speed
 
 FACTS = {
     "cpus": 4.0, "cpus_used": 3.9, "serial": 0.0,
@@ -69,6 +71,19 @@ def test_a_loader_that_uses_one_cpu_is_serial_only_if_one_thread_was_as_fast() -
     facts = {"cpus": 4.0, "cpus_used": 0.2, "one_cpu": 1.0}
     assert "in one thread, or waits" in explanation(finding(Cause.INPUT, **facts))
     assert "is serial" in explanation(finding(Cause.INPUT, **facts, serial=1.0))
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [((2.0, 2.1, 2.2), "(2.10× predicted)"), ((1.5, 4.0, 9.0), "(1.50× to 9.00× predicted)"),
+     ((3.0, 4.0, 9.0), "(3.00× to 9.00× predicted: missed)")],
+)  # fmt: skip
+def test_a_prediction_that_is_not_what_was_measured_is_shown_with_its_interval(ends, told) -> None:
+    low, middle, high = ends
+    predicted = Estimate(median=middle, low=low, high=high, n=3, unit="ratio")
+    gain = Estimate(median=2.0, low=1.8, high=2.3, n=3, unit="ratio")
+    ablation = Ablation(variant=WITHOUT_INPUT, predicted=predicted, gain=gain)
+    assert told in plain(removed(replace(finding(Cause.INPUT), ablation=ablation)))
 
 
 @pytest.mark.parametrize("kind", CaveatKind)
