@@ -31,6 +31,7 @@ from harness.model.analysis import (
 )
 from harness.model.metrics import GPU_UTILISATION
 from workloads.protocol import (
+    BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
     PYTHON_IN_STEP,
@@ -390,10 +391,14 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
 def _without_callbacks(case: Case, time: StepTime) -> Ablation | None:
     """Return what is gained without callbacks, whose methods around batches and around epochs go together."""
     gain = case.ratio(RatioKind.OVER_BASELINE, WITHOUT_FRAMEWORK)
-    if gain is None:
-        return None
-    taken_s = sum(case.epoch_callbacks_s.values()) + (case.metric(BASELINE, CALLBACKS) or 0.0)
-    predicted = Estimate.exact(speedup_without(taken_s / time.total.median), "ratio")
+    if gain is None or not case.values(WITHOUT_FRAMEWORK, BETWEEN_EPOCHS):
+        return None  # it ran through no end of an epoch, of which the baseline's have callbacks
+    taken_s, total = (
+        sum(case.epoch_callbacks_s.values()) + (case.metric(BASELINE, CALLBACKS) or 0.0),
+        time.total,
+    )
+    middle, low, high = (speedup_without(taken_s / each) for each in (total.median, total.high, total.low))
+    predicted = Estimate(median=middle, low=low, high=high, n=total.n, unit="ratio")
     return Ablation(variant=WITHOUT_FRAMEWORK, predicted=predicted, gain=gain)
 
 

@@ -4,8 +4,10 @@ import pytest
 
 from tests.tensorflow.texts import HEAD
 from workloads.protocol import (
+    BETWEEN_EPOCHS,
     CALLBACKS,
     COMPUTE_BITS,
+    EPOCH_CALLBACK_PREFIX,
     HOST_MEMORY,
     PYTHON_IN_STEP,
     RETRACING,
@@ -80,6 +82,20 @@ def test_python_in_and_around_a_step_is_timed_and_callbacks_are_removed_by_the_a
     step_s = {event["variant"]: (event["end_ns"] - event["start_ns"]) / event["steps"] / 1e9
               for event in done.of("window")}  # fmt: skip
     assert step_s[BASELINE] > step_s[WITHOUT_FRAMEWORK] + 0.015
+
+
+def test_callbacks_at_ends_of_epochs_are_timed_without_what_happens_once(drive):
+    """As a callback that predicts: the first time Keras traces and compiles."""
+    own = (
+        "class Scores(keras.callbacks.Callback):\n    def on_epoch_end(self, epoch, logs=None):\n"
+        "        time.sleep(0.05 if hasattr(self, 'seen') else 1.5)\n        self.seen = True\n"
+        "model.fit(data, epochs=9, callbacks=[Scores()])\n"
+    )
+    text = SCRIPT[: SCRIPT.index("model.fit(")] + own
+    done = drive(text, variants=[BASELINE, WITHOUT_FRAMEWORK], steps=10)
+    steps = done.of("variant", variant=BASELINE)[0]["params"]["samples_per_epoch"] // 8
+    assert 0.05 <= done.metric(BASELINE, f"{EPOCH_CALLBACK_PREFIX}Scores") * steps < 0.3
+    assert done.metric(WITHOUT_FRAMEWORK, BETWEEN_EPOCHS) * steps < 0.04
 
 
 def test_eager_steps_and_retracing_are_reported_and_compiled_by_the_ablation(drive):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
 
@@ -44,6 +44,11 @@ class Stopwatch:
     def total_ns(self) -> int:
         """Duration of all calls."""
         return sum(map(sum, self._calls_ns))
+
+    def recurring_ns(self, rounds: int) -> float:
+        """Return how long calls take in each of so many rounds, without the first, in which they trace and compile."""
+        timed = [calls for calls in self._calls_ns if calls]
+        return sum(fmean(calls[1:] or calls) * min(1.0, len(calls) / rounds) for calls in timed)
 
     @property
     def rare_ns(self) -> float:

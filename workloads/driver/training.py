@@ -119,7 +119,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         counted: counts the samples, where batches have no known size.
 
     Attributes:
-        validated: epochs that ended with a validation.
+        epochs_ended: epochs that ended; validated: those with a validation.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._last = -1
         self._steps = self._steps_before = 0  # the latter: of the epochs that ended
         self._begun_ns = 0
-        self._epochs_ended = 0
+        self.epochs_ended = 0
         self.validated = 0
         self._validations_ns: list[int] = []
         self._starts_epoch = True
@@ -168,7 +168,7 @@ class Boundaries(tf.keras.callbacks.Callback):
                 self._end_epoch(now)
             elif self._starts_epoch:
                 # A new iterator fills its buffers in the first step.
-                self._pause(self._beyond_usual(now), recurs=self._epochs_ended > 1)
+                self._pause(self._beyond_usual(now), recurs=self.epochs_ended > 1)
             else:
                 self._usual_ns.append(now - self._begun_ns)
             self._starts_epoch = ended
@@ -177,11 +177,11 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._begun_ns, self._last = time.monotonic_ns(), batch
 
     def _end_epoch(self, now: int) -> None:
-        self._epochs_ended += 1
+        self.epochs_ended += 1
         length = now - self._ends.ended_ns
         validation_ns = self._ends.validation_ns
         self.validated += bool(validation_ns)
-        if self._epochs_ended == 1:
+        if self.epochs_ended == 1:
             # Once only: Keras traces, and compiles for a last batch that is short.
             self._meter.pause(length + self._beyond_usual(self._ends.ended_ns))
         else:
@@ -213,7 +213,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         self._first_steps = self._first_steps or steps
         self._short_epochs = self._short_epochs + 1 if 2 * steps < self._first_steps else 0
         if self._losses and not self._meter.written:
-            self._losses.epoch(self._epochs_ended, logs or {})
+            self._losses.epoch(self.epochs_ended, logs or {})
 
     def on_train_end(self, logs: Any = None) -> None:
         """Report the last steps of the last epoch."""
@@ -242,7 +242,7 @@ class Boundaries(tf.keras.callbacks.Callback):
     @property
     def steps_per_epoch(self) -> float | None:
         """Mean steps of the epochs that ended; None if none has."""
-        return self._steps_before / self._epochs_ended if self._epochs_ended else None
+        return self._steps_before / self.epochs_ended if self.epochs_ended else None
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
@@ -265,7 +265,7 @@ class Boundaries(tf.keras.callbacks.Callback):
         elif first and self._call.is_broken_down:
             self._call.keep_state()
         if self._losses and batch and not self._meter.warm:
-            self._losses.step(self._epochs_ended, batch)
+            self._losses.step(self.epochs_ended, batch)
         if 0 < self._early <= self._meter.samples and not self._call.early_samples:
             began = time.monotonic_ns()
             self._call.keep_early_weights(self._meter.samples)
@@ -314,11 +314,11 @@ def as_written(job: Job, call: Call) -> Any:
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
+        steps = call.steps_per_epoch or boundaries.steps_per_epoch
         for name, stopwatch in around_epochs.items():
-            if stopwatch.total_ns and boundaries.between_epochs_s is not None:
-                job.metric(
-                    f"{EPOCH_CALLBACK_PREFIX}{name}", stopwatch.total_ns / 1e9 / max(1, job.meter.steps)
-                )
+            if stopwatch.total_ns and steps and boundaries.between_epochs_s is not None:
+                seconds = stopwatch.recurring_ns(boundaries.epochs_ended) / 1e9
+                job.metric(f"{EPOCH_CALLBACK_PREFIX}{name}", seconds / (steps * call.steps_per_batch))
     if job.variant == BASELINE or FIX.has(job.variant):
         _report_variables(job, call.model)
     if job.meter.full:
@@ -506,7 +506,7 @@ def _report_between(job: Job, call: Call, steps: float, seconds: float) -> None:
 
 
 def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | None, early: int) -> None:
-    """Have the warm-up last until what it shows was seen: losses, rare validations or `early` samples."""
+    """Have the warm-up last until what it shows was seen: losses, ends of epochs, rare validations, `early` samples."""
     meter = job.meter
     if meter.full:
         return
@@ -518,8 +518,12 @@ def _wait_for(job: Job, call: Call, boundaries: Boundaries, losses: Losses | Non
             boundaries.validated < _TRIED_VALIDATIONS or type(call.model)._should_eval(call.model, *given)
         )
     reads = losses is not None and not job.results.read(job.variant)
+    # The baseline's end of an epoch, which has callbacks, cannot stand for its own.
+    ends = job.variant == variants.WITHOUT_FRAMEWORK and bool(job.results.metric(BASELINE, BETWEEN_EPOCHS))
 
     def waits() -> bool:
+        if ends and boundaries.between_epochs_s is None:
+            return True
         if (reads and losses and losses.wanted) or (rare and boundaries.validated < _TRIED_VALIDATIONS):
             return True
         return not reads and meter.samples < early
