@@ -17,7 +17,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.untrusted import printable
-from workloads.cells import CELL, LINE, MARKDOWN, TAGS, cells, tags
+from workloads.cells import CELL, LINE, MARKDOWN, RAISES, TAGS, cells, tags
 
 # Outputs, which are not read, may have pictures.
 MAX_BYTES = 256 << 20
@@ -33,6 +33,10 @@ _OPTIONS = re.compile(r"(?:--?[a-zA-Z][\w-]*?(?:[ =]?\d+)?(?:\s+|$))*")
 _ASSIGNED = re.compile(r"(?P<target>[A-Za-z_][\w.,\[\] ]*?)\s*=\s*(?P<magic>[%!].*)")
 _PICTURE = re.compile(r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]*")
 _HELP = re.compile(r"\?{1,2}\s*[\w.%]+|[\w.%]+\s*\?{1,2}")
+# Magics that work without their sign, where the line is no assignment and no call.
+_AUTOMATIC = re.compile(
+    r"^(?:cd|ls|ll|pwd|pip|conda|mamba|mkdir|rmdir|rm|cp|mv|cat)(?:[ \t]+[^\s=,(\[].*)?$", re.MULTILINE
+)
 _TOKEN = re.compile(
     r"""#.*|(?P<open>(?:\"{3}|'{3}))|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?P<in>[\[({])|(?P<out>[\])}])"""
 )
@@ -91,7 +95,9 @@ def script_of(content: bytes, path: Path) -> str:
             given = cell.metadata.get("tags")
             given = given if isinstance(given, list) else []
             chosen = [tag for tag in TAGS if tag in given]
-            lines = _not_run(source.split("\n")) if _SKIPS in given else plain_cell(source)
+            lines = plain_cell(source)
+            if _SKIPS in given or (RAISES in given and not _is_python("\n".join(lines))):
+                lines = _not_run(source.split("\n"))
             parts += [" ".join([f"{CELL}{number}", *chosen]), *lines]
     if not number:
         raise UsageError(f"{path} has no code cells.", hint="Give a notebook that trains a model.")
@@ -159,7 +165,7 @@ def plain_cell(source: str) -> list[str]:
     lines = source.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first].startswith("%%"):
-        return lines if _is_python(source) else list(_plain_lines(lines))
+        return lines if _is_python(source) and not _AUTOMATIC.search(source) else list(_plain_lines(lines))
     name, _, rest = lines[first][2:].strip().partition(" ")
     before, body = lines[:first], lines[first + 1 :]
     if name in _BODIES:
@@ -214,6 +220,8 @@ def _plain_line(line: str) -> str:
     """Return the line of a statement in plain Python."""
     text = line.strip()
     indent = line[: len(line) - len(line.lstrip())]
+    if _AUTOMATIC.fullmatch(text):
+        text = f"%{text}"
     assigned = _ASSIGNED.fullmatch(text)
     if assigned and not _is_python(text):
         return f"{indent}{assigned['target']} = {_value(assigned['magic'])}"

@@ -7,16 +7,13 @@ of the script that are named like secrets. What is not recorded is also replaced
 from __future__ import annotations
 
 import ast
-import base64
-import html
 import json
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 
-# Stands for a secret.
-HIDDEN = "***"
+from workloads.hiding import HIDDEN, SHORTEST, SHORTEST_OTHER, without
+
 # Variables that say how frameworks and libraries compute, which whoever reads a run must know.
 _MEASURED = re.compile(
     "(TF|XLA|KERAS|OMP|KMP|MKL|GOMP|OPENBLAS|BLIS|DNNL|ONEDNN|NCCL|CUDA|CUDNN|CUBLAS|NVIDIA|MALLOC)_.*"
@@ -57,8 +54,6 @@ _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s'\"]*)@")
 # What stands for a password in the text of an address: %s, {}, <password>, $PASSWORD, ***.
 _PLACEHOLDER = re.compile(r"|%(\(\w+\))?s|\{[^{}]*\}|<[^<>]*>|\$\w+|\$\{\w+\}|\*+|\.{3}")
 _PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,99})(?P<sign>=)(?P<value>[^\s&'\"]+)")
-# Values that are shorter also stand for other things in a text.
-_SHORTEST, _SHORTEST_OTHER = 4, 8
 
 
 def names_secret(name: str, value: str = "") -> bool:
@@ -81,49 +76,6 @@ def without_secrets(text: str) -> str:
         return f"{name}={HIDDEN}" if meant and (_is_mixed(value) or not loose) else found[0]
 
     return _PAIR.sub(pair, _FORMATS.sub(HIDDEN, _USER.sub(r"\1", text)))
-
-
-def without(text: str, hidden: Iterable[str]) -> str:
-    """Replace each of some texts, however it is quoted."""
-    for form in forms(tuple(hidden)):
-        text = text.replace(form, HIDDEN)
-    return text
-
-
-@cache
-def forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the texts as programs print them, longest first."""
-    lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= _SHORTEST]
-    quoted = (
-        form
-        for line in lines
-        for form in (
-            line,
-            json.dumps(line)[1:-1],
-            json.dumps(line, ensure_ascii=False)[1:-1],
-            repr(line)[1:-1],
-            ascii(line)[1:-1],
-            html.escape(line),
-            html.escape(line, quote=False),
-            urllib.parse.quote(line),
-            urllib.parse.quote(line, safe=""),
-            urllib.parse.quote_plus(line),
-            repr(line.encode())[2:-1],
-            *_in_base64(line.encode()),
-        )
-    )
-    return tuple(sorted({*quoted}, key=len, reverse=True))
-
-
-def _in_base64(content: bytes) -> Iterator[str]:
-    """Yield what content is in the base64 of any text that has it, as in an Authorization header; none if short."""
-    for before in range(3):
-        bits = 8 * (before + len(content))
-        for encoded in (base64.b64encode, base64.urlsafe_b64encode):
-            # Characters that are of the content alone.
-            form = encoded(bytes(before) + content).decode()[-(-8 * before // 6) : bits // 6]
-            if len(form) >= _SHORTEST_OTHER:
-                yield form
 
 
 def secrets_in(script: str) -> Iterator[tuple[int, str]]:
@@ -197,7 +149,7 @@ def _last_name(target: ast.expr) -> str:
 
 def _is_mixed(text: str) -> bool:
     """Return whether a text is long and has digits, as secrets have and most words do not."""
-    return len(text) >= _SHORTEST_OTHER and bool(re.search(r"\d", text)) and not re.search(r"\s", text)
+    return len(text) >= SHORTEST_OTHER and bool(re.search(r"\d", text)) and not re.search(r"\s", text)
 
 
 def recorded_value(name: str, value: str) -> str:
@@ -247,9 +199,7 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
     private = [item for item in environment.items() if recorded_value(*item) == HIDDEN]
     private += _private_arguments(arguments)
     whole = [
-        value
-        for name, value in private
-        if len(value) >= (_SHORTEST if names_secret(name) else _SHORTEST_OTHER)
+        value for name, value in private if len(value) >= (SHORTEST if names_secret(name) else SHORTEST_OTHER)
     ]
     parts = [
         part
@@ -262,7 +212,7 @@ def searched(environment: Mapping[str, str], arguments: Sequence[str]) -> tuple[
 
 def _is_named_secret(name: str, value: str) -> bool:
     """Return whether a part of a value is named as a secret, and long enough to be searched for."""
-    return bool(name) and len(value) >= _SHORTEST and names_secret(name, value)
+    return bool(name) and len(value) >= SHORTEST and names_secret(name, value)
 
 
 def _parts(value: str, depth: int = 4) -> Iterator[tuple[str, str]]:
@@ -321,7 +271,7 @@ def recorded_command(words: Sequence[str]) -> list[str]:
         before = "" if before in options else word
     pairs = [(position, *value.partition("=")) for position, value in values["--env"]]
     private = [value for _, name, _, value in pairs if recorded_value(name, value) == HIDDEN]
-    long = [value for value in private if len(value) >= _SHORTEST_OTHER]
+    long = [value for value in private if len(value) >= SHORTEST_OTHER]
     shown = {position: f"{name}={recorded_value(name, value)}" for position, name, _, value in pairs}
     arguments = recorded_arguments([value for _, value in values["--arg"]], long)
     shown |= {position: text for (position, _), text in zip(values["--arg"], arguments, strict=True)}

@@ -47,6 +47,7 @@ WITHOUT_TENSORFLOW = (
     "workloads.protocol",
     "workloads.cells",
     "workloads.fits",
+    "workloads.hiding",
     "workloads.readings",
     "workloads.variants",
     *(
@@ -73,7 +74,8 @@ SCRIPTS = "workloads.scripts"
 COMPONENTS = [path.stem for path in (ROOT / "workloads/components").glob("[!_]*.py")]
 OWN_RULES: Mapping[str, Rule] = {
     **{name: Rule(WITHOUT_TENSORFLOW, others=["numpy"]) for name in WITHOUT_TENSORFLOW},
-    "workloads.protocol": Rule(["workloads.variants"]),
+    "workloads.protocol": Rule(["workloads.hiding", "workloads.variants"]),
+    "workloads.hiding": Rule(),
     "workloads.variants": Rule(),
     "workloads.driver.xgboost_task": Rule(WITHOUT_TENSORFLOW, others=["numpy", "xgboost"]),
     "workloads.cells": Rule(),

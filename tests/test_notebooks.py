@@ -166,6 +166,25 @@ def test_lines_of_another_language_may_be_indented():
     assert json.loads(notebook_of(text))["cells"][0]["source"] == cell
 
 
+@pytest.mark.parametrize("line", ["cd ..", "pip install pandas", "ls -la", "ls", "    rm *.csv"])
+def test_magics_work_without_their_sign(line: str) -> None:
+    source = f"if True:\n{line}\nx = 1" if line.startswith(" ") else f"{line}\nx = 1"
+    text = "\n".join(plain_cell(source))
+    assert ast.parse(text) and line.strip() not in [each.strip() for each in text.split("\n")]
+    assert "os').chdir('..')" in text or line.strip() in text
+
+
+@pytest.mark.parametrize("line", ["ls = 3", "cat, dog = 1, 2", "cp(1)", "pip.main()", "rm[0]", "cdf"])
+def test_names_like_magics_are_names(line: str) -> None:
+    assert plain_cell(f"{line}\nx = 1") == [line, "x = 1"]
+
+
+def test_a_cell_that_may_raise_and_is_no_python_is_left_out() -> None:
+    broken = {"cell_type": "code", "metadata": {"tags": ["raises-exception"]}, "source": "def broken(:"}
+    made = script_of(notebook(broken, "x = 1"), Path("a.ipynb"))
+    assert "# def broken(:  # left out" in made and "\nx = 1" in made and ast.parse(made)
+
+
 def test_a_cell_that_is_to_be_skipped_is_left_out():
     skipped = {"cell_type": "code", "metadata": {"tags": ["skip-execution"]}, "source": "if x:\n    1 / 0"}
     text = script_of(notebook("x = 1", skipped), Path("own.ipynb"))

@@ -17,11 +17,11 @@ from harness.secrets import (
     recorded_command,
     searched,
     secrets_in,
-    without,
     without_secrets,
 )
 from tests.commands import tfbench
 from workloads import protocol
+from workloads.hiding import without
 
 # Not a secret of anybody.
 BODY = "q7Zx2LmN8vBk4TpR6wYc1HsD3fGj5KaE9uXoQiWe"
@@ -137,6 +137,21 @@ def test_hidden_values_are_found_in_base64(user: str, end: str, encoding: Callab
     assert 6 * len(before) < 8 * len(user) + 6, "only what other bytes are in too"
     assert 6 * len(after.rstrip("=")) < 8 * len(end) + 12
     assert without("c2hvcnQ=", ["short"]) == "c2hvcnQ=", "which other texts may have"
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [bytes.hex, lambda each: each.hex(":").upper(), list, tuple, base64.b32encode, lambda each: each.decode().upper(),
+     lambda each: "".join(f"%{byte:02X}" for byte in each), lambda each: list(each.decode()),
+     lambda each: "".join(f"\\u{byte:04x}" for byte in each)],
+)  # fmt: skip
+def test_hidden_values_are_found_byte_by_byte_and_in_capitals(encode: Callable[[bytes], object]) -> None:
+    assert without(f"{encode(b'correct~?horse')}", ["correct~?horse"]).count("***") == 1
+
+
+def test_a_certificate_is_hidden_without_more_than_an_environment_holds() -> None:
+    key = "\n".join("k" * 60 + str(line) for line in range(60))
+    assert without(key.splitlines()[7], [key]) == without(repr(key), [key])[1:-1] == "***"
 
 
 def test_secrets_in_a_script_are_found_with_their_lines() -> None:

@@ -14,12 +14,13 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from typing import Any, TextIO
 
+from workloads.hiding import without
 from workloads.variants import BASELINE
 
 # MLPerf Inference's scenarios: sequential requests; single samples at random times.
@@ -415,14 +416,7 @@ def text_of(error: BaseException) -> str:
 
 def visible(text: str) -> str:
     """Return a text, which may be the key of a value, without what must not be recorded."""
-    return without_hidden(text, private().get("hidden", ()))
-
-
-def without_hidden(text: str, hidden: Iterable[str]) -> str:
-    """Return a text without what must not be recorded: before it is cut, because a part would not be found."""
-    for each in hidden:
-        text = text.replace(each, "***")
-    return text
+    return without(text, private().get("hidden", ()))
 
 
 # Of an object: "<zip object at 0x7f0012345678>".
@@ -526,7 +520,7 @@ class EventWriter:
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):
-            return without_hidden(value, self.hidden)
+            return without(value, self.hidden)
         if isinstance(value, dict):
             return {name: self._without(each) for name, each in value.items()}
         if isinstance(value, (list, tuple)) and any(isinstance(each, (str, dict, list)) for each in value):

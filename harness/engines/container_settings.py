@@ -19,8 +19,9 @@ from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
-from harness.secrets import without, without_secrets
+from harness.secrets import without_secrets
 from harness.untrusted import printable
+from workloads.hiding import without
 
 UNPRIVILEGED = 10001
 # Container labels.

@@ -37,7 +37,6 @@ from harness.run.plan import (
 )
 from harness.run.scripts import check_params
 from harness.secrets import (
-    HIDDEN,
     names_secret,
     recorded_arguments,
     recorded_environment,
@@ -47,6 +46,7 @@ from harness.secrets import (
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import numa_nodes
 from harness.wording import counted
+from workloads.hiding import HIDDEN
 from workloads.protocol import KERAS, MACHINE, TENSORFLOW
 from workloads.variants import BASELINE
 

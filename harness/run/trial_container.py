@@ -35,7 +35,7 @@ from harness.run.catalogue import folder_sha256
 from harness.run.resolve import Plan, hides, recorded
 from harness.run.runner import Job
 from harness.run.scripts import script_text
-from harness.secrets import forms, searched
+from harness.secrets import searched
 from workloads.protocol import MACHINE, PRIVATE, SOAK, Measuring, Script, Spec
 from workloads.variants import BASELINE, FIXES, TUNED, measures_speed
 
@@ -95,7 +95,7 @@ def make_job(plan: Plan, trial: PlannedTrial, inputs: Inputs, manifest: Manifest
     hidden = searched(options.environment, options.arguments)
     if recorded(options) != options:
         # The specification is a file of the run.
-        environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": forms(hidden)})
+        environment[PRIVATE] = json.dumps({"arguments": options.arguments, "hidden": hidden})
     container = ContainerSpec(
         image=image,
         command=("python3", "-m", "workloads.driver", OUT_DIR),

@@ -24,6 +24,7 @@ from workloads.driver.python_calls import profile
 from workloads.driver.script import ScriptError
 from workloads.driver.sites import where
 from workloads.driver.timing import Meter
+from workloads.protocol import visible
 from workloads.variants import INPUT_ONLY, STAGE, THREADS
 
 # Samples pulled at once; few, because all are held in memory.
@@ -62,10 +63,10 @@ def drain_stages(job: Job, meter: Callable[[str], Meter]) -> None:
         if not costs:
             raise ScriptError("The generator has ended: no batch is left to profile.")
         for name, seconds in costs.items():
-            job.events.metric(INPUT_ONLY, STAGE.of(name), seconds)
+            job.events.metric(INPUT_ONLY, STAGE.of(visible(name)), seconds)
         return
     for stage in stages(job.call.arguments["x"]):
-        variant = STAGE.of(stage.name)
+        variant = STAGE.of(visible(stage.name))
         job.events.write("variant", variant=variant, params={}, changes=[])
         pull = batches(stage.dataset, ()) if stage.batched else samples(stage.dataset)
         _drain(job.of(variant, meter(variant)), pull)

@@ -1,0 +1,75 @@
+"""Texts that must not be recorded or shown are replaced, however a program prints them. Standard library only."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+# Stands for a secret.
+HIDDEN = "***"
+# Values that are shorter also stand for other things in a text.
+SHORTEST, SHORTEST_OTHER = 4, 8
+# Longer ones are certificates and the like.
+_LONGEST_ENCODED = 256
+# How bytes are written one by one, and what is between them.
+_BYTES = ("{:02x}", ("", ":", " ", "-")), ("{:d}", (", ", " ")), ("%{:02x}", ("",)), ("\\x{:02x}", ("",))
+
+
+def without(text: str, hidden: Iterable[str]) -> str:
+    """Replace each of some texts, before a text is cut, because a part would not be found."""
+    for form in _forms(tuple(hidden)):
+        text = text.replace(form, HIDDEN)
+    return text
+
+
+@cache
+def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts as programs print them, longest first."""
+    lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
+    encoded = (text for text in hidden if SHORTEST_OTHER <= len(text) <= _LONGEST_ENCODED)
+    found = {form for line in lines for form in _quoted(line)} | {
+        form for text in encoded for form in _encoded(text) if len(form) >= SHORTEST_OTHER
+    }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _quoted(line: str) -> Iterator[str]:
+    yield line
+    yield json.dumps(line)[1:-1]
+    yield json.dumps(line, ensure_ascii=False)[1:-1]
+    yield repr(line)[1:-1]
+    yield ascii(line)[1:-1]
+    yield html.escape(line)
+    yield html.escape(line, quote=False)
+    yield urllib.parse.quote(line)
+    yield urllib.parse.quote(line, safe="")
+    yield urllib.parse.quote_plus(line)
+    yield repr(line.encode(errors="replace"))[2:-1]
+
+
+def _encoded(text: str) -> Iterator[str]:
+    content = text.encode(errors="replace")
+    yield from (text.lower(), text.upper())
+    yield from _in_base(content, base64.b64encode, 6)
+    yield from _in_base(content, base64.urlsafe_b64encode, 6)
+    yield from _in_base(content, base64.b32encode, 5)
+    for form, between in _BYTES:
+        for each in between:
+            written = each.join(map(form.format, content))
+            yield written
+            yield each.join(form.format(byte).upper().replace("X", "x") for byte in content)
+    yield "".join(f"\\u{ord(character):04x}" for character in text)
+    yield from (between.join(text) for between in (" ", "', '"))
+
+
+def _in_base(content: bytes, encode: Callable[[bytes], bytes], bits: int) -> Iterator[str]:
+    """Yield what content is in the encoding of any text that has it, as in an Authorization header."""
+    for before in range(bits // math.gcd(bits, 8)):
+        # Characters that are of the content alone.
+        first, last = -(-8 * before // bits), 8 * (before + len(content)) // bits
+        yield encode(bytes(before) + content).decode()[first:last]
