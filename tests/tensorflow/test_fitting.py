@@ -267,6 +267,19 @@ CASES = [
     ("prefetch", pipeline(".map(lambda a, b: (scaled(a), b))", SCALED), True),
     ("cache", pipeline(".map(lambda a, b: (scaled(a), b)).cache()", SCALED), True),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().take(9)"), False),
+    *(
+        (
+            "cache",
+            pipeline(f"{steps}.map(lambda a, b: (a * 2, b)).cache().repeat()").replace("epochs=2", "steps_per_epoch=4"),
+            is_finite,
+        )
+        for steps, is_finite in (
+            (".filter(lambda a, b: a[0] > 1)", True),
+            (".interleave(lambda a, b: tf.data.Dataset.from_tensors((a, b)))", True),
+            (".repeat().filter(lambda a, b: a[0] > 1)", False),
+            (".flat_map(lambda a, b: tf.data.Dataset.from_tensors((a, b)).repeat())", False),
+        )
+    ),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache()").replace("epochs=2", "epochs=1"), False),
     ("cache", pipeline(".map(lambda a, b: (a * 2, b)).cache().repeat(2)").replace("epochs=2", "epochs=1"), True),
     (

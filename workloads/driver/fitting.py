@@ -222,12 +222,21 @@ def _callbacks_per_epoch(call: Call) -> str:
     return ""
 
 
+def _may_never_end(dataset: Any) -> bool:
+    """Return whether a pipeline of unknown length may be endless: what repeats, and Python, may; files end."""
+    parts = list(pipelines(dataset))
+    kinds = {*map(class_of, parts), *_kinds_in(parts)}
+    return int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY and (
+        any(int(each.cardinality()) == tf.data.INFINITE_CARDINALITY for each in parts)
+        or any("Generator" in kind or "Repeat" in kind for kind in kinds)
+    )
+
+
 def _cache(call: Call) -> str:
     given = call.arguments["x"]
     if reason := _reads_once(call, given) or _reads_training(call):
         return reason
-    unknown = any(int(each.cardinality()) == tf.data.UNKNOWN_CARDINALITY for each in caches(given))
-    if unknown and call.arguments.get("steps_per_epoch"):
+    if call.arguments.get("steps_per_epoch") and any(map(_may_never_end, caches(given))):
         return "The input may never end, and a cache of it would only grow."
     before = [each for cache in caches(given) for each in pipelines(cache)]
     if any(getattr(each, "_reshuffle_each_iteration", False) for each in before):
