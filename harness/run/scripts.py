@@ -445,11 +445,15 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
         parts = [text] if isinstance(available[name], tuple) else [part.strip() for part in text.split(",")]
         if not all(parts):
             raise UsageError(
-                f"{name}={printable(text, 80)} is not valid: a value is empty.",
+                f"{name}={_shown(text)} is not valid: a value is empty.",
                 hint="Write a comma between two values only: --param BATCH_SIZE=32,64.",
             )
         result[name] = tuple(dict.fromkeys(_parse(name, part, available[name]) for part in parts))
     return result
+
+
+def _shown(text: str) -> str:
+    return printable(text, 80) if text.isprintable() else repr(text[:80])
 
 
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -471,6 +475,6 @@ def _parse(name: str, text: str, default: Any) -> Any:
     except (ValueError, SyntaxError, TypeError, OverflowError, RecursionError, MemoryError):
         pass
     raise UsageError(
-        f"{name}={printable(text, 80)} is not valid.",
+        f"{name}={_shown(text)} is not valid.",
         hint=f"Use {_EXPECTED.get(kind, 'a Python literal')}; the script has {name} = {default!r}.",
     )
