@@ -453,7 +453,8 @@ def check_params(params: Mapping[str, str], workloads: Sequence[Workload]) -> Ma
 
 
 def _shown(text: str) -> str:
-    return printable(text, 80) if text.isprintable() else repr(text[:80])
+    text = printable(text, 80)
+    return text if text.isprintable() else repr(text)
 
 
 def params_for(workload: Workload, params: Mapping[str, Any]) -> Mapping[str, Any]:
