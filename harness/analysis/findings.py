@@ -380,12 +380,15 @@ def _ablation(case: Case, finding: Finding, time: StepTime | None) -> Ablation |
                 return Ablation(variant=variant, predicted=None, gain=gain)
             share, removed = _share(time, *parts), _removed_share(case, time, parts)
             down, up = share.median - share.low, share.high - share.median
-            predicted = Estimate(
-                median=speedup_without(removed), low=speedup_without(max(0.0, removed - down)),
-                high=speedup_without(removed + up), n=share.n, unit="ratio",
-            )  # fmt: skip
+            predicted = _without(removed, max(0.0, removed - down), removed + up, share.n)
             return Ablation(variant=variant, predicted=predicted, gain=gain)
     return None
+
+
+def _without(share: float, low: float, high: float, n: int) -> Estimate:
+    """Return the predicted speedup from removing a share with this interval."""
+    median, down, up = map(speedup_without, (share, low, high))
+    return Estimate(median=median, low=down, high=up, n=n, unit="ratio")
 
 
 def _without_callbacks(case: Case, time: StepTime) -> Ablation | None:
@@ -393,12 +396,9 @@ def _without_callbacks(case: Case, time: StepTime) -> Ablation | None:
     gain = case.ratio(RatioKind.OVER_BASELINE, WITHOUT_FRAMEWORK)
     if gain is None or not case.values(WITHOUT_FRAMEWORK, BETWEEN_EPOCHS):
         return None  # it ran through no end of an epoch, of which the baseline's have callbacks
-    taken_s, total = (
-        sum(case.epoch_callbacks_s.values()) + (case.metric(BASELINE, CALLBACKS) or 0.0),
-        time.total,
-    )
-    middle, low, high = (speedup_without(taken_s / each) for each in (total.median, total.high, total.low))
-    predicted = Estimate(median=middle, low=low, high=high, n=total.n, unit="ratio")
+    taken_s = sum(case.epoch_callbacks_s.values()) + (case.metric(BASELINE, CALLBACKS) or 0.0)
+    total = time.total
+    predicted = _without(taken_s / total.median, taken_s / total.high, taken_s / total.low, total.n)
     return Ablation(variant=WITHOUT_FRAMEWORK, predicted=predicted, gain=gain)
 
 

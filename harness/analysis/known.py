@@ -60,11 +60,15 @@ def known_machine(analysis: Analysis) -> KnownMachine:
     )
 
 
+def others(analysis: Analysis, machines: Sequence[KnownMachine]) -> list[KnownMachine]:
+    """Return the machines without this run's own, which a folder of all machines has too."""
+    own = known_machine(analysis)
+    return [each for each in machines if replace(each, name="") != own]
+
+
 def standings(analysis: Analysis, machines: Sequence[KnownMachine]) -> tuple[Standing, ...]:
     """Return each value beside those of the known devices of its kind; without any, it is left out."""
-    own = known_machine(analysis)
-    # A folder of all machines has this one too.
-    machines = [each for each in machines if replace(each, name="") != own]
+    own, machines = known_machine(analysis), others(analysis, machines)
     result = []
     for value in values(analysis, kept=True):
         here = own.devices.get(value.device)

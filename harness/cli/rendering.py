@@ -305,15 +305,14 @@ def read_analysis(
 def without_effect(analysis: Analysis, standards: Standards) -> str:
     """Return why the files of --reference say nothing about a run; "" if they do, or there are none."""
     from harness.analysis.capabilities import kind_of  # noqa: PLC0415
-    from harness.analysis.known import known_machine  # noqa: PLC0415
+    from harness.analysis.known import others  # noqa: PLC0415
 
     kinds = {device.kind for machine in standards.machines for device in machine.devices.values()}
     if not kinds or kinds & {standing.kind for standing in analysis.standings}:
         return ""
     devices = {planned.device for planned in analysis.run.planned}
     if kinds & {kind_of(analysis.run.manifest, device) for device in devices}:
-        own = known_machine(analysis)
-        if all(replace(machine, name="") == own for machine in standards.machines):
+        if not others(analysis, standards.machines):
             return "--reference has no effect: it is this run's own file."
         return "--reference has no effect: this run has measured none of its quantities."
     return f"--reference has no effect: its devices are {', '.join(sorted(kinds))}, and this run has none of them."

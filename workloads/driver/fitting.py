@@ -224,12 +224,13 @@ def _callbacks_per_epoch(call: Call) -> str:
 
 def _may_never_end(dataset: Any) -> bool:
     """Return whether a pipeline of unknown length may be endless: what repeats, and Python, may; files end."""
+    if int(dataset.cardinality()) != tf.data.UNKNOWN_CARDINALITY:
+        return False
     parts = list(pipelines(dataset))
+    if any(int(each.cardinality()) == tf.data.INFINITE_CARDINALITY for each in parts):
+        return True
     kinds = {*map(class_of, parts), *_kinds_in(parts)}
-    return int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY and (
-        any(int(each.cardinality()) == tf.data.INFINITE_CARDINALITY for each in parts)
-        or any("Generator" in kind or "Repeat" in kind for kind in kinds)
-    )
+    return any("Generator" in kind or "Repeat" in kind for kind in kinds)
 
 
 def _cache(call: Call) -> str:
@@ -266,7 +267,7 @@ def _prefetch(call: Call) -> str:
     )
     if not reads:
         return ""
-    if call.epoch.ends and not call.arguments.get("steps_per_epoch"):
+    if not _outlives_epochs(call):
         # Each epoch begins the pipeline, which reads ahead within the epoch only.
         return _around_batches(call)
     return _changing(call, "what the pipeline reads")
@@ -460,8 +461,12 @@ def depends_on_time(call: Call) -> bool:
             kinds & _UNORDERED or draws(kinds) or any(map(_CHANGING.search, kinds))
         ):
             return True
-    goes_on = call.arguments.get("steps_per_epoch") or not call.epoch.ends
-    return bool(goes_on) and "ReadVariableOp" in _kinds_in(_datasets(call))
+    return _outlives_epochs(call) and "ReadVariableOp" in _kinds_in(_datasets(call))
+
+
+def _outlives_epochs(call: Call) -> bool:
+    """Return whether an iterator goes on in the next epoch, with what it has read ahead."""
+    return bool(call.arguments.get("steps_per_epoch")) or not call.epoch.ends
 
 
 def _datasets(call: Call) -> Iterator[Any]:
@@ -489,7 +494,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 def _parallel_map(call: Call) -> str:
     # Elements that are prepared ahead wait past the end of an epoch only if the iterator does.
-    ahead = call.arguments.get("steps_per_epoch") or not call.epoch.ends or _around_batches(call)
+    ahead = _outlives_epochs(call) or _around_batches(call)
     if reason := _reads_training(call) or (ahead and _prefetch(call)):
         return reason
     for dataset in _datasets(call):

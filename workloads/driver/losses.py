@@ -148,9 +148,8 @@ def comparable(fixes: Collection[str], call: Call) -> str:
 
 def _draws_the_same(names: Collection[str], call: Call) -> bool:
     """Return whether a script with these remedies draws the same random numbers, in the same order."""
-    if reads_on(call):
-        return False  # where the pipeline goes on from is another place in each reading
-    if depends_on_time(call):
+    # Where a pipeline reads on from, and what it gives when, is another in each reading.
+    if reads_on(call) or depends_on_time(call):
         return False
     if _COMPILING.intersection(names) and has_own_code(call) and draws(kinds_of_step(call)):
         return False

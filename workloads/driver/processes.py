@@ -45,9 +45,8 @@ _PLACE = re.compile(rf'File "[^"\n]*/{SCRATCH}[^/"\n]+/([^"\n]+)", line (\d+)')
 _FINISHED = "finished"
 # Files with a counter of processes killed for memory: of the container, else of the host.
 _OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control", "/proc/vmstat")
-
-
 _EXITED = "the process exited with code"
+
 # Ends a process whose work is done.
 End = Callable[[], NoReturn]
 

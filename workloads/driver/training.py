@@ -241,8 +241,9 @@ class Boundaries(tf.keras.callbacks.Callback):
 
     @property
     def steps_per_epoch(self) -> float | None:
-        """Mean steps of the epochs that ended; None if none has."""
-        return self._steps_before / self.epochs_ended if self.epochs_ended else None
+        """Steps of an epoch as the call says, else the mean of the epochs that ended; None if none has."""
+        mean = self._steps_before / self.epochs_ended if self.epochs_ended else None
+        return self._call.steps_per_epoch or mean
 
     def _report(self, batch: int) -> None:
         done = batch - self._last if batch > self._last else self._last_call_steps()
@@ -314,7 +315,7 @@ def as_written(job: Job, call: Call) -> Any:
         result, boundaries = _run(job, call, in_callbacks.callbacks(own), epoch)
     if job.variant == BASELINE:
         _report_framework(job, call.model, in_python, in_callbacks)
-        steps = call.steps_per_epoch or boundaries.steps_per_epoch
+        steps = boundaries.steps_per_epoch
         for name, stopwatch in around_epochs.items():
             if stopwatch.total_ns and steps and boundaries.between_epochs_s is not None:
                 seconds = stopwatch.recurring_ns(boundaries.epochs_ended) / 1e9
@@ -330,7 +331,7 @@ def as_written(job: Job, call: Call) -> Any:
         and job.spec.evaluate
         and measures_speed(job.variant)
     ):
-        _time_short_epochs(job, call, own, stride, call.steps_per_epoch or boundaries.steps_per_epoch)
+        _time_short_epochs(job, call, own, stride, boundaries.steps_per_epoch)
     return result
 
 
@@ -494,7 +495,7 @@ def _run_with(
     if losses and noted:
         job.events.write("losses", variant=job.variant, values=losses.values)
     seconds = boundaries.between_epochs_s
-    if seconds is not None and (steps := call.steps_per_epoch or boundaries.steps_per_epoch):
+    if seconds is not None and (steps := boundaries.steps_per_epoch):
         _report_between(job, call, steps, seconds)
     return result, boundaries
 
@@ -548,7 +549,7 @@ def _counting_steps(call: Call, boundaries: Boundaries) -> Iterator[None]:
     try:
         yield
     except Exception:
-        planned = call.epochs * (call.steps_per_epoch or boundaries.steps_per_epoch or ENDLESS)
+        planned = call.epochs * (boundaries.steps_per_epoch or ENDLESS)
         trained = boundaries.steps_trained
         # The call that failed may have been the last one.
         if trained and trained + int(call.model.steps_per_execution) >= planned:
