@@ -193,7 +193,7 @@ WORDS: Mapping[Cause, Words] = {
         "larger batches per GPU; compiled steps with packed gradients",
     ),
     Cause.RUN_EAGERLY: Words(
-        "The model runs eagerly: Python executes every operation of every step.",
+        "The model runs eagerly: Python executes each operation that is not in a tf.function, in every step.",
         "compile without run_eagerly",
     ),
     Cause.CALLBACKS: Words(

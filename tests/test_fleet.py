@@ -15,7 +15,7 @@ from harness.cli.bench import raise_for_trials
 from harness.errors import FleetError, StoreError, TfbenchError, TrialError, UsageError
 from harness.fleet.cluster import alive, connected
 from harness.fleet.fleet_folder import FleetFolder, FleetPlan, Message, Node, Written, read_files, write_files
-from harness.fleet.node_worker import kind
+from harness.fleet.node_worker import kind, write_user_files
 from harness.fleet.session import choose, collect, lost_nodes, run, user_files
 from harness.model.run import Status
 from harness.options import Options
@@ -322,3 +322,14 @@ class TestResuming:
             assert "No module named 'docker'. Install it." in missing["bad"]
             assert folder.read_plan().chosen == ("b", "c", "bad")
             assert {each.key for each in folder.read_plan().nodes} == {"a", "b", "c", "bad"}
+
+
+def test_users_files_are_not_written_again_for_another_node(tmp_path):
+    files = {"/x/my.py": "pass"}
+    written = write_user_files(files, tmp_path, Silent()) / "x/my.py"
+    before = written.stat()
+    write_user_files(files, tmp_path, Silent())
+    assert written.stat() == before
+    written.write_text("other")
+    write_user_files(files, tmp_path, Silent())
+    assert written.read_text() == "pass"

@@ -101,7 +101,7 @@ def prepared_for(
         TfbenchError: as for harness.run.prepare.prepare and resume.
     """
     paths = paths_here()
-    user_folder = _write_user_files(plan.files, paths.cache, progress)
+    user_folder = write_user_files(plan.files, paths.cache, progress)
     if previous_run:
         write_files(scratch / "run", previous_run)
         return resume(scratch / "run", paths, progress, private_values(plan.options))
@@ -112,7 +112,7 @@ def prepared_for(
     return replace(prepared, manifest=replace(prepared.manifest, commit=plan.commit))
 
 
-def _write_user_files(files: Mapping[str, str], cache: Path, progress: Progress) -> Path:
+def write_user_files(files: Mapping[str, str], cache: Path, progress: Progress) -> Path:
     """Write the user's files below a content-addressed folder, so that a resumed run finds them; return the folder.
 
     The directory structure is kept, so that files can import each other.
@@ -122,7 +122,10 @@ def _write_user_files(files: Mapping[str, str], cache: Path, progress: Progress)
     # Nodes on the same machine share its cache.
     with filling(cache / "workload-files.lock", progress):
         for name, text in files.items():
-            write_atomic(folder / Path(name).relative_to("/"), text).chmod(0o644)
+            path = folder / Path(name).relative_to("/")
+            # A node that is already running would see this one's partial file.
+            if not (path.is_file() and path.read_bytes() == text.encode()):
+                write_atomic(path, text).chmod(0o644)
     return folder
 
 
