@@ -7,6 +7,7 @@ docs/report.md lists the exit codes; a test compares the two.
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness.secrets import without_secrets
+
+# Signals that end a command, which raises Interrupted.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class TfbenchError(Exception):

@@ -211,7 +211,8 @@ class Options:
     )] = True
     machine: Annotated[bool, _what(
         "--machine/--no-machine",
-        "Measure what the machine itself can do: half a minute per GPU, ten seconds for the CPU.",
+        "Measure what the machine itself can do: half a minute per GPU, ten seconds for the CPU. Not with --variants, "
+        "--no-analysis or a sweep.",
         useless_beside={
             "--no-analysis": "the machine is measured with the analysis",
             "--variants": "the machine is measured only with the usual variants",

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +15,14 @@ import typer.main
 
 from harness.analysis import analyse
 from harness.cli.app import COMMANDS, build_app
-from harness.errors import TfbenchError
+from harness.errors import INTERRUPTS, TfbenchError
 from harness.model.platform import Level
 from harness.run.catalogue import built_in
 from harness.run.recording import pack
 from harness.system.doctor_checks import DoctorCheck
 from tests.builders import bare_run, cpu_run, gpu_run
 from tests.commands import Printed, loaded_by, output_of, tfbench
+from tests.conftest import ROOT
 from tests.folders import write_files, write_run
 from tests.report_pages import keep_charts
 
@@ -65,6 +67,21 @@ class TestHelp:
 
 def command_named(name: str) -> Any:
     return typer.main.get_command(build_app(name)).commands[name]
+
+
+@pytest.mark.parametrize("number", INTERRUPTS)
+def test_a_signal_ends_any_command_with_a_message(number):
+    code = (
+        "import os, harness.cli\n"
+        "import harness.cli.doctor as doctor\n"
+        f"doctor.command = lambda: os.kill(os.getpid(), {int(number)})\n"
+        "harness.cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "doctor"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "tfbench: Interrupted.\nTry: Run the same command again.\n"
 
 
 class TestUsageErrors:

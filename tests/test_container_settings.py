@@ -259,6 +259,12 @@ def test_device_nodes_are_passed_with_their_groups_unless_world_writable(tmp_pat
     assert environment(SPEC, {})["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+def test_modules_of_an_image_are_found_after_those_of_tfbench():
+    spec = replace(SPEC, environment={"PYTHONPATH": "/tfbench"})
+    assert environment(spec, {"PYTHONPATH": "/opt/src"})["PYTHONPATH"] == "/tfbench:/opt/src"
+    assert environment(spec, {"PYTHONPATH": ""})["PYTHONPATH"] == "/tfbench"
+
+
 def test_unreadable_mount_is_an_error(tmp_path):
     """Of a script's folder only itself must be readable; chmod is not suggested, because it may be a home folder."""
     (tmp_path / "key").touch(mode=0o600)

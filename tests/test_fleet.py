@@ -1,6 +1,7 @@
 import json
 import pickle
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -225,10 +227,16 @@ class TestConnecting:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
         given: dict[str, Mapping[str, list[str]]] = {}
-        ray = SimpleNamespace(init=lambda **options: given.update(options), shutdown=lambda: None)
-        monkeypatch.setitem(sys.modules, "ray", ray)
+
+        def init(**options: Any) -> None:
+            given.update(options)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, shutdown=lambda: None))
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with connected("auto", tmp_path):
             excludes = given["runtime_env"]["excludes"]
+        assert signal.signal(signal.SIGTERM, before) == signal.SIG_IGN, "Ray puts its own in its place"
         travelling: list[Path] = []
         packaging._dir_travel(
             tmp_path, [packaging._get_excludes(tmp_path, excludes)], travelling.append, include_gitignore=True

@@ -256,7 +256,8 @@ def test_names_and_paths_in_the_given_order_without_duplicates(folder: Path) -> 
     [
         ("my script (2).py", "my-script-2"),
         ("machine.py", "machine-script"),
-        ("\u0442\u0435\u0441\u0442.py", "script"),
+        ("\u0442\u0435\u0441\u0442.py", "script-e34f6d"),
+        ("\u00fcbung 1.py", "ubung-1"),
     ],
 )
 def test_a_name_is_made_of_any_path(tmp_path: Path, file: str, name: str) -> None:

@@ -1,6 +1,7 @@
 """What is not recorded: by the names and formats that secret scanners look for (gitleaks, detect-secrets)."""
 
 import base64
+import html
 import json
 import urllib.parse
 from collections.abc import Callable
@@ -147,6 +148,17 @@ def test_hidden_values_are_found_in_base64(user: str, end: str, encoding: Callab
 )  # fmt: skip
 def test_hidden_values_are_found_byte_by_byte_and_in_capitals(encode: Callable[[bytes], object]) -> None:
     assert without(f"{encode(b'correct~?horse')}", ["correct~?horse"]).count("***") == 1
+
+
+@pytest.mark.parametrize("secret", ['pass"word\\1', 'it\'s "both"\\', "Grüße'2026"])
+@pytest.mark.parametrize("inner", [json.dumps, repr, ascii, lambda text: repr(text.encode())])
+@pytest.mark.parametrize("outer", [json.dumps, repr, lambda text: repr({"text": text, "other": "'\""})])
+@pytest.mark.parametrize("last", [str, json.dumps, html.escape])
+def test_hidden_values_are_found_in_what_is_quoted_again(
+    secret: str, inner: Callable[[str], str], outer: Callable[[str], str], last: Callable[[str], str]
+) -> None:
+    text = last(outer(inner(f"key {secret} refused")))
+    assert without(text, [secret]).count("***") == 1
 
 
 def test_a_certificate_is_hidden_without_more_than_an_environment_holds() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import json
 import math
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 
 # Stands for a secret.
 HIDDEN = "***"
@@ -16,8 +16,31 @@ HIDDEN = "***"
 SHORTEST, SHORTEST_OTHER = 4, 8
 # Longer ones are certificates and the like.
 _LONGEST_ENCODED = 256
+# A text in JSON in JSON, in a representation.
+_QUOTED_TIMES = 3
 # How bytes are written one by one, and what is between them.
 _BYTES = ("{:02x}", ("", ":", " ", "-")), ("{:d}", (", ", " ")), ("%{:02x}", ("",)), ("\\x{:02x}", ("",))
+
+
+# With both kinds of quotes, repr has a backslash before "'"; with neither, it may still be part of a text that has.
+_BOTH = "\"'"
+_QUOTES: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: repr(text)[1:-1],
+    lambda text: ascii(text)[1:-1],
+    lambda text: repr(text + _BOTH)[1:-4],
+    lambda text: ascii(text + _BOTH)[1:-4],
+    lambda text: repr(text.encode(errors="replace"))[2:-1],
+)
+_FINAL_QUOTES: tuple[Callable[[str], str], ...] = (
+    html.escape,
+    functools.partial(html.escape, quote=False),
+    urllib.parse.quote,
+    functools.partial(urllib.parse.quote, safe=""),
+    urllib.parse.quote_plus,
+    lambda text: text.replace("'", "'\"'\"'"),  # of a shell
+)
 
 
 def without(text: str, hidden: Iterable[str]) -> str:
@@ -27,7 +50,7 @@ def without(text: str, hidden: Iterable[str]) -> str:
     return text
 
 
-@cache
+@functools.cache
 def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts as programs print them, longest first."""
     lines = [line for text in hidden for line in (text, *text.splitlines()) if len(line) >= SHORTEST]
@@ -38,18 +61,12 @@ def _forms(hidden: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(found, key=len, reverse=True))
 
 
-def _quoted(line: str) -> Iterator[str]:
-    yield line
-    yield json.dumps(line)[1:-1]
-    yield json.dumps(line, ensure_ascii=False)[1:-1]
-    yield repr(line)[1:-1]
-    yield ascii(line)[1:-1]
-    yield html.escape(line)
-    yield html.escape(line, quote=False)
-    yield urllib.parse.quote(line)
-    yield urllib.parse.quote(line, safe="")
-    yield urllib.parse.quote_plus(line)
-    yield repr(line.encode(errors="replace"))[2:-1]
+def _quoted(line: str) -> set[str]:
+    """Return a line as it is and quoted, also as part of what is quoted again."""
+    found = {line}
+    for _ in range(_QUOTED_TIMES):
+        found |= {quote(each) for each in found for quote in _QUOTES}
+    return found | {each for quote in _FINAL_QUOTES for each in map(quote, found)}
 
 
 def _encoded(text: str) -> Iterator[str]:

@@ -206,6 +206,7 @@ def _exactly(value: float | None, unit: str) -> Estimate | None:
     return None if value is None else Estimate.exact(value, unit)
 
 
+_MACHINE = "--machine, the default, without --variants, --no-analysis or a sweep"
 _WORKLOAD = "the workload in the run"
 QUANTITIES = (
     Quantity(
@@ -215,12 +216,12 @@ QUANTITIES = (
     ),
     Quantity(
         "capability.CAPABILITY", lambda name: (unit_of(name.partition(".")[2]),), "what a device can do at best",
-        "--machine, the default, and a device that has it", "capability.bf16 >= 650 TFLOP/s",
+        f"{_MACHINE}, and a device that has it", "capability.bf16 >= 650 TFLOP/s",
         _capabilities, _planned_capabilities, kept=True,
     ),
     Quantity(
         "peer", _always("B/s"), "copies from one GPU to another, of each pair in both directions",
-        "--machine, the default, and --device gpu0+gpu1 or scaling", "peer >= 200 GB/s", _peers, _planned_peers,
+        f"{_MACHINE}, and --device gpu0+gpu1 or scaling", "peer >= 200 GB/s", _peers, _planned_peers,
         devices=_planned_pairs,
     ),
     Quantity(

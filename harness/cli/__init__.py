@@ -7,12 +7,15 @@ import io
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
-from harness.errors import Interrupted, StoreError, TfbenchError, writing_hint
+from harness.errors import INTERRUPTS, Interrupted, StoreError, TfbenchError, writing_hint
 from harness.paths import paths_here
 from harness.untrusted import printable
 
@@ -31,10 +34,11 @@ def main() -> None:
                 f"{limit} open files are allowed, which is not enough: charts and telemetry need {MIN_FILES}.",
                 hint="Run `ulimit -n 1024` first.",
             )
-        # Imported here so that Ctrl-C during the imports does not print a traceback.
-        from harness.cli.app import run  # noqa: PLC0415
+        with stop_on_signals():
+            # Imported here so that Ctrl-C during the imports does not print a traceback.
+            from harness.cli.app import run  # noqa: PLC0415
 
-        code = run(sys.argv[1:] or ["--help"])
+            code = run(sys.argv[1:] or ["--help"])
         sys.stdout.flush()
         if not code:
             _check_output()
@@ -49,6 +53,28 @@ def main() -> None:
 
         show_error(failed)
     sys.exit(code)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends a command.
+
+    Later signals are ignored so that they cannot interrupt the cleanup. Signals that are already ignored, as
+    under nohup, stay ignored.
+    """
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:
+        for other in INTERRUPTS:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for signal_number in INTERRUPTS:
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
+            signal.signal(signal_number, stop)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted("Interrupted.", hint="Run the same command again.") from error
 
 
 def _check_output() -> None:

@@ -50,17 +50,21 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises:
         UsageError: the arguments cannot be parsed.
+        KeyboardInterrupt: the command was interrupted.
     """
     name = arguments[0]
     _check_empty(arguments)
     _check_scripts(arguments)
     try:
-        return build_app(name)(arguments, standalone_mode=False) or 0
+        code = build_app(name)(arguments, standalone_mode=False) or 0
     except typer.TyperException as error:
         hint = f"`tfbench {name} --help` lists the options." if name in COMMANDS else "See `tfbench --help`."
         raise UsageError(error.format_message(), hint=hint) from error
-    except typer.Abort:
-        return Interrupted.exit_code
+    except typer.Abort:  # the end of standard input, instead of an answer
+        raise KeyboardInterrupt from None
+    if code == Interrupted.exit_code:  # what Typer makes of one
+        raise KeyboardInterrupt
+    return code
 
 
 def build_app(name: str) -> typer.Typer:

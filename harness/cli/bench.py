@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -36,7 +33,6 @@ from harness.options import Options
 from harness.paths import paths_here
 from harness.run.prepare import Prepared, execute, prepare, resume
 from harness.run.resolve import resolve
-from harness.run.servers import INTERRUPTS
 from harness.run.started import identity, is_own
 from harness.run.store import RunFolder, read_run
 from harness.secrets import recorded_command
@@ -66,25 +62,24 @@ def command(
     is missed, 14 one is undecided, 130 interrupted.
     """  # fmt: skip
     progress = Terminal(err())
-    with stop_on_signals():
-        standards = read_standards(reference, accept)
-        if resume_run:
-            recorded = read_run(resume_run)
-            _check_planned(standards, recorded.planned)
-            if not is_own(identity(recorded.manifest), paths_here()):
-                _ask(recorded, progress, allowed=yes)
-            prepared = resume(resume_run, paths_here(), progress)
-        else:
-            plan = resolve(options)
-            _check_planned(standards, plan.planned)
-            prepared = prepare(plan, paths_here(), progress, command=command_line())
-        measure(
-            prepared,
-            progress,
-            fail_if_unhealthy=fail_if_unhealthy,
-            standards=standards,
-            metrics_file=metrics_file,
-        )
+    standards = read_standards(reference, accept)
+    if resume_run:
+        recorded = read_run(resume_run)
+        _check_planned(standards, recorded.planned)
+        if not is_own(identity(recorded.manifest), paths_here()):
+            _ask(recorded, progress, allowed=yes)
+        prepared = resume(resume_run, paths_here(), progress)
+    else:
+        plan = resolve(options)
+        _check_planned(standards, plan.planned)
+        prepared = prepare(plan, paths_here(), progress, command=command_line())
+    measure(
+        prepared,
+        progress,
+        fail_if_unhealthy=fail_if_unhealthy,
+        standards=standards,
+        metrics_file=metrics_file,
+    )
 
 
 def _ask(run: Run, progress: Terminal, *, allowed: bool) -> None:
@@ -200,25 +195,3 @@ def raise_for_trials(trials: Mapping[str, Trial]) -> None:
             hint="See log.txt in the trial's folder."
             + (" The report shows the others." if len(failed) < len(trials) else ""),
         )
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into `Interrupted`, which ends the run.
-
-    Later signals are ignored so that they cannot interrupt the cleanup. Signals that are already ignored, as
-    under nohup, stay ignored.
-    """
-
-    def stop(signal_number: int, frame: FrameType | None) -> None:
-        for other in INTERRUPTS:
-            signal.signal(other, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for signal_number in INTERRUPTS:
-        if signal.getsignal(signal_number) != signal.SIG_IGN:
-            signal.signal(signal_number, stop)
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise Interrupted("Interrupted.", hint="Run the same command again.") from error

@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.bench import command_line, confirm, raise_for_trials, stop_on_signals
+from harness.cli.bench import command_line, confirm, raise_for_trials
 from harness.cli.console import Terminal, best_effort, err, show_path
 from harness.cli.rendering import NamedRun, comparison_renderers, read_extracts
 from harness.cli.shared_options import Resume, Yes, takes_options
@@ -87,7 +87,7 @@ def command(
     resume_command = f"tfbench fleet --resume {shlex.quote(str(folder.path))}"
     try:
         missing = _measure(folder, plan, progress)
-    except Interrupted as error:
+    except KeyboardInterrupt as error:
         if not folder.path.exists():
             raise
         hint = f"Continue with: {resume_command}"
@@ -122,7 +122,7 @@ def _ask(plan: FleetPlan, progress: Progress, *, allowed: bool) -> None:
 def _measure(folder: FleetFolder, plan: FleetPlan, progress: Progress) -> Mapping[str, str]:
     """Run the plan; return missing nodes with the reasons."""
     checkout = paths_here().checkout
-    with stop_on_signals(), connected(plan.address, checkout) as cluster:
+    with connected(plan.address, checkout) as cluster:
         return run(cluster, folder, replace(plan, commit=git_commit(checkout)), progress)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.bench import command_line, confirm, measure, stop_on_signals
+from harness.cli.bench import command_line, confirm, measure
 from harness.cli.console import Terminal, best_effort, err
 from harness.cli.metrics_file import MetricsFile
 from harness.cli.shared_options import takes_options
@@ -63,35 +63,34 @@ def command(
     """  # fmt: skip
     progress = Terminal(err())
     paths = paths_here()
-    with stop_on_signals():
-        path = newest_run(run)
-        recorded = open_run(path)
-        manifest = recorded.manifest
-        progress.line(
-            f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
-            f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
-        )
-        options = rerun_options(recorded, replace(options, workloads=tuple(scripts or ())))
-        requested = requested_resources(recorded, options)
-        for name, value in requested.items():
-            progress.line(f"The run uses {name} {value}")
-        if check:
-            images = _existing_images(recorded, paths, progress)
-            _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
-            with suppress(GpuError):  # a difference, which was printed
-                resolve_rerun(recorded, options)
-            return
-        if requested and not yes:
-            confirm(requested)
-        prepared = prepare(
-            resolve_rerun(recorded, options),
-            paths,
-            progress,
-            command=command_line(),
-            rerun_of=manifest.run_id,
-        )
-        _print_differences(progress, recorded, prepared.run)
-        measure(prepared, progress, metrics_file=metrics_file)
+    path = newest_run(run)
+    recorded = open_run(path)
+    manifest = recorded.manifest
+    progress.line(
+        f"Run {manifest.run_id} of {manifest.created}, tfbench {manifest.tfbench_version}, commit "
+        f"{manifest.commit or 'unknown'}: {len(recorded.trials)} of {len(recorded.planned)} planned trials ran."
+    )
+    options = rerun_options(recorded, replace(options, workloads=tuple(scripts or ())))
+    requested = requested_resources(recorded, options)
+    for name, value in requested.items():
+        progress.line(f"The run uses {name} {value}")
+    if check:
+        images = _existing_images(recorded, options, paths, progress)
+        _print_differences(progress, recorded, expected_run(recorded, options, paths, images))
+        with suppress(GpuError):  # a difference, which was printed
+            resolve_rerun(recorded, options)
+        return
+    if requested and not yes:
+        confirm(requested)
+    prepared = prepare(
+        resolve_rerun(recorded, options),
+        paths,
+        progress,
+        command=command_line(),
+        rerun_of=manifest.run_id,
+    )
+    _print_differences(progress, recorded, prepared.run)
+    measure(prepared, progress, metrics_file=metrics_file)
     compared = shlex.join(("tfbench", "compare", str(path), str(prepared.folder.path)))
     best_effort().print(f"Compare with: {compared}", soft_wrap=True)
 
@@ -118,13 +117,24 @@ def _print_differences(progress: Terminal, recorded: Run, current: Run) -> None:
         progress.line("No differences known before the run.")
 
 
-def _existing_images(recorded: Run, paths: Paths, progress: Terminal) -> Mapping[str, ImageInfo]:
-    """Return this host's up-to-date images by target, for those that the run built from locks."""
-    targets = [image.target for image in recorded.manifest.images if image.contents and image.lock_sha256]
+def _existing_images(
+    recorded: Run, options: Options, paths: Paths, progress: Terminal
+) -> Mapping[str, ImageInfo]:
+    """Return this host's images by target: up-to-date ones, and those of the user that it has."""
     try:
         with closing(DockerEngine.connect()) as engine:
-            packages = recorded.manifest.options.packages
-            builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, packages)
-            return {target: image for target in targets if (image := builder.existing(target))}
+            builder = ImageBuilder(paths.checkout, paths.cache, engine.client, progress, options.packages)
+            found = {
+                image.target: builder.existing_custom(image.target, options.images[image.target])
+                if image.target in options.images
+                else builder.existing(image.target)
+                for image in recorded.manifest.images
+                if image.contents
+            }
     except EngineError:
         return {}
+    for target in [target for target, image in found.items() if not image and target in options.images]:
+        progress.line(
+            f"{options.images[target]}, the {target} image, is not on this host, which would pull it."
+        )
+    return {target: image for target, image in found.items() if image}

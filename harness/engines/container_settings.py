@@ -28,6 +28,8 @@ UNPRIVILEGED = 10001
 OWNER, RUN, TRIAL = "tfbench.owner", "tfbench.run", "tfbench.trial"
 # Prevents NVIDIA's images and runtimes from adding GPUs by default.
 NO_GPU: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
+# Variables of which the image's values are kept after ours.
+_SEARCH_PATHS = {"LD_LIBRARY_PATH", "PYTHONPATH"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +132,12 @@ def container_options(
 
 
 def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables added to the image's; the driver's libraries precede the image's."""
-    gpu = dict(spec.gpu.environment) if spec.gpu else dict(NO_GPU)
-    library_path = "LD_LIBRARY_PATH"
-    if library_path in gpu and image_environment.get(library_path):
-        gpu[library_path] += ":" + image_environment[library_path]
-    return {"HOME": "/tmp", **gpu, **spec.environment}  # noqa: S108
+    """Return the variables added to the image's, of which search paths follow ours."""
+    gpu = spec.gpu.environment if spec.gpu else NO_GPU
+    variables = {"HOME": "/tmp", **gpu, **spec.environment}  # noqa: S108
+    for name in _SEARCH_PATHS & variables.keys():
+        variables[name] = ":".join(filter(None, (variables[name], image_environment.get(name))))
+    return variables
 
 
 def shown(output: bytes, hidden: Sequence[str]) -> str:

@@ -118,9 +118,7 @@ class DockerEngine:
         self.client.close()
 
     def _image_environment(self, spec: ContainerSpec) -> Mapping[str, str]:
-        """Return the image's environment variables if GPUs are used, which extend its library path."""
-        if spec.gpu is None:
-            return {}
+        """Return the image's environment variables."""
         config = self.client.images.get(spec.image.digest or spec.image.reference).attrs["Config"] or {}
         return dict(line.split("=", 1) for line in config.get("Env") or () if "=" in line)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.defaults import FLEET_DESCRIBE_S
-from harness.errors import FleetError, TfbenchError
+from harness.errors import INTERRUPTS, FleetError, TfbenchError
 from harness.fleet.fleet_folder import FleetPlan, Message, Node
 from harness.fleet.node_worker import describe, work
 
@@ -50,6 +51,7 @@ def connected(address: str, checkout: Path) -> Iterator[Cluster]:
         raise FleetError("Ray is not installed.", hint="Install it: pip install tfbench[fleet]") from error
     _check_listening(address)
     shipped = ("harness", "workloads", "images")
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
     excluded = [f"/{path.name}" for path in checkout.iterdir() if path.name not in shipped]
     try:
         ray.init(
@@ -66,6 +68,9 @@ def connected(address: str, checkout: Path) -> Iterator[Cluster]:
             raise FleetError("No Ray cluster runs on this machine.", hint=_START_HINT) from error
         reason = f"The Ray cluster at {address!r} rejects this machine: {_first_sentence(error)}"
         raise FleetError(reason, hint=_REFUSED_HINT) from error
+    # Ray has put its own in their place.
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     # Ray 2.60 prints the log of a dead node to standard output; there is no public setting to prevent this.
     with suppress(AttributeError):
         ray._private.worker._worker_logs_enabled = False

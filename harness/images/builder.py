@@ -69,6 +69,12 @@ class ImageBuilder:
                     return self._info(target, base)
         return None
 
+    def existing_custom(self, target: str, reference: str) -> ImageInfo | None:
+        """Return a custom image if the engine has it."""
+        with engine_call("look for images"), suppress(ImageNotFound):
+            return _described(target, reference, self._engine.images.get(reference))
+        return None
+
     def ensure(self, target: str) -> ImageInfo:
         """Return `target`'s image; build it if it does not exist or is out of date.
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -73,9 +74,7 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
     for name in dict.fromkeys(names):
         if name.endswith(SCRIPTS):
             path = Path(name).absolute()
-            # A path may have any characters; names of trials and folders may not.
-            plain = re.sub(r"[^\w.-]+", "-", path.stem, flags=re.ASCII).strip("-._")[:MAX_NAME]
-            plain = plain if plain not in ("", *RESERVED) else f"{plain}-script".strip("-")
+            plain = _plain_name(path.stem)
             _, inside, below = name.rpartition(INSIDE)
             module = ".".join(Path(below).with_suffix("").parts) if inside else ""
             chosen += (replace(entry, module=module) for entry in _entries(path, plain))
@@ -100,6 +99,19 @@ def select(names: Sequence[str], *, on_gpus: bool = False) -> tuple[Entry, ...]:
                 hint="Rename one of the scripts.",
             )
     return tuple(result.values())
+
+
+def _plain_name(stem: str) -> str:
+    """Return a script's name as that of trials and folders, which may not have any characters as a path may."""
+    letters = "".join(each for each in unicodedata.normalize("NFKD", stem) if not unicodedata.combining(each))
+    name = re.sub(r"[^\w.-]+", "-", letters, flags=re.ASCII).strip("-._")[:MAX_NAME]
+    if name in ("", *RESERVED):
+        name = f"{name}-script".strip("-")
+    if letters.isascii():
+        return name
+    # Letters of other alphabets are lost, and scripts must differ.
+    digest = hashlib.sha256(stem.encode(errors="surrogateescape")).hexdigest()[:6]
+    return f"{name[: MAX_NAME - 7]}-{digest}"
 
 
 def beside(entries: Iterable[Entry]) -> Beside:

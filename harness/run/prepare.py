@@ -167,6 +167,11 @@ def _with_packages(plan: Plan, paths: Paths, progress: Progress, *, local: bool)
         )
     if not names and IMPORTED not in plan.options.packages:
         return plan
+    if not (local or set(plan.targets) - plan.options.images.keys()):
+        raise UsageError(
+            "With --image, --with would have no effect: libraries are added to tfbench's own images.",
+            hint="Leave out --with, and build an image FROM yours that has them.",
+        )
     version = local_version() if local else PYTHON_VERSION
     recipes = Recipes(paths.checkout / "images", packages=names)
     added: list[str] = []

@@ -124,7 +124,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
     """Return the run as it would be on this host; unknown fields, such as data and engine, are empty.
 
     Args:
-        images: target -> up-to-date image, if the engine has it; of others only the lock is known.
+        images: target -> image that the engine has; of others only the lock is known.
     """
     entries = select(options.workloads, on_gpus=bool(run.manifest.gpus))
     gpus_here, _ = discover()
@@ -142,7 +142,7 @@ def expected_run(run: Run, options: Options, paths: Paths, images: Mapping[str, 
             images.get(image.target)
             or replace(image, base="", lock_sha256=recipes.lock_sha256(image.target), digest="", contents="")
             for image in run.manifest.images
-            if image.target not in options.images
+            if image.target not in options.images or image.target in images
         ),
         data=(),
         gpus=gpus,

@@ -9,13 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from harness.engines import Container, ContainerSpec, Engine
-from harness.errors import EngineError
+from harness.errors import INTERRUPTS, EngineError
 from harness.model.run import PlannedTrial
 from harness.run.store import RunFolder, session_of
 from workloads.protocol import began_line
 
-# What ends a run.
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Of most memory is the import of the framework, half a gigabyte.
 MOST_WAITING = 8
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from harness.cli import prepare_process
-from harness.cli.bench import measure, stop_on_signals
+from harness.cli import prepare_process, stop_on_signals
+from harness.cli.bench import measure
 from harness.cli.console import Terminal, err, show_error
 from harness.defaults import PROFILES
 from harness.errors import TfbenchError

@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cli.bench import stop_on_signals
+from harness.cli import stop_on_signals
 from harness.cli.console import show_error
 from harness.defaults import PROFILES
 from harness.engines import OUT_DIR, WORKLOADS_DIR, Mount

@@ -406,6 +406,25 @@ def test_prefetch_may_read_what_callbacks_change_between_epochs_that_begin_anew(
         assert ["may change between epochs" in each for each in reasons] == [True] * refused
 
 
+def test_what_a_metric_may_change_between_epochs_is_not_cached(drive):
+    text = (
+        "class Epochs(keras.metrics.Mean):\n"
+        "    passed = 0\n"
+        "    def update_state(self, y, p, sample_weight=None): return super().update_state(p)\n"
+        "    def reset_state(self):\n"
+        "        super().reset_state(); Epochs.passed += 1\n"
+        "def scaled(a): return a * np.float32(Epochs.passed > 6)\n"
+        "def read(a, b): return tf.ensure_shape(tf.numpy_function(scaled, [a], tf.float32), (4,)), b\n"
+        "data = tf.data.Dataset.from_tensor_slices((x, y)).map(read).batch(8)\n"
+        "model = made(); model.compile('sgd', 'sparse_categorical_crossentropy', metrics=[Epochs()])\n"
+        "model.fit(data, epochs=9)\n"
+    )
+    start = len(HEAD) + text.index(".batch")
+    fix = Fix(edits=(Edit(start=start, end=start, text=".cache()"),), aim=Aim.INPUT)
+    done = drive(HEAD + text, variants=[BASELINE, FIXES], fixes={"fix:cache": asdict(fix)})
+    assert "The metric Epochs may change" in str(done.of("left-out", variant="fix:cache"))
+
+
 @pytest.mark.parametrize(("more", "cached"), [(".cache()", ".batch(8)"), ("", ".cache().batch(8)")])
 def test_what_fills_a_cache_counts_where_the_baseline_has_none(drive, more, cached):
     text = (

@@ -352,11 +352,16 @@ def _reads_once(call: Call, given: tf.data.Dataset) -> str:
 
 
 def _changing(call: Call, what: str) -> str:
-    """Return that a callback may change something between epochs; "" if there is none but Keras' own."""
+    """Return that a callback or metric may change something between epochs; "" if there are none but Keras' own."""
     for callback in call.callbacks:
         name = type(callback).__name__
         if not is_keras(callback) or name in _RUNNING:
             return f"The callback {name} may change between epochs {what}."
+    compiled = getattr(call.model, "_compile_metrics", None)  # not among the others before the first step
+    given = (getattr(compiled, "_user_metrics", None), getattr(compiled, "_user_weighted_metrics", None))
+    for metric in [*call.model.metrics, *tf.nest.flatten(given)]:
+        if isinstance(metric, tf.keras.metrics.Metric) and is_own(type(metric).reset_state.__module__):
+            return f"The metric {type(metric).__name__} may change between epochs {what}: it has reset_state."
     return ""
 
 
