@@ -97,6 +97,7 @@ class Interception:
     def _replacing(self, original: Callable[..., Any], take: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
 
+        @functools.wraps(original)
         def method(model: Any, *args: Any, **named: Any) -> Any:
             if os.getpid() != self._process:
                 self._forked[0] = 1
