@@ -149,6 +149,8 @@ def _folder(flag: str, path: Path) -> Path:
                 f"{flag} {path} is a link to {path.readlink()}, which is missing.",
                 hint="Make that folder, or mount its disk, first.",
             )
+        if str(path) == "-":
+            raise UsageError(f"{flag} - is no folder: a run is one.", hint="Give a folder, e.g. --out runs.")
         if path.is_dir() or not (path.exists() or path.suffix == ".html"):
             return path
     raise UsageError(

@@ -243,14 +243,19 @@ def counted(each):
     return each, drawn.uniform([])
 one = tf.data.Dataset.from_generator(given, output_signature=tf.TensorSpec([], tf.int32)).batch(2).prefetch(9)
 seeds = tf.data.Dataset.range(99).interleave(lambda each: tf.data.Dataset.range(3).map(counted)).prefetch(9)
+mapped = []
+def kept(each):
+    mapped.append(1)
+    return each
+fused = tf.data.Dataset.range(99).map(lambda each: tf.numpy_function(kept, [each], tf.int64)).batch(2)
 state = drawn.state.numpy().tolist()
-for each in (one, seeds):
+for each in (one, seeds, *[fused] * 9):
     with read_alone(each) as alone:
         first = next(iter(alone))
-        time.sleep(0.2)
-print(json.dumps([len(made), int(count), drawn.state.numpy().tolist() == state]))
+        time.sleep(0.1)
+print(json.dumps([len(made), len(mapped), int(count), drawn.state.numpy().tolist() == state]))
 """
 
 
 def test_a_first_batch_takes_nothing_else_and_leaves_variables_as_they_were(execute):
-    assert execute(READ_AHEAD) == [2, 0, True]
+    assert execute(READ_AHEAD) == [2, 9 * 2, 0, True]

@@ -41,6 +41,8 @@ def read_alone(dataset: Any) -> Iterator[Any]:
             variables |= {id(each): each for each in function.function.variables}
     before = [(each, tf.identity(each.read_value())) for each in variables.values()]
     options = tf.data.Options()
+    # Else a prefetch is added, or a map and a batch after it become one that maps the next batch too.
+    options.experimental_optimization.apply_default_optimizations = False
     options.experimental_optimization.inject_prefetch = False
     try:
         yield dataset.with_options(options)
