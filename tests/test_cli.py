@@ -72,7 +72,8 @@ def command_named(name: str) -> Any:
 @pytest.mark.parametrize("number", INTERRUPTS)
 def test_a_signal_ends_any_command_with_a_message(number):
     code = (
-        "import os, harness.cli\n"
+        "import os, signal, harness.cli\n"
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"  # nohup ignores one
         "import harness.cli.doctor as doctor\n"
         f"doctor.command = lambda: os.kill(os.getpid(), {int(number)})\n"
         "harness.cli.main()"
@@ -154,12 +155,18 @@ class TestUsageErrors:
         assert not (tmp_path / "runs").exists()
 
     @pytest.mark.parametrize("command", ["bench", "rerun", "fleet"])
-    @pytest.mark.parametrize("out", ["x.html", "notes", "/dev/null"])
-    def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out):
+    @pytest.mark.parametrize(
+        ("out", "printed"),
+        [
+            *((each, f"--out {each} is a file") for each in ("x.html", "notes", "/dev/null")),
+            ("-", "--out - is no"),
+        ],
+    )
+    def test_out_must_be_a_folder(self, tfbench, tmp_path, command, out, printed):
         (tmp_path / "notes").write_text("mine")
         done = tfbench(command, "--out", out)
         assert (done.code, done.out) == (2, "")
-        assert f"--out {out} is a file" in done.err
+        assert printed in done.err
         assert not (tmp_path / "x.html").exists()
 
     def test_runs_are_not_written_where_a_link_leads_nowhere(self, tfbench, tmp_path):
