@@ -16,13 +16,11 @@ HIDDEN = "***"
 SHORTEST, SHORTEST_OTHER = 4, 8
 # Longer ones are certificates and the like.
 _LONGEST_ENCODED = 256
-# A text in JSON in JSON, in a representation.
+# As JSON within JSON within a representation.
 _QUOTED_TIMES = 3
 # How bytes are written one by one, and what is between them.
 _BYTES = ("{:02x}", ("", ":", " ", "-")), ("{:d}", (", ", " ")), ("%{:02x}", ("",)), ("\\x{:02x}", ("",))
-
-
-# With both kinds of quotes, repr has a backslash before "'"; with neither, it may still be part of a text that has.
+# Of a text with both kinds of quotes, repr puts a backslash before "'", which of a part alone it may not.
 _BOTH = "\"'"
 _QUOTES: tuple[Callable[[str], str], ...] = (
     lambda text: json.dumps(text)[1:-1],

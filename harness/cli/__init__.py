@@ -39,11 +39,9 @@ def main() -> None:
             from harness.cli.app import run  # noqa: PLC0415
 
             code = run(sys.argv[1:] or ["--help"])
-        sys.stdout.flush()
-        if not code:
-            _check_output()
-    except KeyboardInterrupt:
-        code = Interrupted.exit_code
+            sys.stdout.flush()
+            if not code:
+                _check_output()
     except SystemExit:  # click and rich, where whoever read standard output has ended
         code = BROKEN_PIPE_EXIT
     except Exception as error:
