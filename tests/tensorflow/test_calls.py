@@ -127,6 +127,23 @@ def test_a_short_validation_stands_for_the_whole_one(drive):
     assert 5 <= metric["value"] * 2500 < 25
 
 
+@pytest.mark.parametrize(
+    ("begin_s", "batch_s", "batches"), [(0.3, 0.002, 400), (0.3, 0.02, 100), (0.0, 0.3, 20)]
+)
+def test_the_start_of_a_validation_counts_once(drive, begin_s, batch_s, batches):
+    text = HEAD + (
+        "import time\nx, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"
+        "class Slow(keras.callbacks.Callback):\n"
+        f"    def on_test_begin(self, logs=None):\n        time.sleep({begin_s})\n"
+        f"    def on_test_batch_end(self, batch, logs=None):\n        time.sleep({batch_s})\n"
+        f"held = 8 * {batches}\nmodel.fit(x, y, 8, validation_data=(x[:held], y[:held]), callbacks=[Slow()])"
+    )
+    done = drive(text, variants=[BASELINE], steps=5)
+    (metric,) = done.of("metric", name=BETWEEN_EPOCHS)
+    least_s = begin_s + batches * batch_s
+    assert 0.95 * least_s <= metric["value"] * 2500 < 2.5 * least_s
+
+
 def test_training_that_was_stopped_does_not_validate_once_more(drive):
     text = HEAD + (
         "x, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"
@@ -135,7 +152,7 @@ def test_training_that_was_stopped_does_not_validate_once_more(drive):
         "model.fit(x, y, 8, validation_data=(x, y), callbacks=[Told()])"
     )
     done = drive(text, variants=[BASELINE, WITHOUT_INPUT], steps=5)
-    assert done.log.count("VALIDATES") == 2, "only the two short epochs that time it"
+    assert done.log.count("VALIDATES") == 4, "only the short epochs that time it, two of each size"
 
 
 # Of two classes the top two are always right, which is not the accuracy.

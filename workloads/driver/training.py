@@ -60,6 +60,8 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
+# A validation of an epoch that does not end while it is measured: this many batches first, then about this long.
+_FEW_BATCHES, _VALIDATION_S = 8, 1.0
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
 
@@ -361,9 +363,9 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
 
 
 def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None) -> None:
-    """Report the ends of epochs from two epochs of one call, the first of which traces.
+    """Report the ends of epochs from short epochs.
 
-    Their validation has few batches; its time is that of all.
+    A long validation is known from two sizes, as each has a start that does not grow with its batches.
 
     Args:
         steps: of an epoch; None if unknown.
@@ -373,17 +375,35 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
         if steps and call.fill_s:
             _report_between(job, call, steps, 0.0)
         return
+    few = min(batches, _FEW_BATCHES)
+    with _all_measured(job.meter):
+        rest_s, few_s = _second_end(job, call, own, stride, few)
+        validation_s = few_s
+        if few < batches:
+            many = min(batches, round(few * _VALIDATION_S / few_s))
+            validation_s *= batches / few
+            if many >= 2 * few:
+                _, many_s = _second_end(job, call, own, stride, many)
+                validation_s = many_s + (batches - many) * max(0.0, many_s - few_s) / (many - few)
+        _report_between(job, call, steps, rest_s + validation_s / validated_every(call))
+
+
+def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: int) -> tuple[float, float]:
+    """Return what the end of the second of two short epochs takes, as the first traces.
+
+    Args:
+        batches: of its validation; 0 for none.
+
+    Returns:
+        Seconds without the validation, and those of the validation.
+    """
     ends = EpochEnds(job.meter.synchronise)
     given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
-    few = min(batches, 8)
     if batches:
-        given |= brief_validation(call.arguments, few) | {"validation_freq": 1}
-    with _all_measured(job.meter):
-        FIT(call.model, **{**given, "callbacks": [ends, *own]})
-        end_ns: float = time.monotonic_ns() - ends.ended_ns
-        if few:
-            end_ns += ends.validation_ns * (batches / few / validated_every(call) - 1)
-        _report_between(job, call, steps, end_ns / 1e9)
+        given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
+    FIT(call.model, **{**given, "callbacks": [ends, *own]})
+    length_ns = time.monotonic_ns() - ends.ended_ns
+    return (length_ns - ends.validation_ns) / 1e9, ends.validation_ns / 1e9
 
 
 def validated_every(call: Call) -> float:
