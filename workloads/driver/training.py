@@ -60,7 +60,7 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
-# A validation of an epoch that does not end while it is measured: this many batches first, then about this long.
+# A validation whose epoch does not end while it is measured: so many batches first, then more, up to about so long.
 _FEW_BATCHES, _VALIDATION_S = 8, 1.0
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
@@ -365,7 +365,7 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
 def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None) -> None:
     """Report the ends of epochs from short epochs.
 
-    A long validation is known from two sizes, as each has a start that does not grow with its batches.
+    A long validation is known from parts of it that grow: its start does not take longer with more batches.
 
     Args:
         steps: of an epoch; None if unknown.
@@ -375,17 +375,16 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
         if steps and call.fill_s:
             _report_between(job, call, steps, 0.0)
         return
-    few = min(batches, _FEW_BATCHES)
     with _all_measured(job.meter):
-        rest_s, few_s = _second_end(job, call, own, stride, few)
-        validation_s = few_s
-        if few < batches:
-            many = min(batches, round(few * _VALIDATION_S / few_s))
-            validation_s *= batches / few
-            if many >= 2 * few:
-                _, many_s = _second_end(job, call, own, stride, many)
-                validation_s = many_s + (batches - many) * max(0.0, many_s - few_s) / (many - few)
-        _report_between(job, call, steps, rest_s + validation_s / validated_every(call))
+        rest_s, taken_s = _second_end(job, call, own, stride, size := min(batches, _FEW_BATCHES))
+        before_s, smaller = 0.0, 0
+        while size < batches and 0 < taken_s < (_VALIDATION_S if smaller else 2 * _VALIDATION_S):
+            before_s, smaller = taken_s, size
+            size = min(batches, round(size * max(2.0, min(8.0, 2 * _VALIDATION_S / taken_s))))
+            _, taken_s = _second_end(job, call, own, stride, size)
+        if size < batches:
+            taken_s += (batches - size) * max(0.0, taken_s - before_s) / (size - smaller)
+        _report_between(job, call, steps, rest_s + taken_s / validated_every(call))
 
 
 def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: int) -> tuple[float, float]:
