@@ -144,6 +144,55 @@ def test_the_start_of_a_validation_counts_once(drive, begin_s, batch_s, batches)
     assert 0.95 * least_s <= metric["value"] * 2500 < 2.5 * least_s
 
 
+def test_a_loader_ends_its_epochs_also_if_they_are_too_long_to_see(drive):
+    text = HEAD + (
+        "import time\n"
+        "class Rows(keras.utils.PyDataset):\n"
+        "    def __len__(self):\n        return 5000\n"
+        "    def __getitem__(self, index):\n        return x[:8], y[:8]\n"
+        "    def on_epoch_end(self):\n        time.sleep(0.5)\n"
+        "made().fit(Rows())"
+    )
+    (metric,) = drive(text, variants=[BASELINE], steps=5).of("metric", name=BETWEEN_EPOCHS)
+    assert 0.5 <= metric["value"] * 5000 < 2
+
+
+UNKNOWN = """
+import time
+def slow(a, b):
+    time.sleep(0.005)
+    return a, b
+def rows(times):
+    return tf.data.Dataset.from_tensor_slices((x, y)).repeat(times).batch(8).filter(lambda a, b: True)
+held = rows(16).map(lambda a, b: tf.numpy_function(slow, [a, b], [a.dtype, b.dtype]))
+held = held.map(lambda a, b: (tf.ensure_shape(a, (None, 4)), tf.ensure_shape(b, (None,))))
+"""
+
+
+def test_ends_of_long_epochs_of_unknown_length_count_with_a_validation_of_unknown_length(drive):
+    """200 batches of at least 5 ms each in 2,500 steps; both are counted in the first reading only."""
+    done = drive(HEAD + UNKNOWN + "made().fit(rows(200), validation_data=held)", variants=[BASELINE], steps=5)
+    (metric,) = done.of("metric", name=BETWEEN_EPOCHS)
+    assert 1.0 <= metric["value"] * 2500 < 4
+    assert done.metric(BASELINE, "batches:training") == 2500
+    assert done.metric(BASELINE, "batches:validation") == 200
+
+
+def test_a_validation_that_takes_too_long_to_count_is_told(drive):
+    text = (
+        HEAD
+        + UNKNOWN
+        + (
+            "from workloads.driver import epoch_ends\nepoch_ends._LONGEST_COUNT_S = 0.5\n"
+            "made().fit(x.repeat(99, 0), y.repeat(99, 0), 8, validation_data=held)"
+        )
+    )
+    done = drive(text, variants=[BASELINE], steps=5)
+    (told,) = (each["message"] for each in done.of("warning") if "does not know" in each["message"])
+    assert "speeds are without validation. Say how many" in told
+    assert not done.of("metric", name=BETWEEN_EPOCHS)
+
+
 def test_training_that_was_stopped_does_not_validate_once_more(drive):
     text = HEAD + (
         "x, y = x.repeat(200, 0), y.repeat(200, 0)\nmodel = made()\n"

@@ -18,8 +18,9 @@ import tensorflow as tf
 
 from workloads import variants
 from workloads.driver import keras_model
-from workloads.driver.call import Call, Epoch, brief, brief_validation, rows, runs_eagerly
+from workloads.driver.call import Call, Epoch, rows, runs_eagerly
 from workloads.driver.counting import Counted
+from workloads.driver.epoch_ends import EpochEnds, counted_steps, end_s, validated_every
 from workloads.driver.first_epoch import LONGEST_FILL_S, fill_caches
 from workloads.driver.interception import EVALUATE, FIT, PREDICT
 from workloads.driver.job import Job
@@ -60,50 +61,8 @@ ENDLESS = 1_000_000
 EVALUATE_S = 10.0
 # A first epoch that takes this much longer is said.
 _SLOW_FIRST_EPOCH_S = 1.0
-# A validation whose epoch does not end while it is measured: so many batches first, then more, up to about so long.
-_FEW_BATCHES, _VALIDATION_S = 8, 1.0
 # Epochs that are validated whatever validation_freq says.
 _TRIED_VALIDATIONS = 2
-
-
-class EpochEnds(tf.keras.callbacks.Callback):
-    """Time what follows the last step of an epoch; must be called before all other callbacks.
-
-    Attributes:
-        ended_ns: when the last step of the last epoch that ended was over, on the devices too.
-        validation_ns: length of the epoch's validation; 0 without one.
-    """
-
-    def __init__(self, synchronise: Callable[[], None]) -> None:
-        super().__init__()
-        self._synchronise = synchronise
-        self._trains = False
-        self._validates_ns = 0
-        self.ended_ns = self.validation_ns = 0
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch."""
-        self._trains = True
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Validate, after the last step."""
-        self._end()
-        self._validates_ns = time.monotonic_ns()
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """End a validation."""
-        self.validation_ns = time.monotonic_ns() - self._validates_ns
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End an epoch, after its validation if it has one."""
-        if self._trains:
-            self.validation_ns = 0
-        self._end()
-
-    def _end(self) -> None:
-        if self._trains:
-            self._synchronise()
-            self._trains, self.ended_ns = False, time.monotonic_ns()
 
 
 class Boundaries(tf.keras.callbacks.Callback):
@@ -363,67 +322,15 @@ def _begin_second_epoch(job: Job, call: Call) -> None:
 
 
 def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, steps: float | None) -> None:
-    """Report the ends of epochs from short epochs.
-
-    A long validation is known from parts of it that grow: its start does not take longer with more batches.
+    """Report the ends of epochs from short ones.
 
     Args:
-        steps: of an epoch; None if unknown.
+        steps: of the call's epochs; None if unknown.
     """
-    batches = _validation_batches(call)
-    if not steps or not (own or batches):
-        if steps and call.fill_s:
-            _report_between(job, call, steps, 0.0)
-        return
     with _all_measured(job.meter):
-        rest_s, taken_s = _second_end(job, call, own, stride, size := min(batches, _FEW_BATCHES))
-        before_s, smaller = 0.0, 0
-        while size < batches and 0 < taken_s < (_VALIDATION_S if smaller else 2 * _VALIDATION_S):
-            before_s, smaller = taken_s, size
-            size = min(batches, round(size * max(2.0, min(8.0, 2 * _VALIDATION_S / taken_s))))
-            _, taken_s = _second_end(job, call, own, stride, size)
-        if size < batches:
-            taken_s += (batches - size) * max(0.0, taken_s - before_s) / (size - smaller)
-        _report_between(job, call, steps, rest_s + taken_s / validated_every(call))
-
-
-def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: int) -> tuple[float, float]:
-    """Return what the end of the second of two short epochs takes, as the first traces.
-
-    Args:
-        batches: of its validation; 0 for none.
-
-    Returns:
-        Seconds without the validation, and those of the validation.
-    """
-    ends = EpochEnds(job.meter.synchronise)
-    given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
-    if batches:
-        given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
-    FIT(call.model, **{**given, "callbacks": [ends, *own]})
-    length_ns = time.monotonic_ns() - ends.ended_ns
-    return (length_ns - ends.validation_ns) / 1e9, ends.validation_ns / 1e9
-
-
-def validated_every(call: Call) -> float:
-    """Return of how many epochs one is validated; 1 without a validation."""
-    given = call.arguments.get("validation_freq") or 1
-    return float(given) if isinstance(given, int) else call.epochs / max(1, len(given))
-
-
-def _validation_batches(call: Call) -> int:
-    """Return the batches of a validation; 0 if there is none, or their number is unknown."""
-    data, given = call.arguments.get("validation_data"), call.arguments
-    if data is None:
-        return 0
-    if given.get("validation_steps"):
-        return int(given["validation_steps"])
-    if isinstance(data, tf.data.Dataset):
-        return max(0, int(data.cardinality()))
-    if isinstance(data, tf.keras.utils.PyDataset):
-        return int(data.num_batches or 0)
-    size = given.get("validation_batch_size") or given.get("batch_size") or 32
-    return -(-rows(data) // size) if isinstance(data, (tuple, list)) else 0
+        seconds = end_s(job, call, own, stride)
+        if (seconds or call.fill_s) and (counted := steps or counted_steps(job, call)):
+            _report_between(job, call, counted, seconds)
 
 
 def _counted(call: Call, stride: int, *, whole: bool) -> Epoch:

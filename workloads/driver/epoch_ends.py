@@ -1,0 +1,159 @@
+"""Ends of epochs: what follows their last step, also of epochs too long to end while they are measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from workloads.driver.call import Call, brief, brief_validation, rows
+from workloads.driver.interception import FIT
+from workloads.driver.job import Job
+from workloads.protocol import BATCHES_PREFIX
+from workloads.variants import BASELINE
+
+# A validation whose epoch does not end while it is measured: so many batches first, then more, up to about so long.
+_FEW_BATCHES, _VALIDATION_S = 8, 1.0
+# The batches of a validation of unknown length are counted for as long as this.
+_LONGEST_COUNT_S = 30.0
+
+
+class EpochEnds(tf.keras.callbacks.Callback):
+    """Time what follows the last step of an epoch; must be called before all other callbacks.
+
+    Attributes:
+        ended_ns: when the last step of the last epoch that ended was over, on the devices too.
+        validation_ns: length of the epoch's validation; 0 without one.
+    """
+
+    def __init__(self, synchronise: Callable[[], None]) -> None:
+        super().__init__()
+        self._synchronise = synchronise
+        self._trains = False
+        self._validates_ns = 0
+        self.ended_ns = self.validation_ns = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin an epoch."""
+        self._trains = True
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Validate, after the last step."""
+        self._end()
+        self._validates_ns = time.monotonic_ns()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """End a validation."""
+        self.validation_ns = time.monotonic_ns() - self._validates_ns
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End an epoch, after its validation if it has one."""
+        if self._trains:
+            self.validation_ns = 0
+        self._end()
+
+    def _end(self) -> None:
+        if self._trains:
+            self._synchronise()
+            self._trains, self.ended_ns = False, time.monotonic_ns()
+
+
+class _ShortEpochEnds(EpochEnds):
+    """Of epochs of one call of the step, with what the input does after its last batch (PyDataset.on_epoch_end)."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """End the only call."""
+        self._end()
+
+
+def end_s(job: Job, call: Call, own: Sequence[Any], stride: int) -> float:
+    """Return the seconds that the end of an epoch takes, from short epochs; 0 where nothing is done then.
+
+    A long validation is known from parts of it that grow: its start does not take longer with more batches.
+
+    Args:
+        own: the script's callbacks.
+        stride: steps per call (steps_per_execution).
+    """
+    batches = _validation_batches(job, call)
+    if not (own or batches or call.is_loader):
+        return 0.0
+    rest_s, taken_s = _second_end(job, call, own, stride, size := min(batches, _FEW_BATCHES))
+    before_s, smaller = 0.0, 0
+    while size < batches and 0 < taken_s < (_VALIDATION_S if smaller else 2 * _VALIDATION_S):
+        before_s, smaller = taken_s, size
+        size = min(batches, round(size * max(2.0, min(8.0, 2 * _VALIDATION_S / taken_s))))
+        _, taken_s = _second_end(job, call, own, stride, size)
+    if size < batches:
+        taken_s += (batches - size) * max(0.0, taken_s - before_s) / (size - smaller)
+    return rest_s + taken_s / validated_every(call)
+
+
+def _second_end(job: Job, call: Call, own: Sequence[Any], stride: int, batches: int) -> tuple[float, float]:
+    """Return what the end of the second of two short epochs takes, as the first traces.
+
+    Args:
+        batches: of its validation; 0 for none.
+
+    Returns:
+        Seconds without the validation, and those of the validation.
+    """
+    ends = _ShortEpochEnds(job.meter.synchronise)
+    given = brief(call.arguments, epochs=2, steps=stride) | {"verbose": 0}
+    if batches:
+        given |= brief_validation(call.arguments, batches) | {"validation_freq": 1}
+    FIT(call.model, **{**given, "callbacks": [ends, *own]})
+    length_ns = time.monotonic_ns() - ends.ended_ns
+    return (length_ns - ends.validation_ns) / 1e9, ends.validation_ns / 1e9
+
+
+def validated_every(call: Call) -> float:
+    """Return of how many epochs one is validated; 1 without a validation."""
+    given = call.arguments.get("validation_freq") or 1
+    return float(given) if isinstance(given, int) else call.epochs / max(1, len(given))
+
+
+def _validation_batches(job: Job, call: Call) -> int:
+    """Return the batches of a validation; 0 if there is none, or it has no end."""
+    data, given = call.arguments.get("validation_data"), call.arguments
+    if data is None:
+        return 0
+    if given.get("validation_steps"):
+        return int(given["validation_steps"])
+    if isinstance(data, tf.data.Dataset):
+        count = int(data.cardinality())
+        if count == tf.data.UNKNOWN_CARDINALITY:
+            return _count(job, data, "validation", "validation")
+        return max(0, count)
+    if isinstance(data, tf.keras.utils.PyDataset):
+        return int(data.num_batches or 0)
+    size = given.get("validation_batch_size") or given.get("batch_size") or 32
+    return -(-rows(data) // size) if isinstance(data, (tuple, list)) else 0
+
+
+def counted_steps(job: Job, call: Call) -> int:
+    """Return the steps of an epoch whose length TensorFlow does not know; 0 if they take too long to count."""
+    return _count(job, call.arguments["x"], "training", "the ends of its epochs") if call.is_pipeline else 0
+
+
+def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str) -> int:
+    """Return the batches of a pipeline of unknown length, counted once in a trial; 0 if that takes too long."""
+    known = job.results.metric(BASELINE, f"{BATCHES_PREFIX}{part}")
+    if known is not None:
+        return int(known)
+    count, began = 0, time.monotonic()
+    for _ in data:
+        count += 1
+        if time.monotonic() - began > _LONGEST_COUNT_S:
+            job.events.warning(
+                f"TensorFlow does not know the length of the {part} data, and to read {count} batches of it took "
+                f"{_LONGEST_COUNT_S:.0f} s: speeds are without {left_out}. Say how many batches there are with "
+                "data = data.apply(tf.data.experimental.assert_cardinality(N))."
+            )
+            count = 0
+            break
+    if job.variant == BASELINE:
+        job.metric(f"{BATCHES_PREFIX}{part}", count)
+    return count
