@@ -19,7 +19,13 @@ import pytest
 from psutil import _psutil_linux
 
 from harness.engines import FILE_DIR, GpuAccess, Mount
-from harness.engines.container_settings import check_readable, environment, host_options, identity_for
+from harness.engines.container_settings import (
+    check_readable,
+    environment,
+    host_options,
+    identity_for,
+    with_secrets_of,
+)
 from harness.engines.docker import DockerEngine
 from harness.engines.docker_client import CONNECT_S, Daemon, connect_first, describe, endpoints
 from harness.engines.gpu_access import CONTAINER_LIBRARIES, choose_access
@@ -34,6 +40,7 @@ from tests.conftest import ROOT
 from tests.errors import user_error
 from tests.fakes import RecordingProgress
 from tests.folders import write_files
+from workloads.protocol import PRIVATE
 
 INFO = EngineInfo(name="docker", version="28.0.0", isolated=True, cgroup_version=2, runtimes=("runc",))
 DAEMON = Daemon(info=INFO)
@@ -432,3 +439,25 @@ def test_error_lists_missing_parts(tmp_path):
         access(tmp_path, engine=replace(DOCKER, cdi_folders=("/etc/cdi",)))
     assert "does not list GPU-aaaa-0" in raised.value.message
     assert "no libcuda.so.1" in raised.value.message
+
+
+def test_secrets_of_an_image_are_hidden_with_those_of_the_run():
+    spec = replace(
+        SPEC,
+        hidden=("given-1",),
+        environment={PRIVATE: json.dumps({"arguments": ["a"], "hidden": ["given-1"]})},
+    )
+    of_image = {
+        "HF_TOKEN": "hf_of-the-image",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/local/bin:/usr/bin",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    found = with_secrets_of(spec, of_image)
+    assert found.hidden == ("given-1", "hf_of-the-image")
+    assert json.loads(found.environment[PRIVATE]) == {
+        "arguments": ["a"],
+        "hidden": ["given-1", "hf_of-the-image"],
+    }
+    assert with_secrets_of(SPEC, of_image).hidden == ("hf_of-the-image",)
+    assert with_secrets_of(SPEC, {"LANG": "C.UTF-8"}) is SPEC

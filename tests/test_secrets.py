@@ -198,6 +198,7 @@ def test_no_value_is_printed_by_an_error() -> None:
         ("--env", "A=hunter22", "--env", "A=hunter22"),
         ("--env", "0=hunter22"),
         ("--env", "B=hunter22", "--env-public", "B=1"),
+        ("--env", "C=hunter22-of-latin-1-\udcfc"),
     ):
         printed = tfbench("bench", "cifar100-mlp", "-d", "cpu", *words)
         assert printed.code == 2

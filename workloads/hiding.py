@@ -34,9 +34,9 @@ _QUOTES: tuple[Callable[[str], str], ...] = (
 _FINAL_QUOTES: tuple[Callable[[str], str], ...] = (
     html.escape,
     functools.partial(html.escape, quote=False),
-    urllib.parse.quote,
-    functools.partial(urllib.parse.quote, safe=""),
-    urllib.parse.quote_plus,
+    functools.partial(urllib.parse.quote, errors="replace"),
+    functools.partial(urllib.parse.quote, safe="", errors="replace"),
+    functools.partial(urllib.parse.quote_plus, errors="replace"),
     lambda text: text.replace("'", "'\"'\"'"),  # of a shell
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -19,9 +20,10 @@ from harness.engines import FILE_DIR, ContainerSpec, GpuAccess, Mount
 from harness.engines.docker_client import Daemon
 from harness.engines.owner import Owner
 from harness.errors import EngineError
-from harness.secrets import without_secrets
+from harness.secrets import names_secret, searched, without_secrets
 from harness.untrusted import printable
 from workloads.hiding import without
+from workloads.protocol import PRIVATE
 
 UNPRIVILEGED = 10001
 # Container labels.
@@ -129,6 +131,16 @@ def container_options(
         "stdin_open": True,
         "labels": {OWNER: str(owner), RUN: spec.run_id, TRIAL: spec.trial_id},
     }
+
+
+def with_secrets_of(spec: ContainerSpec, image_environment: Mapping[str, str]) -> ContainerSpec:
+    """Return the specification with the secrets among an image's own variables hidden as well."""
+    named = {name: value for name, value in image_environment.items() if names_secret(name, value)}
+    if not (found := searched(named, ())):
+        return spec
+    hidden = (*spec.hidden, *found)
+    told = json.loads(spec.environment.get(PRIVATE, "{}")) | {"hidden": hidden}
+    return replace(spec, hidden=hidden, environment={**spec.environment, PRIVATE: json.dumps(told)})
 
 
 def environment(spec: ContainerSpec, image_environment: Mapping[str, str]) -> dict[str, str]:

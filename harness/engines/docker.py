@@ -27,6 +27,7 @@ from harness.engines.container_settings import (
     identity_for,
     shown,
     with_inner,
+    with_secrets_of,
 )
 from harness.engines.docker_client import (
     LOST,
@@ -79,8 +80,10 @@ class DockerEngine:
             file_systems = {partition.mountpoint for partition in psutil.disk_partitions(all=True)}
             mounts = with_inner(mounts, file_systems)
             with engine_call(f"start trial {spec.trial_id}"):
+                image_environment = self._image_environment(spec)
+                spec = with_secrets_of(spec, image_environment)
                 host = api.create_host_config(**host_options(spec, self.daemon, identity, mounts))
-                options = container_options(spec, identity, current_owner(), self._image_environment(spec))
+                options = container_options(spec, identity, current_owner(), image_environment)
                 name = f"tfbench-{secrets.token_hex(8)}"
                 try:
                     container_id = api.create_container(name=name, host_config=host, **options)["Id"]

@@ -45,6 +45,7 @@ from harness.secrets import (
 )
 from harness.system.gpus import discover, select_gpus
 from harness.system.machine import numa_nodes
+from harness.untrusted import printable
 from harness.wording import counted
 from workloads.hiding import HIDDEN
 from workloads.protocol import KERAS, MACHINE, TENSORFLOW
@@ -277,6 +278,12 @@ def _check_public(options: Options) -> None:
     """Check that what is recorded is meant to be."""
     if twice := options.environment.keys() & options.public_environment.keys():
         raise UsageError(f"{min(twice)} is given twice.", hint="Use --env or --env-public.")
+    for name, value in options.variables.items():
+        if value.encode(errors="ignore").decode() != value:
+            raise UsageError(
+                f"The value of {printable(name)} is not UTF-8, which container engines need.",
+                hint="Give it encoded, base64 for example, and let the script decode it.",
+            )
     for name, value in options.params.items():
         if names_secret(name, value.replace(",", "")) and re.search("[a-z]", value, re.IGNORECASE):
             raise UsageError(

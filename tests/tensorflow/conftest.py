@@ -70,7 +70,7 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
     """Return a function that runs the driver on scripts and checks its exit code.
 
     Its arguments are the text of train.py and, by name, `others` (variant -> text), `files` beside the scripts
-    (name -> text), the expected exit `code` and fields of the spec.
+    (name -> text), the `name` of the script without .py, the expected exit `code` and fields of the spec.
     """
 
     def run(
@@ -78,6 +78,7 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         *,
         others: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        name: str = "train",
         code: int = 0,
         **spec: Any,
     ) -> Outcome:
@@ -87,7 +88,7 @@ def driver(start: Start, factory: pytest.TempPathFactory) -> Drive:
         texts = {BASELINE: text, **(others or {})}
         scripts = {
             variant: {
-                "path": str(home / f"{'train' if variant == BASELINE else 'other'}.py"),
+                "path": str(home / f"{name if variant == BASELINE else 'other'}.py"),
                 "text": each,
             }
             for variant, each in texts.items()

@@ -655,3 +655,10 @@ def test_advice_names_what_happened(drive, text, told):
 def test_names_of_ipython_are_there(drive):
     text = "get_ipython().run_line_magic('matplotlib', 'inline')\nassert 'colab' not in str(get_ipython())\n"
     drive(HEAD + text + "display(made().fit(x, y, 8))\nget_ipython().getoutput('ls')[:1]\n")
+
+
+def test_an_error_is_told_in_one_line_whatever_the_script_is_called(drive):
+    assert (
+        drive("raise ValueError('cause')", name="new\nline", code=1).message
+        == "new line.py:1: ValueError: cause"
+    )

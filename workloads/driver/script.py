@@ -131,6 +131,7 @@ def explained(error: BaseException, path: Path, place: str = "") -> str:
     if isinstance(error, SyntaxError) and error.filename in files:  # found by Python's compiler only
         found = error.filename, error.lineno
     where = sites.where(found[0], found[1]) if found and found[1] else place or path.name
+    where = " ".join(where.splitlines())  # a file may be called so
     if isinstance(error, ScriptError):
         return str(error) if str(error).startswith(path.name) else f"{where}: {error}"
     to_try = advice(error, _folders) or ("" if place else _of_variables())
