@@ -660,5 +660,5 @@ def test_names_of_ipython_are_there(drive):
 def test_an_error_is_told_in_one_line_whatever_the_script_is_called(drive):
     assert (
         drive("raise ValueError('cause')", name="new\nline", code=1).message
-        == "new line.py:1: ValueError: cause"
+        == "new line.py:1: ValueError: cause."
     )
