@@ -214,6 +214,18 @@ def test_callbacks_that_take_the_time_between_epochs_are_named_and_left_out_as_a
         assert finding.ablation.predicted.median == pytest.approx(3, rel=0.05)
 
 
+def test_of_changes_that_were_left_out_the_reason_of_the_least_one_is_told() -> None:
+    reasons = {
+        "fix:precision": "float16 is not taken.",
+        "fix:xla": "No kernel for XLA.",
+        "fix:cache": "It is shuffled.",
+    }
+    played = run({"cpu": {BASELINE: taking(10), MODEL_ONLY: taking(10)}}, noise=0.001, min_accuracy=0)
+    trials = tuple(replace(each, left_out=reasons) for each in played.trials)
+    finding = first(replace(played, trials=trials))
+    assert finding.cause is Cause.COMPUTE and finding.refused == "No kernel for XLA."
+
+
 def test_ends_of_epochs_that_differ_have_a_wide_share() -> None:
     """Of a step of 20 ms, they take 10 ms in the mean, as trials differ by a tenth or by half."""
 

@@ -431,10 +431,14 @@ def _removed_share(case: Case, time: StepTime, parts: Sequence[Part]) -> float:
 
 
 def _refused(case: Case, finding: Finding) -> str:
-    """Return why a change for a cause was left out; "" if none was."""
+    """Return why a change for a cause was left out, of several the one that alters least; "" if none was."""
     reasons = {variant: reason for trial in case.trials for variant, reason in trial.left_out.items()}
-    aimed = (variant for variant in reasons if (rule := rule_of(variant)) and rule.aim in finding.cause.aims)
-    return next((reasons[variant] for variant in aimed), "")
+    aimed = {
+        variant: rule.safety
+        for variant in reasons
+        if (rule := rule_of(variant)) and rule.aim in finding.cause.aims
+    }
+    return reasons[min(aimed, key=lambda each: list(Safety).index(aimed[each]))] if aimed else ""
 
 
 def _remedy(case: Case, finding: Finding) -> Remedy | None:
