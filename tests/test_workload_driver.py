@@ -291,6 +291,7 @@ def test_a_neighbour_hides_what_only_the_driver_has_imported(tmp_path: Path) -> 
         ("open('/tmp/data/n.txt')", "FileNotFoundError", "-m FOLDER.NAME"),
         ("import urllib.request as u\nu.urlopen('http://127.0.0.1:9')", "URLError", "Containers have no network"),
         ("raise Exception('TensorBoard is not installed, missing')", "TensorBoard", "--with tensorboard"),
+        ("raise ValueError('\\ttf2xla conversion failed while converting f[].')", "tf2xla", "jit_compile=False"),
         ("open('/data/mine/a.csv')", "No such file", "add --mount /data/mine/a.csv"),
         (
             "raise ValueError('{{node a_device_/job:b/device:CPU:0}} /data/a.rec; No such file or directory')",

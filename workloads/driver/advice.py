@@ -86,6 +86,13 @@ def _of_machine(error: BaseException, text: str) -> str:
             "Keras got no batch. Measuring reads an input several times: let it begin anew each time, as a function "
             "does that makes a new generator."
         )
+    if "tf2xla conversion failed" in text or re.search(
+        "unsupported operations when trying to compile graph .* on XLA", text
+    ):
+        return (
+            "XLA, with which Keras compiles where there is a GPU, has no kernel for an operation of this model: "
+            "model.compile(..., jit_compile=False)."
+        )
     if _wants_gpu(error):
         return "The script needs a GPU, and this trial has none: use --device gpu, or ask `if gpus:` first."
     if found := re.search(r"<(zip|map) object|(?:class )'(zip|map)'", text):
