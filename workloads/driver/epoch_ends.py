@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from workloads.variants import BASELINE
 _FEW_BATCHES, _VALIDATION_S = 8, 1.0
 # The batches of a validation of unknown length are counted for as long as this.
 _LONGEST_COUNT_S = 30.0
+# An end of an epoch does not matter beside steps of which it is this share.
+_NO_MATTER = 0.001
 
 
 class EpochEnds(tf.keras.callbacks.Callback):
@@ -133,12 +136,19 @@ def _validation_batches(job: Job, call: Call) -> int:
     return -(-rows(data) // size) if isinstance(data, (tuple, list)) else 0
 
 
-def counted_steps(job: Job, call: Call) -> int:
-    """Return the steps of an epoch whose length TensorFlow does not know; 0 if they take too long to count."""
-    return _count(job, call.arguments["x"], "training", "the ends of its epochs") if call.is_pipeline else 0
+def counted_steps(job: Job, call: Call, seconds: float) -> int:
+    """Return the steps of an epoch whose length TensorFlow does not know; 0 if they take too long to count.
+
+    Args:
+        seconds: of the end of an epoch; only so many steps are counted that it would not matter beside more.
+    """
+    if not call.is_pipeline:
+        return 0
+    most = seconds / (_NO_MATTER * (job.results.step_s(job.variant) or math.inf))
+    return _count(job, call.arguments["x"], "training", "the ends of its epochs", most=most or math.inf)
 
 
-def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str) -> int:
+def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str, most: float = math.inf) -> int:
     """Return the batches of a pipeline of unknown length, counted once in a trial; 0 if that takes too long."""
     known = job.results.metric(BASELINE, f"{BATCHES_PREFIX}{part}")
     if known is not None:
@@ -146,6 +156,8 @@ def _count(job: Job, data: tf.data.Dataset, part: str, left_out: str) -> int:
     count, began = 0, time.monotonic()
     for _ in data:
         count += 1
+        if count > most:
+            break
         if time.monotonic() - began > _LONGEST_COUNT_S:
             job.events.warning(
                 f"TensorFlow does not know the length of the {part} data, and to read {count} batches of it took "

@@ -329,7 +329,7 @@ def _time_short_epochs(job: Job, call: Call, own: Sequence[Any], stride: int, st
     """
     with _all_measured(job.meter):
         seconds = end_s(job, call, own, stride)
-        if (seconds or call.fill_s) and (counted := steps or counted_steps(job, call)):
+        if (seconds or call.fill_s) and (counted := steps or counted_steps(job, call, seconds)):
             _report_between(job, call, counted, seconds)
 
 
