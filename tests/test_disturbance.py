@@ -7,7 +7,7 @@ import numpy as np
 from harness.analysis import analyse
 from harness.analysis.disturbance import disturbed, uncounted
 from harness.model.analysis import Cause, CaveatKind
-from harness.model.run import Run, Series, Trial
+from harness.model.run import Run, Series, Status, Trial
 from harness.run.store import read_run
 from tests.builders import cpu_run
 from tests.recordings import NEIGHBOUR, recording
@@ -72,6 +72,13 @@ def test_other_programs_all_the_time_stay():
     always = run_of(beside(HALF, 1000.0))
     assert round(speed(always, BASELINE)) == 100, "the median of three"
     assert not [each for each in analyse(always).caveats if each.kind is CaveatKind.OTHER_PROGRAMS]
+
+
+def test_of_a_failed_trial_whose_parts_alone_were_measured_nothing_is_left_out():
+    parts = tuple(each for each in HALF.windows if each.variant in (MODEL_ONLY, CUSTOM_LOOP))
+    run = run_of(replace(HALF, windows=parts, status=Status.FAILED))
+    assert uncounted(run.trials[0], disturbed(run)[HALF.id])
+    assert not [each for each in analyse(run).caveats if each.kind is CaveatKind.OTHER_PROGRAMS]
 
 
 def test_other_programs_cost_nothing_on_free_cpus():

@@ -203,7 +203,8 @@ def _trials(run: Run, beside: Disturbed) -> Iterator[Caveat]:
         place = Caveat(kind=CaveatKind.SLOW_PERIOD, workload=trial.workload, device=trial.device)
         if trial.id in slow:
             yield replace(place, value=1 - slow[trial.id])
-        if left_out := uncounted(trial, beside.get(trial.id, ())):
+        counts = trial.partial or not trial.failed
+        if counts and (left_out := uncounted(trial, beside.get(trial.id, ()))):
             yield replace(place, kind=CaveatKind.OTHER_PROGRAMS, value=float(len(left_out)))
         if any(
             not trial.started_ns <= window.start_ns <= window.end_ns <= trial.ended_ns
